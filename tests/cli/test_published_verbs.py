@@ -135,3 +135,28 @@ def test_what_does_not_go_together_is_refused(given, word, tmp_path):
     done = run("reconcile", *given, "--out", tmp_path / "o")
     assert done.returncode == 2
     assert word in " ".join(done.stderr.split())
+
+
+def test_exact_tables_that_exclude_each_other_are_named_by_both_verbs(tmp_path):
+    entry = '[[published]]\nname = "{0}"\nlevel = "{1}"\ncount = "n"\nlaw = {{ name = "exact" }}\n'
+    (tmp_path / "s.toml").write_text(
+        'format = 1\ntitle = "T"\ntable = { name = "t", counts = "case" }\n'
+        'level = [{ name = "all" }, { name = "area", column = "area" }]\n'
+        + entry.format("parts", "area")
+        + entry.format("whole", "all")
+    )
+    (tmp_path / "parts.csv").write_text("area,n\na,4\nb,5\n")
+    (tmp_path / "whole.csv").write_text("n\n10\n")
+    given = (
+        "--perturbed",
+        tmp_path / "s.toml",
+        "--table",
+        tmp_path / "parts.csv",
+        "--table",
+        tmp_path / "whole.csv",
+    )
+    for verb in ("infer", "reconcile"):
+        done = run(verb, *given, "--out", tmp_path / verb)
+        assert done.returncode == 2
+        assert "these 3 published values" in " ".join(done.stderr.split())
+        assert not (tmp_path / verb).exists()

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """A first spec of published tables: twelve files of different shapes, each with what is right of it."""
 
 from __future__ import annotations

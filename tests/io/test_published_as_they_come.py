@@ -226,6 +226,12 @@ FOLLOWED = {
     "a short code": (
         HEAD.replace('column = "area" }', 'column = "area", prefix = 3 }') + COUNT, "area,n\nab,1\nxyz,2\n", 0, {"ab": 1, "xyz": 2},
     ),
+    "a code for fewer counts than the law hides": (
+        HEAD + COUNT.replace('"exact"', '"suppressed", threshold = 9'), "area,n\na,<5\nb,12\n", 0, {"a": (1, 8), "b": 12},
+    ),
+    "a code for values that the law never gives": (
+        HEAD + COUNT.replace('"exact"', '"rounded", base = 5') + 'codes = { "c" = "published 1-4" }\n', "area,n\na,c\nb,10\n", 0, {"b": 10},
+    ),
     "a code that some values contradict": (
         HEAD + COUNT.replace('"exact"', '"rounded", base = 5') + 'codes = { "*" = "1-7" }\n', "area,n\na,*\nb,5\nc,0\n", 0, {"a": (1, 7), "b": 5, "c": 0},
     ),

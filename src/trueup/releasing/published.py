@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup import reporting
+from trueup.errors import InfeasibleError
 from trueup.files.database import connect
 from trueup.files.staging import staged
 from trueup.files.target import refuse_occupied
@@ -54,13 +55,24 @@ def reconcile_published(
     with log.stage("reading the published tables"):
         measurements = read_perturbed(load_perturbed(spec), tables, geography)
     with log.stage("reconciling"):
-        released = replace(reconcile(measurements, method), expects=None)
+        released = replace(_reconciled(measurements, method), expects=None)
     assert measurements.spec is not None
     with staged(out) as target, log.stage("writing the tables"):
         manifest = {**_measured(target, measurements), **write_release(target, released)}
         page = reporting.report(released, measurements.spec)
         finish_bundle(target, manifest, page, log.plain())
     return released
+
+
+def _reconciled(measurements: Measurements, method: str | None) -> Release:
+    """Reconcile, or name the published values that exclude each other."""
+    try:
+        return reconcile(measurements, method)
+    except InfeasibleError as error:
+        from trueup.inferring.contradictions import contradicting_values  # slow to import
+
+        named = contradicting_values(measurements, measurements.by(None).constraints)
+        raise named or error from None
 
 
 def _measured(folder: Path, measurements: Measurements) -> dict[str, Any]:

@@ -67,7 +67,11 @@ def _read(part: PublishedTable, source: Any, names: Sequence[str], values: Seque
                 needed="an entry without `skip` and `header`",
             )
         return without_notes(part, select(open_table(source), names), values)
-    plain = _plain(source, names) if path is not None and is_csv(path) and part.header == 1 and not part.skip else None
+    plain = (
+        _plain(source, names)
+        if path is not None and is_csv(path) and part.header == 1 and not part.skip
+        else None
+    )
     if plain is not None:
         return without_notes(part, plain, values)
     return read_around(part, source, names, values)

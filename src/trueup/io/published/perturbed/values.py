@@ -107,7 +107,7 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
             f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, and its law hides "
             f"counts {range_text(own.hidden)}",
             needed="a code for counts that the law hides",
-            remedy=f'correct the law, or write in its codes: {json.dumps(code, ensure_ascii=False)} = "hidden"',
+            remedy=f"correct the law, or write that the code is for whatever it hides: {codes_with(part, code, 'hidden')}",
         )
     return rule.with_code(said)
 
@@ -180,7 +180,7 @@ def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
             f"code '{text}' of table '{part.name}' stands for published values {range_text(law.published)}, which its law "
             "gives for no count that is not hidden",
             needed="the range of the published numbers that are not shown",
-            remedy=f'correct it, or write in its codes: {json.dumps(text, ensure_ascii=False)} = "unknown"',
+            remedy=f"correct it, or write that nothing is known of it: {codes_with(part, text, 'unknown')}",
         )
 
 
