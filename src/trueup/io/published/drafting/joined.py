@@ -202,12 +202,14 @@ def _name_of(values: Sequence[str]) -> str:
 
 
 def numbers(column: SeenColumn) -> list[float | None]:
-    """The numbers of a column, in whichever way it writes them; None where there is none."""
+    """The numbers of a column, in whichever way it writes them, whole if they can be; None where there is none."""
+    ways = []
     for by in (ENGLISH, CONTINENTAL):
         read = [read_number(text, by) for text in column.texts]
         if sum(x is not None for x in read) * 2 >= len(column.held):
-            return [None if x is None else float(x) for x in read]
-    return [None for _ in column.texts]
+            ways.append([None if x is None else float(x) for x in read])
+    able = sorted(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
+    return able[0] if able else [None for _ in column.texts]
 
 
 def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:

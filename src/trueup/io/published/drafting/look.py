@@ -31,7 +31,8 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 _ATTRIBUTE = re.compile(
-    r".*(sex|gender|age|race|ethnic|status|education|type|group|categor|kind|citizen|nationality|tenure|income|geschlecht|alter)",
+    r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
+    r"tenure|income|geschlecht|alter)([\W_].*)?",
     re.IGNORECASE,
 )
 _TIME = re.compile(r".*(year|time|period|date|jahr|month|quarter)", re.IGNORECASE)
@@ -208,8 +209,14 @@ def _sorted_out(
     ignored, keys, values, variance = [], [], [], None
     for at, column in enumerate(every):
         held = column.held
-        if _TIME.fullmatch(column.name) and len(set(held)) == 1 and all(map(is_number, held)):
-            ignored.append(f"column '{column.name}' says '{held[0]}' everywhere, and is left out")
+        if _TIME.fullmatch(column.name) and all(map(is_number, held)):
+            one = len(set(held)) == 1
+            what = (
+                f"says '{held[0]}' everywhere"
+                if one
+                else "has several periods, of which one spec describes one"
+            )
+            ignored.append(f"column '{column.name}' {what}, and is left out")
         elif _VARIANCE.fullmatch(column.name):
             variance = column
         elif _holds_values(column, at):
@@ -218,6 +225,11 @@ def _sorted_out(
             keys.append(column)
     if not values:
         return None
+    if len(values) > 1 and all(_YEAR.fullmatch(column.name) for column in values):
+        ignored.append(
+            f"columns of years before {values[-1].name} are left out: one spec describes one population"
+        )
+        values = values[-1:]
     places, attributes, more = _keys(keys, len(values[0].texts))
     return SeenTable(file, sheet, titles, places, attributes, values, variance, [*ignored, *more], headless)
 

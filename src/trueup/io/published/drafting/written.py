@@ -79,8 +79,6 @@ def _entry(entry: Entry, whole: Whole, name: str, undecided: list[str]) -> str:
         lines.append(f"total = {_table(entry.totals)}")
     if seen.variance is not None and not entry.cells:
         lines.append(f"variance = {_q(seen.variance.name)}")
-    if any(not text for column in seen.values for text in column.texts) and not whole.undecided:
-        undecided.append(f"'{seen.file}': what an empty cell says")
     lines += [f"law = {_law(entry, undecided)}", *_codes(entry, undecided), *_unlisted(entry)]
     return "\n".join([*lines, ""])
 
@@ -165,7 +163,7 @@ def _noise(entry: Entry, name: str, undecided: list[str]) -> str:
 def _base_of(found: list[float], said: str) -> int | None:
     """The base of a rounding: the largest that all values are multiples of, as the titles say or as many values show."""
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
-    bases = [base for base in (1000, 100, 50, 20, 10, 5, 3) if all(x % base == 0 for x in found)]
+    bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)
     several = len({x for x in found if x}) >= 4 or len(found) >= 12
     return named or (bases[0] if bases and several else None)
