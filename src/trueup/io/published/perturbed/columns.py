@@ -15,8 +15,9 @@ from trueup.files.csv_files import Encoded
 from trueup.files.paths import is_csv, is_workbook, is_zst
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
-from trueup.io.published.perturbed.around import read_around, without_notes
+from trueup.io.published.perturbed.around import read_around
 from trueup.io.published.perturbed.grid import cell_text
+from trueup.io.published.perturbed.notes import without_notes
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
 Texts = NDArray[np.str_]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.io.published.perturbed.values import ValuesUnderLaw
+from trueup.io.published.perturbed.under_law import ValuesUnderLaw
 from trueup.model.cells import Cells, Margin
 from trueup.noise.perturbed import ShownCounts
 

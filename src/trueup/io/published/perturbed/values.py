@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -15,31 +13,14 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.io.published.perturbed.margins import ShownMargin
 from trueup.io.published.perturbed.numbers import NUMBER_LIKE, Numbers, numbers_of
-from trueup.model.cells import Cells, Margin
+from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance
+from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
 from trueup.model.published_codes import CodeMeaning, plain_meaning, read_meaning
 from trueup.model.published_rule import PublishingRule
 from trueup.noise.laws.exact import Exact
-from trueup.noise.laws.of_variance import law_of_variance
 from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
 from trueup.noise.perturbed.composed import in_ranges, range_text
-
-MOST_VARIANCES = 10_000
-"""Different variances of the rows of a table."""
-
-
-@dataclass(frozen=True, eq=False)
-class ValuesUnderLaw:
-    """Values `(v,)` of some groups of a margin under one law."""
-
-    part: PublishedTable
-    margin: Margin
-    law: Any
-    groups: NDArray[np.int64]
-    values: NDArray
-
-    def among(self, keep: NDArray[np.bool_]) -> ValuesUnderLaw:
-        return replace(self, groups=self.groups[keep], values=self.values[keep])
 
 
 class _Reading(NamedTuple):
@@ -50,10 +31,6 @@ class _Reading(NamedTuple):
     numbers: Numbers
     known: dict[str, int | float | None]
     noted: list[str]
-
-
-def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
-    return len(v.groups) == cells.size(v.margin)
 
 
 def values_under_laws(
@@ -158,7 +135,7 @@ def _of_margin(
     if numeric.any():
         values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
         if shown.variances is not None:
-            result += _by_variance(cells, values, shown.variances[order][numeric], str(reading.rule.law))
+            result += by_variance(cells, values, shown.variances[order][numeric], str(reading.rule.law))
         else:
             result += _under_rule(cells, values, reading)
     meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
@@ -214,38 +191,6 @@ def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
     for least, most in rule.hidden:
         found |= (low <= most) & (high >= least)
     return found
-
-
-def _by_variance(cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str) -> list[ValuesUnderLaw]:
-    """Values by the variance of their row; those of variance 0 are exact."""
-    every, which = np.unique(texts, return_inverse=True)
-    if len(every) > MOST_VARIANCES:
-        raise DataError(
-            f"table '{v.part.name}' has {len(every):,} different variances",
-            needed=f"at most {MOST_VARIANCES:,}",
-        )
-    result: dict[Fraction, NDArray[np.bool_]] = {}
-    for k, text in enumerate(every.tolist()):
-        here = which == k
-        variance = _variance(text)
-        if variance is None:
-            label = cells.margin_label(v.margin, int(v.groups[np.argmax(here)]))
-            raise DataError(
-                f"table '{v.part.name}' has the variance '{text[:30]}' for '{label}'",
-                needed="a number above 0, or 0 where the value is exact",
-            )
-        result[variance] = result.get(variance, False) | here
-    return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
-
-
-def _variance(text: str) -> Fraction | None:
-    try:
-        found = Decimal(text if len(text) <= 40 else "")
-    except InvalidOperation:
-        return None
-    if not found.is_finite() or found < 0 or not -30 <= found.adjusted() <= 30:
-        return Fraction(0) if found.is_finite() and found == 0 else None
-    return Fraction(found)
 
 
 def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
