@@ -18,6 +18,11 @@ def test_the_shipped_specs_are_valid_and_misspelt_ones_are_not(path):
     check = jsonschema.Draft202012Validator(published_schema())
     document = tomllib.loads(path.read_text())
     assert not list(check.iter_errors(document))
-    for wrong in ({"lwa": {}}, {"law": {"name": "random-roundin"}}, {"unlisted": "none"}, {"law": {"name": "rounded", "bas": 5}}):
+    for wrong in (
+        {"lwa": {}},
+        {"law": {"name": "random-roundin"}},
+        {"unlisted": "none"},
+        {"law": {"name": "rounded", "bas": 5}},
+    ):
         part = document["published"][0] | wrong
         assert list(check.iter_errors({**document, "published": [part]})), wrong
