@@ -49,15 +49,15 @@ def two_sided(rate):
 
 
 LAWS: dict[str, tuple[str, Pmf, Any, range]] = {
-    "rounded at random": ('{ name = "random-rounding", base = 3 }', rounding(3), None, range(0, 40)),
-    "rounded": ('{ name = "rounded", base = 4 }', nearest(4), None, range(0, 40)),
+    "rounded at random": ('{ name = "random-rounding", base = 3 }', rounding(3), None, range(40)),
+    "rounded": ('{ name = "rounded", base = 4 }', nearest(4), None, range(40)),
     "cell key": (
         '{ name = "cell-key", transitions = [{ "0" = 1 }, { "-1" = 0.25, "0" = 0.5, "1" = 0.25 }] }',
         changed,
         None,
-        range(0, 40),
+        range(40),
     ),
-    "exact": ('{ name = "exact" }', lambda y, x: float(y == x), None, range(0, 40)),
+    "exact": ('{ name = "exact" }', lambda y, x: float(y == x), None, range(40)),
     "two-sided geometric": (
         '{ name = "discrete-laplace", epsilon = "1" }',
         two_sided(1.0),

@@ -113,7 +113,9 @@ def finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
             at = slice(None) if header.groups is None else header.groups
             law: Any = header.law
             number = True if law.numeric else law.numeral(part)
-            better = ~(variances[at] <= header.law.variance) & number  # what was measured twice keeps its best value
+            better = (
+                ~(variances[at] <= header.law.variance) & number
+            )  # what was measured twice keeps its best value
             values[at] = np.where(better, part, values[at])
             variances[at] = np.where(better, header.law.variance, variances[at])
     return values, variances

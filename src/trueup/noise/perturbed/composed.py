@@ -104,7 +104,11 @@ class _Of(Perturbation):
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
         """Tabulate what a value says of the true count: the first count, and log masses down to `depth` below the peak."""
         low, log = super().table(published, depth)
-        may = np.flatnonzero(log >= log.max(initial=-np.inf) - depth) if self.open_ended else np.arange(len(log))
+        may = (
+            np.flatnonzero(log >= log.max(initial=-np.inf) - depth)
+            if self.open_ended
+            else np.arange(len(log))
+        )
         return (low, log) if not len(may) else (low + int(may[0]), log[may[0] : may[-1] + 1])
 
     def _shown(self, true: ArrayLike) -> NDArray[np.bool_]:
