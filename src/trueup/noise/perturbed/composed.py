@@ -25,6 +25,8 @@ Range = tuple[float, float]
 """Smallest and largest number of a range, minus and plus infinity where there is none."""
 DEPTH = 700.0
 """Log mass below its peak at which the table of noise ends: smaller ones are no doubles."""
+WHOLE = 2000
+"""Entries of the table of noise up to which all that a double can hold is tabulated, so that its window is closed."""
 
 
 def read_ranges(given: Any) -> tuple[Range, ...]:
@@ -96,10 +98,11 @@ class _Of(Perturbation):
         law = json.dumps({"name": self.law.name, **self.law.parameters()})
         return {"law": law, "hidden": _written(self.hidden)}
 
-    @property
-    def open_ended(self) -> bool:
-        """Whether true counts beyond a table are possible too: where noise has no end, which falls as it goes on."""
-        return bool(self.law.additive and self.law.open_ended)
+    @cached_property
+    def open_ended(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether true counts beyond a table are possible too: where noise has no end and all that a double holds is too long."""
+        law = self.law
+        return bool(law.additive and law.open_ended and len(law.table(0, DEPTH)[1]) > WHOLE)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
         """Tabulate what a value says of the true count: the first count, and log masses down to `depth` below the peak."""
