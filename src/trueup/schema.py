@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from trueup import inferring, reconciling
+from trueup.model.perturbed import PerturbedSpec
 from trueup.model.prior import PRIORS
 from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
-from trueup.noise import JOINT_LAWS, LAWS
+from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
+from trueup.noise.perturbed import READ
 
 
 def spec_schema() -> dict[str, Any]:
@@ -28,13 +31,44 @@ def spec_schema() -> dict[str, Any]:
     schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [*LAWS.names, *JOINT_LAWS.names]
     _add_methods(schema, "reconcile", reconciling.METHODS, {}, {"type": "object", "maxProperties": 0})
     quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
-    any_method = {
-        "type": "object",
-        "not": {"required": ["method"]},
-        "description": "parameters of the first method that fits",
-    }
-    _add_methods(schema, "infer", inferring.METHODS, quantities, any_method)
+    _add_methods(schema, "infer", inferring.METHODS, quantities, _ANY_METHOD)
     return schema
+
+
+def published_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the spec of tables that somebody else published.
+
+    Examples
+    --------
+    >>> schema = published_schema()
+    >>> "random-rounding" in schema["$defs"]["PublishedLaw"]["properties"]["name"]["enum"]
+    True
+    """
+    schema = PerturbedSpec.model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["$id"] = "trueup-published-1"
+    names = [*LAWS.names, *(name for name in PERTURBATIONS.names if name not in READ)]
+    law = {"type": "object", "required": ["name"], "properties": {"name": {"enum": names}}}
+    kinds: list[Any] = [kind for kind in (*LAWS, *PERTURBATIONS) if kind.name in names]
+    parameters = {field.name for kind in kinds for field in fields(kind)}
+    law["properties"] |= {name: {} for name in sorted(parameters | {"file"})}
+    schema["$defs"]["PublishedLaw"] = {**law, "additionalProperties": False}
+    table, one = schema["$defs"]["PublishedTable"]["properties"], {"$ref": "#/$defs/PublishedLaw"}
+    table["law"] = {
+        "description": table["law"]["description"],
+        "anyOf": [one, {"type": "array", "items": one}],
+    }
+    quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
+    _add_methods(schema, "reconcile", reconciling.METHODS, {}, _ANY_METHOD)
+    _add_methods(schema, "infer", inferring.METHODS, quantities, _ANY_METHOD)
+    return schema
+
+
+_ANY_METHOD = {
+    "type": "object",
+    "not": {"required": ["method"]},
+    "description": "parameters of the first method that fits",
+}
 
 
 def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:

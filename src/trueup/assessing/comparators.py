@@ -19,14 +19,12 @@ from trueup.assessing.intervals import Bounds
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.records.assessment import COMPARATOR, Assessed
-from trueup.noise.perturbed import PERTURBATIONS, Perturbation
+from trueup.noise.perturbed import PERTURBATIONS, READ, Perturbation
 
 IMPLIED = "implied"
 """Name of the intervals that a comparator's law alone implies, under a flat prior on each count."""
 LABEL = "no formal guarantee"
-_LAWS = tuple(
-    name for name in PERTURBATIONS.names if name != "interval"
-)  # which says where a count lies, and makes none
+_LAWS = tuple(name for name in PERTURBATIONS.names if name not in READ)
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,7 +149,8 @@ def _whole_bundle(
     yield _whole(method, tables)
     for margin, counts in tables.items():
         yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
-    yield _constraints(method, build_constraints(spec, cells), finest)
+    constraints = build_constraints(spec, cells).within(*measurements.value_bounds)
+    yield _constraints(method, constraints, finest)
     yield from _invariants(measurements, finest)
 
 

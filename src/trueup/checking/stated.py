@@ -8,6 +8,7 @@ from typing import Any
 
 from trueup.io.bundle.manifest import guarantee_in, header_in, header_out
 from trueup.model.cells import Cells
+from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.mechanism import plan_measurements
 from trueup.model.spec import Spec
 
@@ -23,6 +24,9 @@ class Check:
 
 def promised(spec: Spec, cells: Cells, manifest: Mapping[str, Any]) -> Check:
     """The manifest's noise distributions and losses must be those of the spec."""
+    if manifest["guarantee"].get("kind") == "none":
+        same = guarantee_in(manifest["guarantee"]) == NO_GUARANTEE
+        return Check("no guarantee is claimed, and none is stated", same)
     headers, guarantee = plan_measurements(spec, cells)
     asked = [header_out(header) for header in headers]
     stated = [header_out(header_in(entry)) for entry in manifest["headers"]]

@@ -166,7 +166,7 @@ def register(app: typer.Typer) -> None:
             posterior = run(
                 measurements,
                 method,
-                spec=spec if perturbed is None else None,
+                spec=None if measurements.guarantee.kind == "none" else spec,  # such a record knows its own
                 draws=draws,
                 level=level,
                 within=within,

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from trueup.cli.new_published import More, Published, draft_from_published
 from trueup.cli.options import DataPath, Encoding, with_encoding
 from trueup.errors import SpecError
 
@@ -86,8 +87,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def new(
         spec: NewSpec,
-        data: DataPath,
+        more: More = None,
+        data: DataPath = None,  # pyright: ignore[reportArgumentType]
         geography: Places = None,
+        published: Published = None,
         encoding: Encoding = None,
         title: Title = None,
         unit: Unit = None,
@@ -101,7 +104,14 @@ def register(app: typer.Typer) -> None:
         epsilon: Epsilon = None,
         yes: Yes = False,
     ) -> None:
-        """Write a first spec from a few questions; of the table only the names of columns are read."""
+        """Write a first spec from a few questions; of the table only the names of columns are read, of published ones all."""
+        if published:
+            draft_from_published(spec, [*published, *(more or [])], title, encoding)
+            return
+        if more:
+            raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")
+        if data is None:
+            raise SpecError("no table is given", needed="--data FILE, or --published FILE")
         from trueup.files.source import open_table
         from trueup.files.target import refuse_occupied
         from trueup.model.draft import attributes_of, measured_tables

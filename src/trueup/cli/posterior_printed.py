@@ -13,7 +13,8 @@ def print_missed(missed: list[dict]) -> None:
     rows = [
         [
             f"{each['parts']} to {each['total']}",
-            f"{each['compared']:,}",
+            f"{each['compared']:,}"
+            + (f" of {each['compared'] + each['left_out']:,}" if each["left_out"] else ""),
             f"{each['missed']:.1%}",
             _number(each["mean_square"]),
             _number(each["by_law"]),
@@ -23,6 +24,8 @@ def print_missed(missed: list[dict]) -> None:
     if rows:
         heads = ["parts to total", "totals", "missed", "mean square", "by the laws"]
         print_table("How far published parts miss published totals (counts squared)", heads, rows)
+        if any(each["left_out"] for each in missed):
+            print("Totals of which some part is not shown are not compared.")
 
 
 def posterior_as_json(posterior) -> dict:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trueup.cli.options import AsJson, BundlePath, MemoryLimit, OutPath, memory_limit
+from trueup.cli.infer import Geography, Perturbed, Tables
+from trueup.cli.options import (
+    AsJson,
+    Encoding,
+    MemoryLimit,
+    OutPath,
+    memory_limit,
+    refuse_idle,
+    with_encoding,
+)
 from trueup.cli.progress import progress
+from trueup.cli.published import refuse_two_sources
 from trueup.cli.release import show_release
+from trueup.errors import SpecError
+
+Bundle = Annotated[
+    Path | None, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
+]
 
 MethodName = Annotated[
     str | None, typer.Option("--method", help="A method of `trueup methods`.", show_default=False)
@@ -20,15 +36,37 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def reconcile(
-        bundle: BundlePath,
         out: OutPath,
+        bundle: Bundle = None,
+        perturbed: Perturbed = None,
+        table: Tables = None,
+        geography: Geography = None,
+        encoding: Encoding = None,
         method: MethodName = None,
         memory: MemoryLimit = None,
         as_json: AsJson = False,
     ) -> None:
-        """Reconcile the measurements of a bundle; equal measurements give equal integers."""
+        """Reconcile the measurements of a bundle, or tables that somebody else published, into whole counts that add up."""
         from trueup.releasing.again import reconcile_bundle
 
+        refuse_idle(
+            {"--table": table, "--geography": geography, "--encoding": encoding}, "--perturbed", perturbed
+        )
+        if perturbed is not None:
+            refuse_two_sources(bundle, None, None)
+            given = [with_encoding(path, encoding) for path in table or []]
+            _published(perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json)
+            return
+        if bundle is None:
+            raise SpecError("no source is given", needed="a bundle, or --perturbed SPEC with its tables")
         with progress(quiet=as_json) as tell:
             released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), tell=tell)
         show_release(released, str(out), as_json=as_json)
+
+
+def _published(perturbed, tables, out, geography, method, *, as_json: bool) -> None:
+    from trueup.releasing.published import reconcile_published
+
+    with progress(quiet=as_json) as tell:
+        released = reconcile_published(perturbed, tables, out, geography=geography, method=method, tell=tell)
+    show_release(released, str(out), as_json=as_json)

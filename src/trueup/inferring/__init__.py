@@ -165,7 +165,8 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _named(error, measured, constraints) from None
-    doubt = chosen.doubt(used.cells, used.headers)
+    doubts = (chosen.doubt(used.cells, used.headers), *getattr(measured.spec, "noted", ()))
+    doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
     noisy = None if chosen.released else finest_values(measured)
@@ -186,8 +187,8 @@ def infer(
 
 
 def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
-    """Name the perturbed values that exclude each other; where none is perturbed, what the method said is enough."""
-    if not all(header.law.additive for header in measured.headers):
+    """Name the published values that exclude each other; of one's own measurements, what the method said is enough."""
+    if measured.guarantee.kind == "none" or not all(header.law.additive for header in measured.headers):
         from trueup.inferring.contradictions import contradicting_values  # slow to import
 
         return contradicting_values(measured, constraints) or error

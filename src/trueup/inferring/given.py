@@ -111,7 +111,11 @@ def finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
     for header, part in zip(measured.headers, measured.values):
         if canonical(cells, header.margin) == cells.finest:
             at = slice(None) if header.groups is None else header.groups
-            better = ~(variances[at] <= header.law.variance)  # what was measured twice keeps its best value
+            law: Any = header.law
+            number = True if law.numeric else law.numeral(part)
+            better = (
+                ~(variances[at] <= header.law.variance) & number
+            )  # what was measured twice keeps its best value
             values[at] = np.where(better, part, values[at])
             variances[at] = np.where(better, header.law.variance, variances[at])
     return values, variances

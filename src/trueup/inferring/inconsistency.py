@@ -1,4 +1,15 @@
-"""How far published parts miss their published totals, and how much of that their laws explain."""
+"""How far published parts miss their published totals, and how much of that their laws explain.
+
+Let c = y - x be the change of each published value y of true count x, with mean m over the values of a margin and mean square
+v at each of them. Were the changes of n parts and of their total independent of each other and of where the values stand, their
+difference would have the mean square
+
+    sum (v - m^2)  +  (v' - m'^2)  +  (n m - m')^2,
+
+a prime for the total. The moments are those of the law given the true count, which the posterior's draws stand for: a rounding to
+the nearest multiple leaves nothing to chance once the true count is known, and its change, over counts that are not, is what
+it explains.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +37,28 @@ class Inconsistency(NamedTuple):
         The margins.
     compared
         Totals all of whose parts are published as numbers.
+    left_out
+        Totals of which some part is not shown.
     missed
         Share of them that the parts do not sum to.
     mean_square
         Mean squared difference (counts squared).
     by_law
-        What the laws make of it, given the true counts of the posterior, were all changes independent.
+        What the laws make of it, were all changes independent.
     """
 
     total: Margin
     parts: Margin
     compared: int
+    left_out: int
     missed: float
     mean_square: float
     by_law: float
 
     @property
-    def explained(self) -> float:
-        """What the laws explain, as a share of what is seen; above 1 where they would make more of it."""
-        return self.by_law / self.mean_square if self.mean_square else float("nan")
+    def explained(self) -> float | None:
+        """What the laws explain, as a share of what is seen; above 1 where they would make more, None where nothing is seen."""
+        return self.by_law / self.mean_square if self.mean_square else None
 
 
 def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Inconsistency]:
@@ -98,23 +112,36 @@ def _compared(cells: Cells, shown: dict[Margin, _Numbers], posterior: Posterior)
             use = np.isfinite(differ)
             if not use.any():
                 continue
-            by_law = _expected(cells, total, coarse, draws) + np.bincount(
-                group, _expected(cells, parts, fine, draws), size
-            )
+            one, other = _change(cells, total, coarse, draws), _change(cells, parts, fine, draws)
+            shift = np.bincount(group, minlength=size) * other.mean - one.mean
+            spread = one.squares - one.mean**2 + np.bincount(group, other.squares - other.mean**2, size)
+            published = np.isfinite(coarse.values)
             yield Inconsistency(
                 total,
                 parts,
                 int(use.sum()),
+                int((published & ~use).sum()),
                 float((differ[use] != 0).mean()),
                 float((differ[use] ** 2).mean()),
-                float(by_law[use].mean()),
+                float((spread + shift**2)[use].mean()),
             )
 
 
-def _expected(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> NDArray[np.float64]:
-    """Mean variance of each published number over draws of the true counts."""
+class _Change(NamedTuple):
+    """Mean change of a margin's published values, and the mean square `(groups,)` of each."""
+
+    mean: float
+    squares: NDArray[np.float64]
+
+
+def _change(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> _Change:
+    """Moments of the changes of published numbers over draws of the true counts."""
     true = cells.sum(draws, margin)
-    found = np.zeros(cells.size(margin))
+    mean, squares = np.zeros(cells.size(margin)), np.zeros(cells.size(margin))
     for law, groups in numbers.laws:
-        found[groups] = law.variance_at(true[:, groups]).mean(axis=0)
-    return found
+        x = true[:, groups]
+        away = np.zeros(x.shape) if law.additive else law.mean(x) - x
+        mean[groups] = away.mean(axis=0)
+        squares[groups] = (law.variance_at(x) + away**2).mean(axis=0)
+    known = np.isfinite(numbers.values)
+    return _Change(float(mean[known].mean()), squares)

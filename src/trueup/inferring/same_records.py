@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,15 @@ def measured_once(measured: Measurements) -> tuple[Measurements, int]:
     --------
     See `tests/inferring/test_same_records.py`.
     """
-    keyed = [
+    keys = {part.name: part.key for part in getattr(measured.spec, "published", ())}
+    every = [
         (header, values)
         for header, values in zip(measured.headers, measured.values)
         if header.law.same_records
     ]
     headers, found, left_out = [], [], 0
     for header, values in zip(measured.headers, measured.values):
+        keyed = [pair for pair in every if keys.get(pair[0].query) == keys.get(header.query)]
         keep = ~_repeated(measured.cells, header, values, keyed)
         left_out += len(keep) - int(keep.sum())
         if not keep.all():
@@ -68,5 +71,10 @@ def _finer(
     coarse = canonical(cells, header.margin)
     for other, shown in keyed:
         fine = canonical(cells, other.margin)
-        if other.law == header.law and fine != coarse and cells.contains(coarse, fine):
+        if _drawn_by(other.law) == _drawn_by(header.law) and fine != coarse and cells.contains(coarse, fine):
             yield other, shown
+
+
+def _drawn_by(law: Any) -> Any:
+    """The law that the perturbation is drawn by, whatever is hidden before it."""
+    return getattr(law, "law", law)

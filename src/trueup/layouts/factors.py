@@ -106,6 +106,10 @@ class FactorTable:
             self._tabled[key] = _law_table(law, values[0], depth)
         reach = self._table(key, lambda: self._tabled[key], law.open_ended)
         at = self._known[key][0]
+        if (
+            law.open_ended and not law.additive
+        ):  # what a table leaves out above goes on, but no hidden count below it
+            self._lower[nodes] = np.maximum(self._lower[nodes], law.bounds(values[0])[0])
         if len(self._logs[at]):
             self._rows.append((nodes, np.floor(values).astype(np.int64) - reach, at))
         else:  # all counts from its lower end on are alike

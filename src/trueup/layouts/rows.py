@@ -195,7 +195,7 @@ def _perturbed(
         rows, starts = problem.sums(header.margin, header.groups), np.zeros(len(part))
         low, high = (end.astype(float) for end in law.bounds(part))
         for value in np.unique(part[high < NO_LIMIT]):
-            first, log = law.table(int(value), np.inf)
+            first, log = law.table(value.item(), np.inf)
             starts[part == value] = size - first + FIRST_TABLE
             tables.append(log)
             size += len(log)

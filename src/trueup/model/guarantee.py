@@ -123,6 +123,15 @@ class Guarantee:
     sentences: tuple[str, ...]
     change: Change | None = None
 
+    @property
+    def line(self) -> str:
+        """The loss in one line, or that none is claimed."""
+        if self.kind == "none":
+            return "no guarantee is claimed"
+        if not self.charges and self.neighbours not in ("add-remove", "replace"):
+            return "protected as its producer states"
+        return f"{self.currency} = {self.amount} for one {self.unit}"
+
     def price(self, relation: Relation) -> Loss:
         """Return the loss of one step of a neighbour relation, whichever the spec's own is.
 

@@ -6,27 +6,23 @@ It has the names by which post-processing reads a spec (`levels`, `attributes`, 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from trueup.errors import SpecError
 from trueup.model.names import refuse_repeats, refuse_taken_columns, refuse_unknown_name
 from trueup.model.prior import read_prior
-from trueup.model.published_codes import UNKNOWN, read_interval
+from trueup.model.published_table import PublishedCell, PublishedTable
 from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
-from trueup.model.spec_table import AttributePart, CellColumn, Level, Name, SpecPart
-from trueup.model.toml import read_toml
+from trueup.model.spec_table import AttributePart, Level, Name, SpecPart
+from trueup.model.toml import read_toml, toml_text
 from trueup.model.transitions import read_transitions
-from trueup.noise import law_named
-from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed import CellKey, CountInterval
+from trueup.noise.perturbed import CellKey
 
 
 class PublishedName(SpecPart):
@@ -34,69 +30,8 @@ class PublishedName(SpecPart):
 
     name: Name = Field(description="the dataset's name")
     counts: Name = Field(description="what one count stands for: person, household, ...")
-    cells: ClassVar[tuple[CellColumn, ...]] = ()
+    cells: ClassVar[tuple[PublishedCell, ...]] = ()
     keys: ClassVar[None] = None
-
-
-class PublishedTable(SpecPart):
-    """One published table: its margin, its columns, the law of its values and the codes in their place."""
-
-    name: Name
-    level: str
-    attributes: tuple[str, ...] = Field((), description="of a long table: a column each")
-    count: Name | None = Field(None, description="the column of values of a long table")
-    cells: tuple[CellColumn, ...] = Field(
-        (), alias="cell", description="the columns of a wide table; one without all attributes is a total"
-    )
-    total: Name | None = Field(
-        None, description="what stands in the column of an attribute that is summed out"
-    )
-    law: dict[str, Any] = Field(description="name and parameters")
-    codes: dict[str, str] = Field(
-        default_factory=dict,
-        description=f"what stands in the place of a value, and what it says: '1-4', '<5', '10+' or '{UNKNOWN}'",
-    )
-    unlisted: Literal["refused", "zero", "unknown"] = Field(
-        "refused", description="what it says where a place or value has no row"
-    )
-    key: str | None = Field(
-        None,
-        description="tables with the same key show a cell with the same perturbation; cell keys share one unless told",
-    )
-    file: Name | None = Field(None, description="the file's name; by default the files are in this order")
-    sheet: Name | None = Field(None, description="of a workbook; by default the first")
-    skip: int = Field(0, ge=0, le=1000, description="rows of a workbook before the header")
-
-    @property
-    def settled_law(self) -> Any:
-        """The law of the values."""
-        return read_law(self.law, self.name)
-
-    def meaning(self, code: str) -> CountInterval | None:
-        """What a declared code says; None if nothing."""
-        return None if self.codes[code] == UNKNOWN else read_interval(self.codes[code])
-
-    @model_validator(mode="after")
-    def _can_be_read(self):
-        if bool(self.count) == bool(self.cells):
-            raise ValueError(f"table '{self.name}' needs either `count` or [[published.cell]]")
-        if self.cells and (self.attributes or self.total):
-            raise ValueError(
-                f"table '{self.name}' is wide: its cells name the attributes, so it lists none, and no total"
-            )
-        columns = [cell.count for cell in self.cells]
-        if twice := [column for column in columns if columns.count(column) > 1]:
-            raise ValueError(f"table '{self.name}' takes two cells from the column '{twice[0]}'")
-        for code, meaning in self.codes.items():
-            if meaning != UNKNOWN and read_interval(meaning) is None:
-                raise ValueError(
-                    f"table '{self.name}': code '{code}' says '{meaning}', which cannot be read: write an interval "
-                    f"such as '1-4', '<5' or '10+', or '{UNKNOWN}'"
-                )
-            if re.fullmatch(r"\s*-?\d+\s*", code):
-                raise ValueError(f"table '{self.name}': the code '{code}' is a count")
-        _ = self.settled_law
-        return self
 
 
 class _Margins(NamedTuple):
@@ -124,7 +59,7 @@ class PerturbedSpec(SpecPart):
     ... count = "persons"
     ... law = { name = "random-rounding", base = 3 }
     ... ''')
-    >>> spec.published[0].settled_law
+    >>> spec.published[0].rule.law
     RandomRounding(base=3)
     """
 
@@ -145,20 +80,58 @@ class PerturbedSpec(SpecPart):
         """No column of the places holds limits."""
         return tuple(() for _ in self.levels)
 
+    _shown: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = PrivateAttr(default=())
+    _noted: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """What its tables hold that contradicts their codes, in words; empty before they are read."""
+        return self._noted
+
+    def note(self, found: Iterable[str]) -> None:
+        """Keep what was found in the tables."""
+        self._noted = (*self._noted, *found)
+
     @property
     def queries(self) -> tuple[_Margins, ...]:
-        """The margins of all tables."""
+        """The margins of all tables: those that were found in them, once they are read."""
+        found = self._shown or tuple(
+            tuple((part.level, attributes) for attributes in self.margins_of(part)) for part in self.published
+        )
         return tuple(
-            _Margins(part.name, attributes, {part.level: Fraction(0)})
-            for part in self.published
-            for attributes in self.margins_of(part)
+            _Margins(part.name, attributes, {level: Fraction(0)})
+            for part, margins in zip(self.published, found)
+            for level, attributes in margins
         )
 
+    def showing(self, margins: Sequence[Sequence[tuple[str, tuple[str, ...]]]]) -> PerturbedSpec:
+        """The same, which knows the levels and attributes of the margins that each table was found to show."""
+        known = self.model_copy()
+        known._shown = tuple(tuple(each) for each in margins)
+        return known
+
+    def text(self) -> str:
+        """Return the spec as TOML; reading it gives the same spec, whatever files it named."""
+        return toml_text(self.model_dump(by_alias=True, exclude_defaults=True, mode="python"))
+
+    def shown_alone(self) -> PerturbedSpec:
+        """The same without attributes that no table shows and nothing else names: of their values nothing is known."""
+        if self.constraints != ConstraintsPart() or "quantity" in self.infer:
+            return self
+        named = {name for part in self.published for names in self.margins_of(part) for name in names}
+        kept = tuple(a for a in self.attributes if named & set(a.views) or not a.partition)
+        if kept == self.attributes:
+            return self
+        known = self.model_copy(update={"attributes": kept})
+        lost = ", ".join(f"'{a.name}'" for a in self.attributes if a not in kept)
+        known.note([f"No table shows {lost}, so that nothing is said of values of it."])
+        return known
+
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
-        """The attributes of every margin that a table shows."""
+        """The attributes of every margin that a table declares."""
         if part.cells:
             return list(dict.fromkeys(tuple(cell.where) for cell in part.cells))
-        return [part.attributes, *(() for _ in [0] if part.total and part.attributes)]
+        return [part.attributes]
 
     @model_validator(mode="after")
     def _names_agree(self):
@@ -181,7 +154,7 @@ class PerturbedSpec(SpecPart):
             where = f"table '{part.name}'"
             refuse_unknown_name(part.level, levels, "level", where)
             for attributes in self.margins_of(part):
-                self._refuse_misnamed(attributes, where)
+                self.refuse_misnamed(attributes, where)
             for name, value in (pair for cell in part.cells for pair in cell.where.items()):
                 domain = next(list(a.views[name]) for a in self.attributes if name in a.views)
                 refuse_unknown_name(value, domain, f"value of '{name}'", where)
@@ -190,7 +163,8 @@ class PerturbedSpec(SpecPart):
                 read_prior(self.infer[name])
         return self
 
-    def _refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
+    def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
+        """Refuse attributes that are not declared, or twice the same, and sums over values that overlap."""
         for name in names:
             refuse_unknown_name(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:
@@ -198,36 +172,6 @@ class PerturbedSpec(SpecPart):
                 raise ValueError(f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute")
             if not attribute.partition and not any(name in attribute.views for name in names):
                 raise ValueError(f"{where} sums over '{attribute.name}', whose values overlap")
-
-
-def read_law(entry: Mapping[str, Any], table: str) -> Any:
-    """Make the law of a table from its name and parameters.
-
-    Raises
-    ------
-    SpecError
-        If the name or a parameter is unknown, missing or out of range.
-
-    Examples
-    --------
-    >>> read_law({"name": "cell-key", "maximum": 2, "change_variance": "1"}, "t").period
-    1
-    """
-    given = dict(entry)
-    if "name" not in given:
-        raise SpecError(
-            f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
-        )
-    kind: Any = law_named(given.pop("name"))
-    if kind is CountInterval:
-        raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
-    try:
-        return kind() if kind is Exact and not given else kind(**given)
-    except TypeError:
-        parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
-        known = ", ".join(repr(each.name) for each in parameters) or "no parameter"
-        shown = ", ".join(map(repr, given)) or "no parameter"
-        raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None
 
 
 def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec") -> PerturbedSpec:
@@ -240,10 +184,11 @@ def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec
     """
     document = read_toml(text, what)
     for part in document.get("published", ()) if isinstance(document.get("published"), list) else ():
-        law = part.get("law") if isinstance(part, dict) else None
-        if isinstance(law, dict) and law.get("name") == CellKey.name and "file" in law:
-            path = (folder or Path()) / str(law.pop("file"))
-            law["transitions"] = read_transitions(path)
+        given = part.get("law") if isinstance(part, dict) else None
+        for law in given if isinstance(given, list) else [given]:
+            if isinstance(law, dict) and law.get("name") == CellKey.name and "file" in law:
+                path = (folder or Path()) / str(law.pop("file"))
+                law["transitions"] = read_transitions(path)
     try:
         return PerturbedSpec.model_validate(document)
     except ValidationError as error:

@@ -1,22 +1,58 @@
-"""What the codes of a published table mean: <5, 1-9, 10 or more."""
+"""What the codes of a published table mean: a value, a range of the true count, a range of the published one, or nothing."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 from trueup.noise.perturbed.interval import CountInterval
 
-UNKNOWN = "unknown"
-"""The meaning of a code that says nothing."""
+UNKNOWN, HIDDEN = "unknown", "hidden"
+"""The meaning of a code that says nothing, and of one for whatever the law does not show."""
+PUBLISHED, SOME = "published", "some"
+"""What stands before a range of the published number, and before a range of which not every count is hidden."""
+FORMS = (
+    "a value such as '0', a range of the true count such as '1-4', '<5', '10+' or 'some 1-4', of the published number such as "
+    "'published <90', 'hidden' or 'unknown'"
+)
+
+_WHOLE = r"(\d{1,15})"
+_RANGE = re.compile(rf"\s*{_WHOLE}\s*(?:-|–|—|to)\s*{_WHOLE}\s*", re.ASCII)
+_BELOW = re.compile(rf"\s*(?:(?:<|below|under|less than|fewer than)\s*(=?)|(≤))\s*{_WHOLE}\s*", re.ASCII)
+_ABOVE = re.compile(rf"\s*(?:>\s*(=?)\s*{_WHOLE}|≥\s*{_WHOLE}|{_WHOLE}\s*(?:\+|or more))\s*", re.ASCII)
+_VALUE = re.compile(r"\s*-?\d{1,15}\s*", re.ASCII)
 
 
-_RANGE = re.compile(r"\s*(\d{1,15})\s*(?:-|–|to)\s*(\d{1,15})\s*", re.ASCII)
+@dataclass(frozen=True)
+class CodeMeaning:
+    """What a code says.
 
+    Attributes
+    ----------
+    of
+        Of what it speaks: a published `value`, the true `count`, the `published` number, whatever the law has `hidden`, or
+        nothing (`unknown`).
+    low, high
+        Its range.
+    every
+        Of a range of true counts, whether every count of it is shown so.
+    below
+        Whether the upper end was written as the number below which it lies: of fractions, all below it.
+    """
 
-_BELOW = re.compile(r"\s*<\s*(=?)\s*(\d{1,15})\s*", re.ASCII)
+    of: Literal["value", "count", "published", "hidden", "unknown"]
+    low: float = -np.inf
+    high: float = np.inf
+    every: bool = True
+    below: bool = False
 
-
-_ABOVE = re.compile(r"\s*(?:>\s*(=?)\s*(\d{1,15})|(\d{1,15})\s*(?:\+|or more))\s*", re.ASCII)
+    @property
+    def interval(self) -> CountInterval:
+        """The range as one of true counts."""
+        return CountInterval(int(max(self.low, 0)), None if np.isinf(self.high) else int(self.high))
 
 
 def read_interval(text: str) -> CountInterval | None:
@@ -32,7 +68,57 @@ def read_interval(text: str) -> CountInterval | None:
     if found := _RANGE.fullmatch(text):
         return CountInterval(int(found[1]), int(found[2]))
     if found := _BELOW.fullmatch(text):
-        return CountInterval(0, int(found[2]) - (not found[1]))
+        return CountInterval(0, max(int(found[3]) - (not found[1] and not found[2]), 0))
     if found := _ABOVE.fullmatch(text):
-        return CountInterval(int(found[3]) if found[3] else int(found[2]) + (not found[1]))
+        least = found[4] or found[3]
+        return CountInterval(int(least) if least else int(found[2]) + (not found[1]))
     return None
+
+
+def read_meaning(text: str) -> CodeMeaning | None:
+    """Read what a code is declared to mean; None if it cannot be read.
+
+    Examples
+    --------
+    >>> read_meaning("published <90")
+    CodeMeaning(of='published', low=-inf, high=89, every=True, below=True)
+    >>> read_meaning("0").of
+    'value'
+    >>> read_meaning("some 1-4")
+    CodeMeaning(of='count', low=1, high=4, every=False, below=False)
+    """
+    bare = text.strip()
+    if bare in (UNKNOWN, HIDDEN):
+        return CodeMeaning("unknown" if bare == UNKNOWN else "hidden")
+    first, _, rest = bare.partition(" ")
+    if first == PUBLISHED:
+        return _published(rest)
+    if _VALUE.fullmatch(bare):
+        return CodeMeaning("value", int(bare), int(bare))
+    found = read_interval(rest if first == SOME else bare)
+    if found is None:
+        return None
+    high = np.inf if found.high is None else found.high
+    return CodeMeaning("count", found.low, high, every=first != SOME)
+
+
+def _published(text: str) -> CodeMeaning | None:
+    """A published value, or a range of the published number, which may be below zero."""
+    if _VALUE.fullmatch(text):
+        return CodeMeaning("value", int(text), int(text))
+    if (found := read_interval(text)) is None:
+        return None
+    below = _BELOW.fullmatch(text)
+    low, high = -np.inf if below else found.low, np.inf if found.high is None else found.high
+    return CodeMeaning("published", low, high, below=bool(below and not below[1] and not below[2]))
+
+
+def plain_meaning(text: str, *, noisy: bool) -> CodeMeaning | None:
+    """Read a code that nobody declared: `<5`, `1-9`; where noise was added, it speaks of the published number.
+
+    Examples
+    --------
+    >>> plain_meaning("<5", noisy=False), plain_meaning("<90", noisy=True).of
+    (CodeMeaning(of='count', low=0, high=4, every=True, below=False), 'published')
+    """
+    return None if read_interval(text) is None else read_meaning(f"{PUBLISHED} {text}" if noisy else text)

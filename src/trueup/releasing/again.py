@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup import reporting
+from trueup.errors import BundleError
 from trueup.files.staging import staged
 from trueup.files.target import refuse_occupied
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
@@ -43,8 +44,15 @@ def reconcile_bundle(
     log, source, out = Log(stages(tell)), Path(folder), Path(out)
     refuse_occupied(out)
     refuse_beyond(source, memory)
+    manifest = read_manifest(source)
+    if manifest["guarantee"].get("kind") == "none":
+        raise BundleError(
+            f"'{folder}' holds tables that somebody else published",
+            needed="a bundle of your own measurements",
+            remedy="reconcile the tables themselves: trueup reconcile --perturbed SPEC --table FILE --out NEW",
+        )
     with log.stage("reading the measurements"):
-        measurements, manifest = read_measurements(source), read_manifest(source)
+        measurements = read_measurements(source)
         spec_text, spec = read_spec(source)
     with log.stage("choosing the method"):
         constraints = measurements.by(spec).constraints.within(*measurements.bounds)

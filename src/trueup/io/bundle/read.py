@@ -25,6 +25,7 @@ from trueup.io.bundle.manifest import (
     seal_of,
 )
 from trueup.io.bundle.places import read_places
+from trueup.io.bundle.published import read_published
 from trueup.io.bundle.tables import read_counted, read_left_out, read_values
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
@@ -199,7 +200,9 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     refuse_large(folder, cells)
     alone = None
-    if "parts" in manifest:
+    if manifest["guarantee"].get("kind") == "none":
+        headers, values = read_published(folder / "public", cells, manifest)
+    elif "parts" in manifest:
         headers = [_header(cells, entry) for entry in manifest["headers"]]
         files = parquet(folder / "public" / measured_file(name) for name in manifest["parts"])
         # One thread keeps the rows in order.

@@ -135,8 +135,9 @@ def _about(record: Record, title: str, level: float):
             )
         for sentence in measured.guarantee.sentences:
             yield "Privacy", sentence
-        for header in measured.headers:
-            yield f"Noise of '{header.margin}' ({header.query})", header.law.sentence()
+        what = "How it was made:" if measured.guarantee.kind == "none" else "Noise of"
+        said = ((f"{what} '{h.margin}' ({h.query})", h.law.sentence()) for h in measured.headers)
+        yield from dict.fromkeys(said)
     if isinstance(record, Release):
         yield "Method of reconciliation", _described(record.method)
         for rule, holds in record.checks.items():

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from math import log, sqrt
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -38,18 +38,15 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
-from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
+from trueup.noise.laws.of_variance import law_of_variance
 
 _CELL = re.compile(r"(PH\d+)_(?:(NUM|DENOM)_)?DATA_CELL")
 _FIXED = ["REGION_ID", "REGION_TYPE", "COUNT", "NOISE_DISTRIBUTION", "VARIANCE"]
-_OF_VARIANCE: dict[str, Callable[[Fraction], Law]] = {
-    "Discrete Gaussian": DiscreteGaussian,
-    "Two-Sided Geometric": lambda variance: DiscreteLaplace(_epsilon(variance)),
-    "Gaussian": Gaussian,
-    "Laplace": lambda variance: Laplace(Fraction(sqrt(variance / 2)).limit_denominator(10**9)),
+_NAMES = {
+    "Discrete Gaussian": "discrete-gaussian",
+    "Two-Sided Geometric": "discrete-laplace",
+    "Gaussian": "gaussian",
+    "Laplace": "laplace",
 }
 """Laws of a stated variance by the files' names: those that were published, and the continuous ones of studies of them."""
 
@@ -223,17 +220,9 @@ def _law(name: str, variance: str) -> Law:
         value = Fraction(0)
     if value <= 0:
         raise DataError(f"a noisy count has the VARIANCE '{variance}'", needed="a number above 0")
-    if name not in _OF_VARIANCE:
-        raise DataError(
-            f"NOISE_DISTRIBUTION '{name}' is unknown", needed=f"one of: {', '.join(_OF_VARIANCE)}"
-        )
-    return _OF_VARIANCE[name](value)
-
-
-def _epsilon(variance: Fraction) -> Fraction:
-    """Solve `2 q / (1 - q)^2 = variance` for epsilon = -log q, to the digits the file gives."""
-    v = float(variance)
-    return Fraction(-log((v + 1 - sqrt(2 * v + 1)) / v)).limit_denominator(10**9)
+    if name not in _NAMES:
+        raise DataError(f"NOISE_DISTRIBUTION '{name}' is unknown", needed=f"one of: {', '.join(_NAMES)}")
+    return law_of_variance(_NAMES[name], value)
 
 
 def _numbers(column: NDArray, law: Law) -> NDArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +106,7 @@ class Measurements(Tabled):
         """What it is in three lines, without any of its counts."""
         title = self.spec.title if self.spec else "spec not known"
         tables = dict.fromkeys(str(header.margin) for header in self.headers)
-        cost = f"{self.guarantee.currency} = {self.guarantee.amount} for one {self.guarantee.unit}"
+        cost = self.guarantee.line
         return (
             f"Measurements: {title}",
             f"{len(self.flat):,} counts in {len(tables)} tables: {', '.join(tables)}",
@@ -128,7 +129,8 @@ class Measurements(Tabled):
             whole.update(f"{header.query}|{header.margin}|{header.law.name}|{law}\n".encode())
             if header.groups is not None:
                 whole.update(np.ascontiguousarray(header.groups, dtype="<i8").tobytes())
-            whole.update(np.ascontiguousarray(values, dtype="<i8").tobytes())
+            kind = "<f8" if np.asarray(values).dtype.kind == "f" else "<i8"
+            whole.update(np.ascontiguousarray(values, dtype=kind).tobytes())
         for bound in self.bounds:
             whole.update(f"{bound.margin}|{bound.lower}|{bound.upper}|{bound.where}\n".encode())
         if self.left_out is not None:
@@ -174,11 +176,15 @@ class Measurements(Tabled):
             if canonical(self.cells, header.margin) != margin:
                 continue
             at = np.arange(size) if header.groups is None else header.groups
-            better = header.law.variance < least[at]
+            better = (header.law.variance < least[at]) & _numbers(header.law, part)
             at, part = at[better], part[better]
             least[at], exact[at], values[at] = header.law.variance, header.exact, part
             reach[at] = header.law.tail(1 - level).counts
         return values, reach, exact
+
+    def shown(self, margin: Margin | str) -> NDArray:
+        """Return the published numbers `(groups,)` of a margin, exact ones too; masked where a code stands, or nothing."""
+        return self._best(margin, 0.5)[0]
 
     @cached_property
     def value_bounds(self) -> tuple[Bound, ...]:
@@ -246,3 +252,8 @@ def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
             needed="a number for each group",
             remedy="leave out groups without a value: give the header the `groups` that were measured",
         )
+
+
+def _numbers(law: Any, values: NDArray) -> NDArray[np.bool_]:
+    """Which values are published numbers, and not what stands for a code."""
+    return np.ones(len(values), bool) if law.numeric else law.numeral(values)

@@ -82,7 +82,7 @@ class Release(Tabled):
         kept = ", ".join(rule for rule, holds in self.checks.items() if holds)
         return (
             f"Release: {self.spec.title if self.spec else 'spec not known'}",
-            f"tables: {', '.join(map(str, self.published))}; {guarantee.currency} = {guarantee.amount} for one {guarantee.unit}",
+            f"tables: {', '.join(map(str, self.published))}; {guarantee.line}",
             f"by the method '{self.method.get('method')}'; holds: {kept}",
         )
 
@@ -129,6 +129,8 @@ class Release(Tabled):
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
         """How far its counts are from the noisy ones, for every noisy query and level."""
+        if self.guarantee.kind == "none":  # a code has no distance
+            return ()
         noisy = [h for h in self.headers if not h.exact]
         gaps = zip(noisy, self.adjustments().values(), strict=True)
         return tuple(
@@ -162,7 +164,12 @@ class Release(Tabled):
         }
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
-        """What is known of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one."""
+        """What is known of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one.
+
+        Of tables that somebody else published: `released` and `published`, masked where a code stands.
+        """
+        if self.guarantee.kind == "none":
+            return {"released": self.sums(margin), "published": self.measurements.shown(margin)}
         none = np.ma.masked_all(self.cells.size(margin))
         error = self.margin_of_error(margin, NINE_OF_TEN if level is None else level)
         return {

@@ -13,7 +13,11 @@ PERTURBATIONS: Registry[Perturbation] = Registry(
         "rounded": "rounded.Rounded",
         "suppressed": "suppressed.Suppressed",
         "interval": "interval.CountInterval",
+        "shown-counts": "composed.ShownCounts",
+        "hidden-values": "composed.HiddenValues",
     },
 )
 """Every law, one file and one line each."""
+READ = ("interval", "shown-counts", "hidden-values")
+"""Laws of codes, and of values beside codes, which the reader of tables makes; no spec names them, and they publish nothing."""
 __getattr__ = PERTURBATIONS.attribute

@@ -42,6 +42,10 @@ class Perturbation(BaseLaw):
         """Equal numbers for values with the same table: the values."""
         return np.asarray(published, np.float64)
 
+    def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which published values are numbers, not what stands for a code: all, or none where a law is of codes."""
+        return np.full(np.shape(published), self.numeric)
+
     def numbers(self, published: ArrayLike) -> NDArray:
         """Return the published values as numbers to reckon with."""
         return np.asarray(published)

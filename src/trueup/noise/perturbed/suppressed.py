@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
 from trueup.noise.law import Integers, Reals
@@ -65,6 +65,10 @@ class Suppressed(Perturbation):
         never = (y != HIDDEN) & (self._hides(y) | (y < 0))
         low, high = np.where(y == HIDDEN, self.least, y), np.where(y == HIDDEN, self.threshold - 1, y)
         return low, np.where(never, y - 1, high)
+
+    def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Tell which published values are numbers: all that are shown."""
+        return np.asarray(published) != HIDDEN
 
     def numbers(self, published: ArrayLike) -> Reals:
         """Published values, the middle of the interval in the place of those that are not shown."""

@@ -7,6 +7,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Page
 from trueup.reporting.drawing.words import plural, table_name
+from trueup.reporting.pages.published import published_tables_page
 from trueup.reporting.sections.counts import enumerated, noisy_counts
 from trueup.reporting.sections.error import noise_error
 from trueup.reporting.sections.glossary import glossary
@@ -17,6 +18,8 @@ from trueup.reporting.sections.protection import cost, protected, total_loss
 
 def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of measurements."""
+    if measurements.guarantee.kind == "none":
+        return published_tables_page(measurements, spec, ledger)
     unit = plural(spec.table.counts)
     return Page(
         spec.title,

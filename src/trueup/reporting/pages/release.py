@@ -17,6 +17,7 @@ from trueup.reporting.drawing.map import Map, draw_map
 from trueup.reporting.drawing.outlines import read_shapes
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
+from trueup.reporting.pages.published import published_page
 from trueup.reporting.sections.adjustments import adjustments
 from trueup.reporting.sections.counts import enumerated, released_counts
 from trueup.reporting.sections.error import release_error
@@ -37,6 +38,8 @@ def release_page(
         assert isinstance(release, StoredRelease)
         refuse_map(shapes)
         return parts_page(release, spec, ledger, level)
+    if release.guarantee.kind == "none":
+        return published_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
     return Page(
         spec.title,

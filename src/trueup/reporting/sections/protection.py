@@ -20,7 +20,9 @@ _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
 
 
 def total_loss(guarantee: Guarantee) -> str:
-    """Total privacy loss in one line."""
+    """Total privacy loss in one line, or who states it."""
+    if guarantee.kind == "none" or (not guarantee.charges and guarantee.kind == "dp"):
+        return guarantee.line
     delta = f", delta = {exact(guarantee.delta)}" if guarantee.delta else ""
     return f"{guarantee.currency} = {exact(guarantee.amount)}{delta}"
 
@@ -41,6 +43,8 @@ def protected(guarantee: Guarantee) -> Section:
 def cost(measurements: Measurements | Release) -> Section:
     """Show the privacy loss of every noisy table, exact, and its share of the total."""
     guarantee = measurements.guarantee
+    if not guarantee.charges and guarantee.kind == "dp":
+        return Section("cost", "What it cost", (Text(guarantee.sentences),))
     explained = Text(
         (
             f"The whole release has a privacy loss of {total_loss(guarantee)} for one step. A smaller loss protects better "

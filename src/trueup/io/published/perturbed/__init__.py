@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from trueup.errors import DataError
-from trueup.io.published.perturbed.columns import read_columns, tree_of_tables
+from trueup.io.published.perturbed.columns import read_columns
 from trueup.io.published.perturbed.margins import shown_margins
 from trueup.io.published.perturbed.once import counted_once
-from trueup.io.published.perturbed.values import ValuesUnderLaw, covers_margin, values_under_laws
+from trueup.io.published.perturbed.places import rows_by_level, tree_of_rows
+from trueup.io.published.perturbed.under_law import covers_margin
+from trueup.io.published.perturbed.values import values_under_laws
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import NO_GUARANTEE
@@ -72,18 +74,21 @@ def read_perturbed(
     ... ''')
     >>> read = read_perturbed(spec, [pandas.DataFrame({"district": ["a", "b"], "persons": ["6", "*"]})])
     >>> [(header.law, values.tolist()) for header, values in zip(read.headers, read.values)]
-    [(RandomRounding(base=3), [6]), (CountInterval(low=1, high=4), [2])]
+    [(ShownCounts(law=RandomRounding(base=3), hidden=((1.0, 4.0),)), [6]), (CountInterval(low=1, high=4), [2])]
     """
     known = spec if isinstance(spec, PerturbedSpec) else load_perturbed(spec)
+    known = known.shown_alone()
     sources = _matched(known, tables)
     as_spec = cast(Spec, known)
-    columns = [read_columns(known, part, source) for part, source in sources]
-    tree = read_tree(as_spec, geography) if geography is not None else tree_of_tables(known, columns)
+    rows = [rows_by_level(known, part, read_columns(known, part, source)) for part, source in sources]
+    tree = read_tree(as_spec, geography) if geography is not None else tree_of_rows(known, rows)
     cells = build_cells(as_spec, tree)
-    found: list[ValuesUnderLaw] = []
-    for (part, _), rows in zip(sources, columns):
-        for shown in shown_margins(known, cells, part, rows):
-            found += values_under_laws(cells, part, shown)
+    shown = [list(shown_margins(known, cells, table)) for table in rows]
+    read = [values_under_laws(cells, table.part, margins) for table, margins in zip(rows, shown)]
+    found = [v for values, _ in read for v in values]
+    levels = known.showing([[(each.margin.level, each.attributes) for each in margins] for margins in shown])
+    levels.note(text for _, noted in read for text in noted)
+    as_spec = cast(Spec, levels)
     once = counted_once(cells, build_constraints(as_spec, cells).zero_cells, found)
     headers = tuple(
         Measured(v.part.name, v.margin, v.law, None if covers_margin(cells, v) else v.groups) for v in once
@@ -94,24 +99,27 @@ def read_perturbed(
 
 def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[PublishedTable, Any]]:
     """Each entry with its file: by name where the entry gives one, else in order."""
-    left, pairs = list(tables), []
-    for part in spec.published:
-        if part.file is None:
-            continue
-        at = [i for i, t in enumerate(left) if isinstance(t, str | Path) and Path(t).name == part.file]
-        if len(at) != 1:
+    named = {Path(t).name: t for t in tables if isinstance(t, str | Path)}
+    used, pairs = set(), {}
+    for part in (part for part in spec.published if part.file is not None):
+        times = sum(isinstance(t, str | Path) and Path(t).name == part.file for t in tables)
+        if times != 1:
             raise DataError(
-                f"table '{part.name}' is in the file '{part.file}', which is given {len(at)} times",
+                f"table '{part.name}' is in the file '{part.file}', which is given {times} times",
                 needed="each file once",
-                remedy=f"add --table .../{part.file}" if not at else "leave one out",
+                remedy="leave one out" if times else f"add --table with the path of '{part.file}'",
             )
-        pairs.append((part, left.pop(at[0])))
+        used.add(part.file)
+        pairs[part.name] = named[str(part.file)]
     rest = [part for part in spec.published if part.file is None]
+    left = [t for t in tables if not isinstance(t, str | Path) or Path(t).name not in used]
     if len(rest) != len(left):
+        first = next((Path(t).name for t in tables if isinstance(t, str | Path)), "table.csv")
         raise DataError(
             f"{len(tables)} table{'s are' if len(tables) != 1 else ' is'} given",
             needed=f"{len(spec.published)}: {', '.join(part.name for part in spec.published)}",
-            remedy="give each by --table FILE, in the order of the spec",
+            remedy="give each by --table FILE, in the order of the spec; where several entries read one file, give it once and "
+            f'name it in each of them: file = "{first}"',
         )
-    every = {part.name: source for part, source in (*pairs, *zip(rest, left))}
-    return [(part, every[part.name]) for part in spec.published]
+    pairs |= {part.name: source for part, source in zip(rest, left)}
+    return [(part, pairs[part.name]) for part in spec.published]

@@ -1,89 +1,113 @@
-"""The columns of published tables that their entries name, as text, and the places that they list."""
+"""The columns of published tables that their entries name, as text."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.paths import is_workbook
+from trueup.files.csv_files import Encoded
+from trueup.files.paths import is_csv, is_workbook, is_zst
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
-from trueup.files.whole import is_missing
-from trueup.files.workbook import open_workbook
-from trueup.model.geography import is_whole, key_columns
+from trueup.io.published.perturbed.around import read_around
+from trueup.io.published.perturbed.grid import cell_text
+from trueup.io.published.perturbed.notes import without_notes
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
-from trueup.model.spec import Spec
-from trueup.model.tree import Tree
 
 Texts = NDArray[np.str_]
+_TYPED = re.compile(r"-?\d+\.\d{3}", re.ASCII)
 
 
 def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Columns:
-    """The columns of a table that its entry names."""
+    """The columns of a table that its entry names, without what stands around the table."""
     levels = spec.levels[: [level.name for level in spec.levels].index(part.level) + 1]
     names = [level.column for level in levels if level.column]
     names += [attribute_column(spec, name) for name in part.attributes]
-    names += [part.count] if part.count else [cell.count for cell in part.cells]
-    sheet = isinstance(source, str | Path) and is_workbook(Path(source))
-    if not sheet and (part.sheet or part.skip):
-        raise DataError(
-            f"table '{part.name}' has a sheet, or rows to skip, and what is given for it is no workbook",
-            needed="an xlsx file, or an entry without `sheet` and `skip`",
-        )
-    table = open_workbook(Path(source), part.sheet, part.skip) if sheet else open_table(source)
-    rows = select(table, list(dict.fromkeys(names)))
+    _refuse_strange(part, names)
+    keys = dict.fromkeys(names)
+    values = [part.count] if part.count else [cell.count for cell in part.cells]
+    wanted = [
+        *(part.columns.get(name, name) for name in keys),
+        *values,
+        *([part.variance] if part.variance else []),
+    ]
+    rows = _read(part, source, list(dict.fromkeys(wanted)), values)
+    rows |= {name: rows[own] for name, own in part.columns.items()}
     if not len(next(iter(rows.values()))):
         raise DataError(f"table '{part.name}' has no row", needed="a row for each place or cell")
     return rows
+
+
+def _refuse_strange(part: PublishedTable, names: Sequence[str]) -> None:
+    """Refuse to rename columns that are not asked for."""
+    if strange := [name for name in part.columns if name not in names]:
+        raise DataError(
+            f"table '{part.name}' renames the column '{strange[0]}', which it does not need",
+            needed=f"one of: {', '.join(dict.fromkeys(names))}",
+        )
+
+
+def _read(part: PublishedTable, source: Any, names: Sequence[str], values: Sequence[str]) -> Columns:
+    path = Path(source) if isinstance(source, str | Path | Encoded) else None
+    if part.sheet and not (path and is_workbook(path)):
+        raise DataError(
+            f"table '{part.name}' has a sheet, and what is given for it is no workbook",
+            needed="an xlsx file, or an entry without `sheet`",
+        )
+    around = path is not None and path.is_file() and (is_workbook(path) or is_csv(path))
+    if not around:
+        if part.skip or part.header != 1:
+            raise DataError(
+                f"table '{part.name}' has rows to skip or a header of its own, and what is given for it is no CSV or xlsx file",
+                needed="an entry without `skip` and `header`",
+            )
+        return without_notes(part, select(open_table(source), names), values)
+    plain = (
+        _plain(source, names)
+        if path is not None and is_csv(path) and part.header == 1 and not part.skip
+        else None
+    )
+    if plain is not None:
+        return without_notes(part, plain, values)
+    return read_around(part, source, names, values)
+
+
+def _plain(source: Any, names: Sequence[str]) -> Columns | None:
+    """The columns of a file that is a table and nothing else; None if it is not, or does not have them."""
+    try:
+        table = open_table(source)
+        return select(table, names)
+    except DataError:
+        if is_zst(Path(source)):
+            raise
+        return None
 
 
 def attribute_column(spec: PerturbedSpec, name: str) -> str:
     return next((a.column or name for a in spec.attributes if a.name == name), name)
 
 
-def tree_of_tables(spec: PerturbedSpec, columns: Sequence[Columns]) -> Tree:
-    """The places that the tables of the last level list."""
-    wanted = [level.column for level in spec.levels if level.column]
-    finest = [rows for part, rows in zip(spec.published, columns) if part.level == spec.levels[-1].name]
-    if not finest:
-        raise DataError(
-            f"no table is of the last level '{spec.levels[-1].name}', so its places are not known",
-            remedy="drop the level, or give the list of its places: --geography FILE",
-        )
-    names = [level.name for level in spec.levels]
-    if not wanted:
-        return Tree.from_columns(names, [{}])
-    text = [np.array([text_of(rows[name]) for name in dict.fromkeys(wanted)]) for rows in finest]
-    places = np.unique(np.concatenate(text, axis=1), axis=1)
-    if (places == "").any():
-        name = list(dict.fromkeys(wanted))[int(np.argwhere(places == "")[0, 0])]
-        raise DataError(f"column '{name}' has no value in some row", needed="the key of a place in every row")
-    held = dict(zip(dict.fromkeys(wanted), places))
-    return Tree.from_columns(
-        names,
-        [key_columns(level, held) for level in spec.levels],
-        whole_code=[level.prefix is not None or is_whole(cast(Spec, spec), level) for level in spec.levels],
-    )
-
-
 def text_of(column: NDArray) -> Texts:
-    """A column as text without spaces around; whole numbers of a workbook without a fraction."""
+    """A column as text without spaces around; whole numbers without a fraction."""
     if column.dtype.kind in "iu":
         return column.astype(str)
-    held = column.tolist()
-    return np.array(
-        [
-            ""
-            if is_missing(v)
-            else str(int(v))
-            if isinstance(v, float) and v.is_integer()
-            else str(v).strip()
-            for v in held
-        ],
-        dtype=str,
-    )
+    if column.dtype.kind == "U":
+        return np.char.strip(column)
+    return np.array([_text(value) for value in column.tolist()], dtype=str)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if value is None or isinstance(value, bool | int | float):
+        return cell_text(value)
+    if value != value or not isinstance(value == value, bool | np.bool_):  # NaN, or the NA of a dataframe
+        return ""
+    text = str(value).strip()  # a decimal, perhaps
+    return f"{text}0" if _TYPED.fullmatch(text) else text

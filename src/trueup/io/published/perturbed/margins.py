@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.table import Columns
 from trueup.io.published.perturbed.columns import Texts, attribute_column, text_of
+from trueup.io.published.perturbed.places import TableRows, places_of
 from trueup.model.cells import Cells, Margin
-from trueup.model.geography import key_columns
 from trueup.model.nested import canonical
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
@@ -22,85 +21,101 @@ class ShownMargin(NamedTuple):
 
     Attributes
     ----------
-    margin
-        The margin.
+    margin, attributes
+        The margin, and the attributes by which the spec names it.
     groups
         `(v,)` which of its groups.
     texts
         `(v,)` what is published of them.
+    variances
+        `(v,)` the texts of their variances, where rows have some.
     """
 
     margin: Margin
+    attributes: tuple[str, ...]
     groups: NDArray[np.int64]
     texts: Texts
+    variances: Texts | None = None
 
 
-def shown_margins(
-    spec: PerturbedSpec, cells: Cells, part: PublishedTable, rows: Columns
+def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
+    """The margins of a table, each group at most once: of each level that its rows are of, and of each set of attributes."""
+    part = table.part
+    for at in np.unique(table.level)[::-1].tolist():
+        rows = table.level == at
+        place = places_of(spec, cells.tree, table, at, rows)
+        main = spec.levels[at].name == part.level
+        shown = (
+            _wide(spec, cells, table, at, rows, place)
+            if part.cells
+            else _long(spec, cells, table, at, rows, place)
+        )
+        for each in shown:
+            whole = main and (bool(part.cells) or each.attributes == part.attributes)
+            yield _complete(cells, part, each, whole=whole)
+
+
+def _wide(
+    spec: PerturbedSpec,
+    cells: Cells,
+    table: TableRows,
+    at: int,
+    rows: NDArray[np.bool_],
+    place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """The margins of a table, each group at most once."""
-    place = _places(spec, cells, part, rows)
-    if part.cells:
-        for attributes in spec.margins_of(part):
-            yield _complete(cells, part, _of_columns(cells, part, rows, place, attributes))
-        return
-    texts = text_of(rows[part.count or ""])
-    named = [text_of(rows[attribute_column(spec, name)]) for name in part.attributes]
-    totals = [column == part.total for column in named] if part.total else []
-    some = np.logical_or.reduce(totals) if totals else np.zeros(len(texts), bool)
-    every = np.logical_and.reduce(totals) if totals else some
-    if (mixed := np.flatnonzero(some & ~every)).size:
-        raise DataError(
-            f"row {mixed[0] + 1} of table '{part.name}' sums over some of its attributes",
-            needed=f"'{part.total}' for all of them, or for none; other margins are tables of their own",
+    """The margins of a wide table at one level."""
+    part = table.part
+    for attributes in spec.margins_of(part):
+        margin = canonical(cells, Margin(spec.levels[at].name, attributes))
+        each = cells.size(margin) // cells.tree.sizes[at]
+        groups, texts = [], []
+        for cell in (cell for cell in part.cells if set(cell.where) == set(attributes)):
+            within = 0
+            for recode in cells.kept(margin):
+                within = within * recode.size + recode.values.index(cell.where[recode.name])
+            groups.append(place * each + within)
+            texts.append(text_of(table.columns[cell.count][rows]))
+        yield ShownMargin(margin, attributes, np.concatenate(groups), np.concatenate(texts))
+
+
+def _long(
+    spec: PerturbedSpec,
+    cells: Cells,
+    table: TableRows,
+    at: int,
+    rows: NDArray[np.bool_],
+    place: NDArray[np.int64],
+) -> Iterator[ShownMargin]:
+    """The margins of a long table at one level: one for each set of attributes that rows do not sum out."""
+    part, level = table.part, spec.levels[at].name
+    named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
+    summed = np.zeros((int(rows.sum()), len(named)), bool)
+    for k, (name, column) in enumerate(named.items()):
+        summed[:, k] = np.isin(column, part.total_of(attribute_column(spec, name)))
+    texts = text_of(table.columns[part.count or ""][rows])
+    variances = text_of(table.columns[part.variance][rows]) if part.variance else None
+    patterns, which = np.unique(summed, axis=0, return_inverse=True)
+    for k, pattern in enumerate(patterns.tolist()):
+        here = which.ravel() == k
+        attributes = tuple(name for name, out in zip(named, pattern) if not out)
+        _refuse_overlapping(spec, part, attributes)
+        margin = canonical(cells, Margin(level, attributes))
+        groups = place[here]
+        for name in sorted(attributes, key=margin.attributes.index):
+            index = _value_index(cells, part, name, named[name], here, np.flatnonzero(rows))
+            groups = groups * len(_values_of(cells, name)) + index
+        yield ShownMargin(
+            margin, attributes, groups, texts[here], None if variances is None else variances[here]
         )
-    margin = canonical(cells, Margin(part.level, part.attributes))
-    groups = place[~some]
-    for name, column in sorted(
-        zip(part.attributes, named), key=lambda pair: margin.attributes.index(pair[0])
-    ):
-        groups = groups * len(_values_of(cells, name)) + _value_index(cells, part, name, column, ~some)
-    yield _complete(cells, part, ShownMargin(margin, groups, texts[~some]))
-    if some.any():
-        yield _complete(
-            cells, part, ShownMargin(canonical(cells, Margin(part.level)), place[some], texts[some])
-        )
 
 
-def _of_columns(
-    cells: Cells, part: PublishedTable, rows: Columns, place: NDArray[np.int64], attributes: tuple[str, ...]
-) -> ShownMargin:
-    """One margin of a wide table."""
-    margin = canonical(cells, Margin(part.level, attributes))
-    each = cells.size(margin) // cells.tree.sizes[cells.tree.level(part.level)]
-    groups, texts = [], []
-    for cell in (cell for cell in part.cells if set(cell.where) == set(attributes)):
-        within = 0
-        for recode in cells.kept(margin):
-            within = within * recode.size + recode.values.index(cell.where[recode.name])
-        groups.append(place * each + within)
-        texts.append(text_of(rows[cell.count]))
-    return ShownMargin(margin, np.concatenate(groups), np.concatenate(texts))
-
-
-def _places(spec: PerturbedSpec, cells: Cells, part: PublishedTable, rows: Columns) -> NDArray[np.int64]:
-    """The place of every row."""
-    at = cells.tree.level(part.level)
-    keys = cells.tree.keys[at]
-    if not keys:
-        return np.zeros(len(next(iter(rows.values()))), np.int64)
-    levels = {level.name if level.prefix else level.column: level for level in spec.levels}
-    text = {name: text_of(column) for name, column in rows.items()}
-    given = [key_columns(levels[name], text)[name].tolist() for name in keys]
-    known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
-    found = np.array([known.get(key, -1) for key in zip(*given)], dtype=np.int64)
-    if (lost := np.flatnonzero(found < 0)).size:
-        shown = "/".join(column[lost[0]] for column in given)
-        raise DataError(
-            f"row {lost[0] + 1} of table '{part.name}' names the place '{shown}', which level '{part.level}' has not",
-            needed="places that the tables of the last level, or the geography, list",
-        )
-    return found
+def _refuse_overlapping(spec: PerturbedSpec, part: PublishedTable, attributes: tuple[str, ...]) -> None:
+    for attribute in spec.attributes:
+        if not attribute.partition and not any(name in attribute.views for name in attributes):
+            raise DataError(
+                f"table '{part.name}' has rows that sum over '{attribute.name}', whose values overlap",
+                needed="a value of it in every row",
+            )
 
 
 def _values_of(cells: Cells, name: str) -> tuple[str, ...]:
@@ -108,35 +123,54 @@ def _values_of(cells: Cells, name: str) -> tuple[str, ...]:
 
 
 def _value_index(
-    cells: Cells, part: PublishedTable, name: str, column: Texts, rows: NDArray[np.bool_]
+    cells: Cells,
+    part: PublishedTable,
+    name: str,
+    column: Texts,
+    rows: NDArray[np.bool_],
+    numbers: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     known = {value: i for i, value in enumerate(_values_of(cells, name))}
     found = np.array([known.get(value, -1) for value in column.tolist()], dtype=np.int64)
     if (lost := np.flatnonzero((found < 0) & rows)).size:
+        given = column[lost[0]]
         raise DataError(
-            f"row {lost[0] + 1} of table '{part.name}' has '{column[lost[0]]}' for '{name}'",
-            needed=f"one of: {', '.join(known)}" + (f", or '{part.total}'" if part.total else ""),
+            f"row {numbers[lost[0]] + 1} of table '{part.name}' has '{given}' for '{name}'",
+            needed=f"one of: {', '.join(known)}, or what stands for their sum",
+            remedy=f"declare the value, or, where it is the sum over '{name}', say so in the entry: "
+            f'total = {{ "{name}" = "{given}" }}',
         )
     return found[rows]
 
 
-def _complete(cells: Cells, part: PublishedTable, shown: ShownMargin) -> ShownMargin:
-    """Refuse a group that is listed twice, and one that is not listed unless the entry says what that means."""
+def _complete(cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: bool) -> ShownMargin:
+    """Refuse a group that is listed twice, and, of the table's own margin, one that is not listed unless the entry says what
+    that means. Of totals beside it no row, and no value, says nothing.
+    """
+    if not whole and "" not in part.codes and (blank := shown.texts == "").any():
+        kept = ~blank
+        variances = None if shown.variances is None else shown.variances[kept]
+        shown = shown._replace(groups=shown.groups[kept], texts=shown.texts[kept], variances=variances)
     times = np.bincount(shown.groups, minlength=cells.size(shown.margin))
     if (twice := np.flatnonzero(times > 1)).size:
         label = cells.margin_label(shown.margin, int(twice[0]))
         raise DataError(
-            f"table '{part.name}' lists '{label}' {times[twice[0]]} times", needed="each cell once"
+            f"table '{part.name}' lists '{label}' {times[twice[0]]} times",
+            needed="each cell once",
+            remedy="leave the other rows out; where a blank repeats the key above, say so in the entry: fill = true",
         )
     lost = np.flatnonzero(times == 0)
-    if not lost.size or part.unlisted == "unknown":
+    if not lost.size or not whole or part.unlisted == "unknown":
         return shown
     if part.unlisted == "zero":
-        zeros = np.full(len(lost), "0")
-        return ShownMargin(shown.margin, np.append(shown.groups, lost), np.append(shown.texts, zeros))
+        if shown.variances is not None:
+            shown = shown._replace(variances=np.append(shown.variances, np.full(len(lost), "0")))
+        return shown._replace(
+            groups=np.append(shown.groups, lost), texts=np.append(shown.texts, np.full(len(lost), "0"))
+        )
     raise DataError(
         f"table '{part.name}' lacks '{cells.margin_label(shown.margin, int(lost[0]))}'"
         + (f" and {lost.size - 1} more" if lost.size > 1 else ""),
         needed="a row for each place and value of its margin",
-        remedy="say what a cell without a row means: unlisted = 'zero' or 'unknown'",
+        remedy='say in the entry what a cell without a row means: unlisted = "zero" or unlisted = "unknown"',
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.io.published.perturbed.values import ValuesUnderLaw
+from trueup.io.published.perturbed.under_law import ValuesUnderLaw
 from trueup.model.cells import Cells, Margin
+from trueup.noise.perturbed import ShownCounts
 
 
 def counted_once(
@@ -24,7 +26,7 @@ def counted_once(
     seen: dict[str, list[tuple[NDArray[np.uint64], ValuesUnderLaw]]] = {}
     result = []
     for v in found:
-        key = f"{v.law}" if v.part.key is None and v.law.same_records else v.part.key
+        key = f"{_drawn_by(v.law)}" if v.part.key is None and v.law.same_records else v.part.key
         if key is None or v.law.exact or not v.law.numeric:  # said twice, these say no more
             result.append(v)
             continue
@@ -40,6 +42,11 @@ def counted_once(
         if new.any():
             result.append(v.among(new))
     return result
+
+
+def _drawn_by(law: Any) -> Any:
+    """The law that the perturbation is drawn by, whatever is hidden before it."""
+    return law.law if isinstance(law, ShownCounts) else law
 
 
 def _sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:

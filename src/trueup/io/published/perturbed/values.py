@@ -1,102 +1,272 @@
-"""What the texts of a published table say: counts under its law, or intervals; and what the law cannot give."""
+"""What the texts of a published table say: values under its law, or codes; and what contradicts a code or a law."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.whole import MAX_COUNT
 from trueup.io.published.perturbed.margins import ShownMargin
-from trueup.model.cells import Cells, Margin
+from trueup.io.published.perturbed.numbers import NUMBER_LIKE, Numbers, numbers_of
+from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance
+from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
-from trueup.model.published_codes import read_interval
+from trueup.model.published_codes import CodeMeaning, plain_meaning, read_meaning
+from trueup.model.published_rule import PublishingRule
 from trueup.noise.laws.exact import Exact
-from trueup.noise.perturbed.interval import CountInterval
+from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
+from trueup.noise.perturbed.composed import in_ranges, range_text
 
 
-@dataclass(frozen=True, eq=False)
-class ValuesUnderLaw:
-    """Values `(v,)` of some groups of a margin under one law."""
+class _Reading(NamedTuple):
+    """What the texts of a table say: how it was made, its codes, its numbers."""
 
-    part: PublishedTable
-    margin: Margin
-    law: Any
-    groups: NDArray[np.int64]
-    values: NDArray[np.int64]
-
-    def among(self, keep: NDArray[np.bool_]) -> ValuesUnderLaw:
-        return replace(self, groups=self.groups[keep], values=self.values[keep])
+    rule: PublishingRule
+    codes: dict[str, CodeMeaning]
+    numbers: Numbers
+    known: dict[str, int | float | None]
+    noted: list[str]
 
 
-def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
-    return len(v.groups) == cells.size(v.margin)
+def values_under_laws(
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
+) -> tuple[list[ValuesUnderLaw], list[str]]:
+    """Values of all margins of a table under its law, then one entry for each code that says something.
 
-
-def values_under_laws(cells: Cells, part: PublishedTable, shown: ShownMargin) -> list[ValuesUnderLaw]:
-    """Values under the table's law, then one entry for each code that says an interval."""
-    order = np.argsort(shown.groups, kind="stable")
-    groups, texts = shown.groups[order], shown.texts[order]
-    every, which = np.unique(texts, return_inverse=True)
-    read = [
-        _read(cells, part, shown.margin, text, groups, which == k) for k, text in enumerate(every.tolist())
-    ]
-    counts = np.array([one if isinstance(one, int) else -1 for one in read], dtype=np.int64)
-    numbers = np.array([isinstance(one, int) for one in read])[which]
-    law = part.settled_law
-    result = (
-        [ValuesUnderLaw(part, shown.margin, law, groups[numbers], counts[which[numbers]])]
-        if numbers.any()
-        else []
-    )
-    if result:
-        _refuse_impossible(cells, result[0])
-    intervals = dict.fromkeys(one for one in read if isinstance(one, CountInterval))
-    for one in intervals:
-        at = np.array([other == one for other in read])[which]
-        exact = one.low == one.high
-        value = np.full(int(at.sum()), one.centre)
-        result.append(ValuesUnderLaw(part, shown.margin, Exact() if exact else one, groups[at], value))
-    return result
+    With them what contradicts a code, in words.
+    """
+    texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
+    reading = _read(cells, part, margins, texts)
+    result = []
+    for shown in margins:
+        result += _of_margin(cells, part, reading, shown)
+    return result, reading.noted
 
 
 def _read(
-    cells: Cells,
-    part: PublishedTable,
-    margin: Margin,
-    text: str,
-    groups: NDArray[np.int64],
-    at: NDArray[np.bool_],
-) -> int | CountInterval | None:
-    """What a text says: a count, an interval, or nothing (None)."""
-    if text in part.codes:
-        return part.meaning(text)
-    whole = text.removeprefix("-")
-    if whole.isascii() and whole.isdigit() and len(whole) < 25 and abs(int(text)) <= MAX_COUNT:
-        return int(text)
-    if (found := read_interval(text)) is not None:
-        return found
-    label = cells.margin_label(margin, int(groups[np.argmax(at)]))
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], texts: Sequence[str]
+) -> _Reading:
+    declared = {code.strip(): read_meaning(said) for code, said in part.codes.items()}
+    codes = {code: said for code, said in declared.items() if said is not None}
+    rule = part.rule
+    for code, said in codes.items():
+        rule = _agreeing(part, rule, code, said)
+    numbers = numbers_of(part, [text for text in texts if text not in codes], whole=rule.whole)
+    known = {text: numbers.read(text) for text in texts if text not in codes}
+    known |= {text: _value_of(codes[text]) for text in texts if text in codes and codes[text].of == "value"}
+    for text in [text for text in texts if text not in codes and known[text] is None]:
+        said = plain_meaning(text, noisy=rule.noisy)
+        if said is None:
+            _refuse_text(cells, part, margins, text, reads=rule.whole)
+        codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
+        rule = rule.with_code(codes[text])
+    return _Reading(rule, codes, numbers, known, [])
+
+
+def _value_of(said: CodeMeaning) -> int:
+    return int(said.low)
+
+
+def _shown_values(known: dict[str, Any]) -> NDArray:
+    return np.array([value for value in known.values() if value is not None])
+
+
+def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
+    """The rule with a declared code; refused where the law hides other counts than the code says."""
+    own = part.rule
+    if said.of == "count" and own.hidden and not any(a <= said.low and said.high <= b for a, b in own.hidden):
+        raise DataError(
+            f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, and its law hides "
+            f"counts {range_text(own.hidden)}",
+            needed="a code for counts that the law hides",
+            remedy=f"correct the law, or write that the code is for whatever it hides: {codes_with(part, code, 'hidden')}",
+        )
+    return rule.with_code(said)
+
+
+def _settled(
+    cells: Cells, part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
+) -> CodeMeaning:
+    """What a code that nobody declared says beside a law that hides counts, and beside values that show zeros."""
+    own = part.rule
+    if said.of == "count" and said.low == 0:
+        for low, high in own.hidden:
+            if said.high == high:  # '<5' where the law hides counts from 1 to 4
+                return replace(said, low=low)
+        if not own.hidden and own.concealed and any(said.high == high for _, high in own.concealed):
+            return CodeMeaning("hidden")  # '<5' where published values below 5 are hidden
+        if not own.hidden and said.high >= 1 and not isinstance(rule.law, str):
+            from_one = replace(said, low=1)
+            if (
+                not _possible(rule.with_code(said), values).all()
+                and _possible(rule.with_code(from_one), values).all()
+            ):
+                return from_one
+    _agreeing(part, rule, text, said)
+    return said
+
+
+def _possible(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
+    """Which values the law gives for some count that is not hidden, and shows."""
+    if not len(values) or isinstance(rule.law, str):
+        return np.ones(len(values), bool)
+    found = rule.law.possible(values) & ~in_ranges(values, rule.concealed)
+    if rule.hidden and rule.law.exact:
+        return found & ~in_ranges(values, rule.hidden)
+    return found & rule.of_values().possible(values) if rule.hidden else found
+
+
+def _of_margin(
+    cells: Cells, part: PublishedTable, reading: _Reading, shown: ShownMargin
+) -> list[ValuesUnderLaw]:
+    order = np.argsort(shown.groups, kind="stable")
+    groups, texts = shown.groups[order], shown.texts[order]
+    every, which = np.unique(texts, return_inverse=True)
+    held = [reading.known.get(text) for text in every.tolist()]
+    numeric = np.array([value is not None for value in held], bool)[which]
+    kind = np.int64 if reading.rule.whole else np.float64
+    counts = np.array([0 if value is None else value for value in held], kind)[which]
+    result = []
+    if numeric.any():
+        values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
+        if shown.variances is not None:
+            result += by_variance(cells, values, shown.variances[order][numeric], str(reading.rule.law))
+        else:
+            result += _under_rule(cells, values, reading)
+    meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
+    for said in dict.fromkeys(meanings.values()):
+        law = reading.rule.of_code(said)
+        if law is None:
+            continue
+        _refuse_code_of_nothing(part, law, next(text for text, one in meanings.items() if one == said))
+        at = np.array([meanings.get(text) == said for text in every.tolist()], bool)[which]
+        exact = isinstance(law, CountInterval) and law.low == law.high
+        value = np.full(int(at.sum()), law.centre)
+        result.append(ValuesUnderLaw(part, shown.margin, Exact() if exact else law, groups[at], value))
+    return result
+
+
+def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
+    if isinstance(law, HiddenValues) and (law.bounds(0)[0] > law.bounds(0)[1]).any():
+        raise DataError(
+            f"code '{text}' of table '{part.name}' stands for published values {range_text(law.published)}, which its law "
+            "gives for no count that is not hidden",
+            needed="the range of the published numbers that are not shown",
+            remedy=f"correct it, or write that nothing is known of it: {codes_with(part, text, 'unknown')}",
+        )
+
+
+def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
+    """Values under the law: those that hidden counts could have given too, under the law of the others.
+
+    A value that a code says is not shown stands there all the same: it is noted, and read by the law alone.
+    """
+    rule = reading.rule
+    _refuse_impossible(cells, replace(v, law=rule.law))
+    alone = ~_possible(rule, v.values)
+    if alone.any():
+        reading.noted.append(_contradiction(cells, v, reading, np.flatnonzero(alone)))
+    if not isinstance(law := rule.of_values(), ShownCounts):
+        return [replace(v, law=law)]
+    others = _touched(rule, v.values) & ~alone
+    if rule.law.same_records and others.any():  # one header, so that values of the same records are found
+        others = ~alone
+    parts = ((others, law), (~others, rule.law))
+    return [replace(v.among(some), law=by) for some, by in parts if some.any()]
+
+
+def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
+    """Which values a hidden count could have given."""
+    if rule.law.additive:
+        first, log = rule.law.table(0, 700.0)
+        low, high = np.floor(values) + first, np.floor(values) + first + len(log)
+    else:
+        low, high = rule.law.bounds(values)
+    found = np.zeros(len(values), bool)
+    for least, most in rule.hidden:
+        found |= (low <= most) & (high >= least)
+    return found
+
+
+def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
+    """The line of an entry's codes with one more, as a spec writes it."""
+    pairs = (part.codes | {text: meaning}).items()
+    quoted = (f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}" for a, b in pairs)
+    return f"codes = {{ {', '.join(quoted)} }}"
+
+
+def _refuse_text(
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
+) -> NoReturn:
+    shown = next(shown for shown in margins if (shown.texts == text).any())
+    label = cells.margin_label(shown.margin, int(shown.groups[np.argmax(shown.texts == text)]))
+    if NUMBER_LIKE.fullmatch(text):
+        raise DataError(
+            f"table '{part.name}' has the number '{text[:30]}' for '{label}', which "
+            + ("is not whole" if reads else "cannot be read"),
+            needed="whole numbers, as its law gives them" if reads else "numbers written in one way",
+            remedy="correct the file; or, if its values are fractions, name the law that gives them: 'gaussian' or 'laplace'; or "
+            f'say in the entry of \'{part.name}\' how its numbers are written: thousands = "," or decimal = ","',
+        )
     what = f"the text '{text[:30]}'" if text else "no value"
+    else_ = (
+        "" if text else "; or, if the last row is none of the table, give the number of such rows: below = 1"
+    )
     raise DataError(
         f"table '{part.name}' has {what} for '{label}'",
-        needed="a whole number without separators, or a code",
-        remedy=f"declare what the code says: codes = {{ '{text[:30] or ''}' = '1-4' }}, or 'unknown'",
+        needed="a number, or a code",
+        remedy=f"declare the code in the entry of '{part.name}': {codes_with(part, text[:60], 'unknown')}, or with what it says "
+        f'in the place of "unknown": a value such as "0", a range of the true count such as "1-4", or of the published number '
+        f'such as "published <5"{else_}',
     )
 
 
 def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
-    """Refuse values that the law cannot give."""
-    law = v.law
-    if (bad := np.flatnonzero(~law.possible(v.values))).size:
-        label = cells.margin_label(v.margin, int(v.groups[bad[0]]))
+    """Refuse values that the law, with what it hides, cannot give."""
+    law, own = v.law, v.part.rule
+    if (bad := np.flatnonzero(~law.possible(v.values) | ~_possible(own, v.values))).size:
+        label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
         told = ", ".join(f"{name} {value}" for name, value in law.parameters().items() if value != "None")
+        hides = [f"counts {range_text(own.hidden)}"] if own.hidden else []
+        hides += [f"values {range_text(own.concealed)}"] if own.concealed else []
         raise DataError(
-            f"table '{v.part.name}' has {v.values[bad[0]]} for '{label}', which law '{law.name}'"
-            f"{f' ({told[:80]})' if told else ''} gives for no count",
+            f"table '{v.part.name}' has {value} for '{label}', which law '{law.name}'"
+            f"{f' ({told[:80]})' if told else ''} gives for no count"
+            + (
+                f" that is shown, where {' and '.join(hides)} are not"
+                if law.possible(v.values[bad[:1]]).all()
+                else ""
+            ),
             needed="values as they were published, under the law that made them",
-            remedy="correct the law, or declare the value's meaning as a code",
+            remedy="correct the law, or the value",
         )
+
+
+def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
+    """Values that a code says are never shown."""
+    rule, part = reading.rule, v.part
+    label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
+    kind = "published" if in_ranges(value, rule.concealed) else "count"
+    named = [(text, said) for text, said in reading.codes.items() if said.of == kind]
+    text, said = next((pair for pair in named if pair[1].low <= value <= pair[1].high), named[0])
+    shown = f"{said.low:g}+" if np.isinf(said.high) else f"{said.low:g}-{said.high:g}"
+    other = kind == "published" or rule.law.exact
+    return (
+        f"Table '{part.name}' shows {value} for '{label}'"
+        + (f" and such values {len(bad) - 1} times more" if len(bad) > 1 else "")
+        + f", and its code '{text}' says that {'published values' if kind == 'published' else 'counts'} "
+        f"{range_text([(said.low, said.high)])} are not shown"
+        + ("" if other else f", and its law gives {value} for no other count")
+        + ". What is shown is read by the law alone, all else as the code says. If "
+        + (
+            f"not every such count is hidden, write {codes_with(part, text, f'some {shown}')}"
+            if kind == "count"
+            else f"nothing is known of the code, write {codes_with(part, text, 'unknown')}"
+        )
+        + f" in the entry of '{part.name}'."
+    )

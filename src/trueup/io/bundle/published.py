@@ -1,0 +1,77 @@
+"""Tables that somebody else published, in a bundle: the values of every header with the groups that they are of.
+
+Other measurements are of all groups of a margin, and whole; these are of some, and may be fractions. `public/published.parquet`
+holds them, one row a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import BundleError
+from trueup.files.columns import write_parquet
+from trueup.files.database import connect, parquet, quiet_duckdb
+from trueup.io.bundle.manifest import header_in
+from trueup.model.cells import Cells
+from trueup.model.header import Measured
+from trueup.model.perturbed import PerturbedSpec, parse_perturbed
+
+FILE = "published.parquet"
+
+
+def write_published(
+    public: Path, cells: Cells, headers: Sequence[Measured], values: Sequence[NDArray], connection: Any
+) -> None:
+    """Write the values of all headers."""
+    groups = [np.arange(cells.size(h.margin)) if h.groups is None else h.groups for h in headers]
+    columns = {
+        "header": np.repeat(np.arange(len(headers)), [len(each) for each in groups]),
+        "group": np.concatenate(groups),
+        "value": np.concatenate([np.asarray(each, np.float64) for each in values]),
+    }
+    write_parquet(public / FILE, columns, connection)
+
+
+def read_published(
+    public: Path, cells: Cells, manifest: Mapping[str, Any]
+) -> tuple[list[Measured], list[NDArray]]:
+    """Read headers and values.
+
+    Raises
+    ------
+    BundleError
+        If the file does not hold what the manifest announces.
+    """
+    with connect(folders=[public], threads=1) as connection, quiet_duckdb(f"'{FILE}'"):
+        rows = connection.execute(f"SELECT * FROM {parquet([public / FILE])}").fetchnumpy()
+    headers, found = [], []
+    for k, entry in enumerate(manifest["headers"]):
+        here = rows["header"] == k
+        groups, header = np.asarray(rows["group"][here], np.int64), header_in(entry)
+        size = cells.size(header.margin)
+        if not len(groups) or groups.min() < 0 or groups.max() >= size or (np.diff(groups) <= 0).any():
+            raise BundleError(
+                f"'{FILE}' does not hold the values of '{header.query}'", remedy="restore the bundle"
+            )
+        values = np.asarray(rows["value"][here], np.float64)
+        headers.append(
+            Measured(header.query, header.margin, header.law, None if len(groups) == size else groups)
+        )
+        found.append(values.astype(np.int64) if header.law.discrete else values)
+    return headers, found
+
+
+def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:
+    """The spec of published tables, which knows the margins that were found in them."""
+    spec = parse_perturbed(text)
+    shown: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {part.name: {} for part in spec.published}
+    for entry in manifest["headers"]:
+        shown.get(entry["query"], {})[(entry["level"], tuple(entry["attributes"]))] = None
+    known = spec.showing([tuple(shown[part.name]) for part in spec.published])
+    known.note(manifest.get("noted", ()))
+    return known

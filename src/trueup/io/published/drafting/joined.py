@@ -1,0 +1,240 @@
+"""Several tables as one population: their levels, their attributes, and what each file calls them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from trueup.io.published.drafting.look import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
+
+_SEX = {
+    "f",
+    "m",
+    "female",
+    "male",
+    "females",
+    "males",
+    "women",
+    "men",
+    "w",
+    "weiblich",
+    "männlich",
+    "woman",
+    "man",
+    "girls",
+    "boys",
+}
+_AGE = re.compile(r".*\d.*|under.*|over.*|adults?|children|young|old|middle", re.IGNORECASE)
+
+
+@dataclass
+class Drawn:
+    """A level or an attribute as the spec has it."""
+
+    name: str
+    column: str
+    prefix: int | None = None
+    values: list[str] = field(default_factory=list)
+    of: SeenColumn | None = None
+
+
+@dataclass
+class Entry:
+    """One table of the spec."""
+
+    seen: SeenTable
+    level: str
+    cells: list[tuple[SeenColumn, dict[str, str]]]
+    attributes: list[str]
+    columns: dict[str, str]
+    totals: dict[str, str]
+
+
+@dataclass
+class Whole:
+    """Everything that a spec declares."""
+
+    levels: list[Drawn]
+    attributes: list[Drawn]
+    entries: list[Entry]
+    undecided: list[str]
+
+
+def joined(seen: Sequence[SeenTable]) -> Whole:
+    """Find levels and attributes that tables share."""
+    undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
+    longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
+    levels = [Drawn("all", "")]
+    for column in longest.places:
+        levels += _levels_of(column, last=column is longest.places[-1])
+    attributes: list[Drawn] = []
+    entries = [_entry(table, levels, attributes, undecided) for table in seen]
+    return Whole(levels, attributes, entries, undecided)
+
+
+def _levels_of(column: SeenColumn, *, last: bool) -> Iterator[Drawn]:
+    """The levels of a column: one, or one for each length of its codes that others go on from."""
+    codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)})
+    for length in _lengths(codes) if last else ():
+        yield Drawn(f"{column.name} {length}", column.name, length, of=column)
+    yield Drawn(column.name, column.name, of=column)
+
+
+def _lengths(codes: Sequence[str]) -> list[int]:
+    """Lengths of codes that all longer ones begin with, and that all go on in some; without that of one root."""
+    held, found = set(codes), []
+    for length in sorted({len(code) for code in codes})[:-1]:
+        own = {code for code in codes if len(code) == length}
+        begun = {code[:length] for code in codes if len(code) > length}
+        if begun == own and begun <= held and (len(own) > 1 or found):
+            found.append(length)
+    return [] if any(" " in code for code in codes) else found
+
+
+def _entry(table: SeenTable, levels: list[Drawn], attributes: list[Drawn], undecided: list[str]) -> Entry:
+    columns: dict[str, str] = {}
+    totals: dict[str, str] = {}
+    level, found = "all", False
+    for place in table.places:
+        at = next((d for d in reversed(levels) if d.of is not None and _same(d.of, place)), None)
+        if at is None:
+            undecided.append(f"'{table.file}': nothing tells which level '{place.name}' is; it is left out")
+            continue
+        level, found = at.name, True
+        if at.column != place.name:
+            columns[at.column] = place.name
+        totals |= _total_of(at.column, place)
+    if table.places and not found:
+        undecided.append(f"'{table.file}': its places are none of the other tables'")
+    named = []
+    for column in table.attributes:
+        drawn = _attribute(
+            attributes, column.name, [t for t in dict.fromkeys(column.held) if not TOTAL.fullmatch(t)]
+        )
+        if drawn.column != column.name:
+            columns[drawn.column] = column.name
+        totals |= _total_of(drawn.column, column)
+        named.append(drawn.name)
+    cells = [] if len(table.values) == 1 else list(_cells(table, attributes, undecided))
+    if cells and named:
+        undecided.append(
+            f"'{table.file}': columns {', '.join(named)} beside several columns of values; give each a table of its own"
+        )
+    return Entry(table, level, cells, named, columns, totals)
+
+
+def _same(one: SeenColumn, other: SeenColumn) -> bool:
+    a, b = set(one.held), set(other.held)
+    return one.name.casefold() == other.name.casefold() or len(a & b) >= 0.5 * min(len(a), len(b))
+
+
+def _total_of(name: str, column: SeenColumn) -> dict[str, str]:
+    label = next((text for text in column.held if TOTAL.fullmatch(text)), None)
+    return {} if label is None else {name: label}
+
+
+def _attribute(attributes: list[Drawn], name: str, values: list[str]) -> Drawn:
+    """The attribute of a name, or with these values; a new one if there is none."""
+    fold = {value.casefold() for value in values}
+    for known in attributes:
+        held = {value.casefold() for value in known.values}
+        if held == fold or (known.name.casefold() == name.casefold() and held & fold):
+            known.values += [value for value in values if value.casefold() not in held]
+            return known
+    while name in {known.name for known in attributes}:
+        name += " 2"
+    attributes.append(Drawn(name, name, values=values))
+    return attributes[-1]
+
+
+def _cells(
+    table: SeenTable, attributes: list[Drawn], undecided: list[str]
+) -> Iterator[tuple[SeenColumn, dict[str, str]]]:
+    """The combination of values that each column of a wide table holds."""
+    total = next((c for c in table.values if TOTAL.fullmatch(c.path[-1]) or TOTAL.fullmatch(c.path[0])), None)
+    total = total or _summing(table)
+    if total is not None:
+        yield total, {}
+    rest = [c for c in table.values if c is not total]
+    upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
+    lower = [[c.path[-1] for c in rest if c.path[0] == name] for name in upper]
+    if (
+        len(upper) > 1
+        and all(names == lower[0] for names in lower)
+        and len(upper) * len(lower[0]) == len(rest)
+    ):
+        one, two = (
+            _attribute(attributes, _name_of(upper), upper),
+            _attribute(attributes, _name_of(lower[0]), lower[0]),
+        )
+        for column in rest:
+            yield column, {one.name: _value(one, column.path[0]), two.name: _value(two, column.path[-1])}
+        return
+    groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
+    flat = [c for c in rest if not any(c in group for group in groups)]
+    groups += _summed_groups(flat, total) if total and flat else [flat] if flat else []
+    for group in groups:
+        values = [c.path[-1] for c in group]
+        name = (
+            group[0].path[0]
+            if len(group[0].path) > 1 and len({c.path[0] for c in group}) == 1
+            else _name_of(values)
+        )
+        drawn = _attribute(attributes, name, values)
+        if drawn.name.startswith("category"):
+            undecided.append(
+                f"'{table.file}': what tells the columns {', '.join(values[:4])} apart; they are values of '{drawn.name}'"
+            )
+        for column in group:
+            yield column, {drawn.name: _value(drawn, column.path[-1])}
+
+
+def _value(drawn: Drawn, value: str) -> str:
+    return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
+
+
+def _name_of(values: Sequence[str]) -> str:
+    if {value.casefold() for value in values} <= _SEX:
+        return "sex"
+    return "age" if all(_AGE.fullmatch(value) for value in values) else "category"
+
+
+def numbers(column: SeenColumn) -> list[float | None]:
+    """The numbers of a column, in whichever way it writes them, whole if they can be; None where there is none."""
+    ways = []
+    for by in (ENGLISH, CONTINENTAL):
+        read = [read_number(text, by) for text in column.texts]
+        if sum(x is not None for x in read) * 2 >= len(column.held):
+            ways.append([None if x is None else float(x) for x in read])
+    able = sorted(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
+    return able[0] if able else [None for _ in column.texts]
+
+
+def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
+    rows = zip(numbers(total), *(numbers(part) for part in parts))
+    whole = [(t, x) for t, *x in rows if t is not None and None not in x]
+    near = [abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t) for t, x in whole]  # pyright: ignore
+    large = [t for t, _ in whole if t > 0]
+    return bool(large) and sum(near) >= 0.8 * len(near)
+
+
+def _summing(table: SeenTable) -> SeenColumn | None:
+    """The first or last column, where the others sum to it."""
+    ends = (table.values[0], table.values[-1])
+    return next(
+        (c for c in ends if len(table.values) > 2 and _adds_up([o for o in table.values if o is not c], c)),
+        None,
+    )
+
+
+def _summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[SeenColumn]]:
+    """Neighbouring columns that sum to the total; all in one if they do not fall apart so."""
+    groups, run = [], []
+    for column in columns:
+        run.append(column)
+        if len(run) > 1 and _adds_up(run, total):
+            groups.append(run)
+            run = []
+    return [columns] if run or not groups else groups

@@ -1,0 +1,166 @@
+"""Rows of cells as they stand in a file, read one after the other: nothing is known of them yet, and nothing is believed.
+
+Rows, cells and texts are bounded, packed files too; links of a workbook to others are not followed.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import math
+import sys
+import zipfile
+from collections.abc import Iterator
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from trueup.errors import DataError
+from trueup.files.csv_faults import DELIMITERS, opened_csv
+from trueup.files.csv_files import Encoded
+from trueup.files.paths import is_workbook, is_zst
+
+MOST_ROWS, MOST_CELLS = 20_000_000, 400_000_000
+"""Rows and cells of a file."""
+WIDEST = 16_384
+"""Cells of a row."""
+MOST_UNPACKED, MOST_MEMBERS = 1 << 30, 10_000
+"""Bytes of a workbook when unpacked, and its members."""
+
+Row = list[str]
+
+
+def rows_of(source: Any, sheet: str | None, delimiter: str | None = None) -> Iterator[Row]:
+    """The rows of a CSV file or of a sheet of a workbook, each cell as text.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, or larger than a table is.
+    """
+    path = Path(source)
+    rows = _sheet_rows(path, sheet) if is_workbook(path) else _csv_rows(path, source, delimiter or ",")
+    seen = 0
+    for number, row in enumerate(rows):
+        seen += len(row)
+        if number >= MOST_ROWS or seen > MOST_CELLS or len(row) > WIDEST:
+            raise DataError(
+                f"'{path.name}' is larger than {MOST_ROWS:,} rows of at most {WIDEST:,} cells, {MOST_CELLS:,} in all",
+                needed="one table",
+            )
+        yield row
+
+
+def delimiters_of(source: Any) -> list[str | None]:
+    """Delimiters that a file may have: those of CSV; a workbook has none."""
+    return [None] if is_workbook(Path(source)) else list(DELIMITERS)
+
+
+def _csv_rows(path: Path, source: Any, delimiter: str) -> Iterator[Row]:
+    if is_zst(path):
+        raise DataError(f"'{path.name}' does not begin with the header of its table", remedy="unpack it")
+    encoding = source.encoding if isinstance(source, Encoded) else _encoding(path)
+    try:
+        with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
+            for row in csv.reader(text, delimiter=delimiter):
+                yield [cell.strip() for cell in row]
+    except FileNotFoundError:
+        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
+    except UnicodeError:
+        raise DataError(
+            f"'{path.name}' is not in the encoding {encoding.removesuffix('-sig').upper()}",
+            remedy="name the encoding: --encoding latin-1; or save the file as UTF-8",
+        ) from None
+    except (OSError, EOFError, csv.Error):
+        raise DataError(f"'{path.name}' cannot be read as CSV", remedy="check the file") from None
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, unless the file begins with the mark of UTF-16."""
+    try:
+        with opened_csv(path) as file:
+            return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    except (OSError, EOFError):
+        return "utf-8-sig"  # what is wrong is said where it is read
+
+
+def sheets_of(path: Path) -> list[str]:
+    """Names of the sheets of a workbook."""
+    book = _opened(path)
+    try:
+        return list(book.sheetnames)
+    finally:
+        book.close()
+
+
+def _opened(path: Path) -> Any:
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise DataError(
+            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
+        ) from None
+    try:
+        with zipfile.ZipFile(path) as packed:
+            members = packed.infolist()
+        if sum(each.file_size for each in members) > MOST_UNPACKED or len(members) > MOST_MEMBERS:
+            raise DataError(
+                f"'{path.name}' unpacks to more than {MOST_UNPACKED >> 20:,} MB", needed="one table"
+            )
+        return load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except DataError:
+        raise
+    except FileNotFoundError:
+        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
+    except Exception:
+        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
+
+
+def _sheet_rows(path: Path, sheet: str | None) -> Iterator[Row]:
+    book = _opened(path)
+    try:
+        if sheet is not None and sheet not in book.sheetnames:
+            raise DataError(
+                f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
+            )
+        page = book[sheet or book.sheetnames[0]]
+        if hasattr(page, "reset_dimensions"):  # what a file says of its size is not believed
+            page.reset_dimensions()
+        for row in page.iter_rows(values_only=True):
+            yield [cell_text(value) for value in row]
+    except DataError:
+        raise
+    except Exception:
+        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
+    finally:
+        book.close()
+
+
+def cell_text(value: Any) -> str:
+    """A cell of a workbook or dataframe as text: whole numbers without a fraction, others so that they read one way.
+
+    Examples
+    --------
+    >>> [cell_text(v) for v in (None, 6.0, 1.234, " a ", True)]
+    ['', '6', '1.2340', 'a', 'TRUE']
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return sys.intern(value.strip())
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return _float_text(value)
+    if isinstance(value, datetime.datetime):
+        return value.date().isoformat() if value.time() == datetime.time() else value.isoformat()
+    return str(value).strip()
+
+
+def _float_text(value: float) -> str:
+    if not math.isfinite(value):
+        return "" if math.isnan(value) else str(value)
+    if value.is_integer():
+        return str(int(value))
+    text = repr(value)
+    return text + "0" if len(text.partition(".")[2]) == 3 else text  # 1.234 could be taken for 1,234

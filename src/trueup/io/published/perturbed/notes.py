@@ -1,0 +1,129 @@
+"""Notes below a table, and blank rows: a row is a note where it holds no value and nothing like the keys above it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.files.table import Columns
+from trueup.model.perturbed import PublishedTable
+
+_NOTE = re.compile(
+    r"(sources?|notes?|footnotes?|symbols?|legend|quellen?|anmerkung(en)?|hinweise?|fuentes?|notas?|fontes?|fonti?|bron|"
+    r"källa|kilde|lähde|last updated|extracted|stand|©|\(c\)|[*†‡]|\(?\d{1,2}\)|\[\d{1,2}\])(\s|:|$|\W)",
+    re.IGNORECASE,
+)
+_ODD = re.compile(r"[\s:;()©*†‡=]")
+
+
+def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str]) -> Columns:
+    """The rows of the table: without blank ones, and without the notes below it."""
+    return kept_rows(part, columns, values, rows_kept(part, columns, values))
+
+
+def kept_rows(
+    part: PublishedTable, columns: Columns, values: Sequence[str], keep: NDArray[np.bool_]
+) -> Columns:
+    """Some rows of a table, blank keys as those above where the entry says so."""
+    kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
+    if part.fill:
+        kept = kept | {name: _filled(kept[name]) for name in columns if name not in values}
+    return kept
+
+
+def rows_kept(
+    part: PublishedTable, columns: Columns, values: Sequence[str], short: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Tell which rows `(rows,)` are of the table, neither blank nor notes below it.
+
+    Parameters
+    ----------
+    part
+        The entry.
+    columns
+        Its columns of text.
+    values
+        Which of them hold values.
+    short
+        `(rows,)` which rows have fewer cells than the header.
+    """
+    rows = len(next(iter(columns.values())))
+    short = np.zeros(rows, bool) if short is None else short
+    blank = {name: _blank(column) for name, column in columns.items()}
+    empty = np.logical_and.reduce(list(blank.values())) if blank else np.zeros(rows, bool)
+    none = np.logical_and.reduce([blank[name] for name in values])
+    keys = [name for name in columns if name not in values]
+    end = rows
+    if part.below is not None:
+        held = np.flatnonzero(~empty)
+        end = 0 if part.below >= len(held) else int(held[len(held) - part.below - 1]) + 1
+    elif keys and rows:
+        end = _last(part, columns, keys, empty, none, short)
+    keep = ~empty
+    keep[end:] = False
+    return keep
+
+
+def _last(
+    part: PublishedTable,
+    columns: Columns,
+    keys: Sequence[str],
+    empty: NDArray[np.bool_],
+    none: NDArray[np.bool_],
+    short: NDArray[np.bool_],
+) -> int:
+    """Where the notes below a table begin."""
+    gaps = np.cumsum(empty)
+    first = int(np.argmin(empty)) if not empty.all() else 0
+    usual: dict[str, bool] = {}
+
+    def odd(row: int) -> bool:
+        """Whether the keys of a row are unlike all above it."""
+        for name in keys:
+            text = str(columns[name][row] or "")
+            if text and _ODD.search(text):
+                if name not in usual:
+                    usual[name] = any(
+                        _ODD.search(str(t or "")) for t in columns[name][first : max(row // 2, first + 1)]
+                    )
+                if not usual[name]:
+                    return True
+        return False
+
+    end = len(empty)
+    while end > first + 1:
+        row = end - 1
+        text = next((str(columns[name][row]) for name in keys if not _missing(columns[name][row])), "")
+        after_gap = gaps[row] > gaps[first]
+        said = bool(_NOTE.match(text))
+        note = (
+            none[row] and (not text or short[row] or after_gap or said or odd(row)) and "" not in part.codes
+        )
+        if not (empty[row] or note or (said and odd(row)) or (after_gap and text and odd(row))):
+            break
+        end = row
+    return end
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value == "" or value != value
+
+
+def _blank(column: NDArray) -> NDArray[np.bool_]:
+    if column.dtype.kind in "iub":
+        return np.zeros(len(column), bool)
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    return np.array([_missing(v) or (isinstance(v, str) and not v.strip()) for v in column.tolist()], bool)
+
+
+def _filled(column: NDArray) -> NDArray:
+    result, last = [], ""
+    for value in column.tolist():
+        last = value if not _missing(value) else last
+        result.append(last)
+    return np.array(result, dtype=object)

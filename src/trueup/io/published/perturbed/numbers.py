@@ -1,0 +1,132 @@
+"""Numbers as offices write them: 1,234 and 1.234,5 and 1 234, read where one reading alone is possible.
+
+Two conventions are known: English (1,234.5) and continental (1.234,5); spaces and apostrophes group thousands in both. All
+texts of a table are read by one of them. Where both can read all, and differ, the table is refused until its spec says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import NamedTuple
+
+from trueup.errors import DataError
+from trueup.files.whole import MAX_COUNT, MAX_FLOAT
+from trueup.model.perturbed import PublishedTable
+
+_SPACES = " \u00a0\u2009\u202f"
+_APOSTROPHES = "'’"
+_LONGEST = 40
+"""Characters of the longest number."""
+_POWER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?[eE][+-]?\d{1,2}", re.ASCII)
+NUMBER_LIKE = re.compile(r"[-−]?\d[\d.,\s'’]*", re.ASCII)
+"""What is meant as a number, whatever its signs mean."""
+
+
+class Convention(NamedTuple):
+    """What may group thousands, and the decimal sign."""
+
+    thousands: str
+    decimal: str
+
+
+ENGLISH, CONTINENTAL = Convention(",", "."), Convention(".", ",")
+
+
+def conventions(part: PublishedTable) -> list[Convention]:
+    """The conventions that an entry leaves open."""
+    given = [
+        each
+        for each in (ENGLISH, CONTINENTAL)
+        if part.decimal in (None, each.decimal) and part.thousands in (None, " ", "'", each.thousands)
+    ]
+    if part.thousands in (" ", "'"):
+        return [each._replace(thousands="") for each in given]
+    return given or [Convention(part.thousands or "", part.decimal or ".")]
+
+
+def read_number(text: str, by: Convention) -> Decimal | None:
+    """Read a number by a convention; None if it is none.
+
+    Examples
+    --------
+    >>> read_number("1,234.50", ENGLISH), read_number("1,234.50", CONTINENTAL), read_number("1 234", CONTINENTAL)
+    (Decimal('1234.50'), None, Decimal('1234'))
+    """
+    bare = text.strip().replace("−", "-")
+    if not 0 < len(bare) <= _LONGEST:
+        return None
+    if by.decimal == "." and _POWER.fullmatch(bare):
+        return Decimal(bare)
+    if not _pattern(by).fullmatch(bare):
+        return None
+    whole, _, fraction = bare.partition(by.decimal)
+    digits = "".join(c for c in whole if c.isdigit() or c == "-")
+    return Decimal(digits + ("." + fraction if fraction else ""))
+
+
+@lru_cache(maxsize=16)
+def _pattern(by: Convention) -> re.Pattern[str]:
+    groups = [
+        f"[{re.escape(_SPACES)}]",
+        f"[{_APOSTROPHES}]",
+        *([re.escape(by.thousands)] if by.thousands else []),
+    ]
+    grouped = [rf"\d{{1,3}}(?:{sign}\d{{3}})+" for sign in groups]
+    if by.thousands == ",":
+        grouped.append(r"\d{1,2}(?:,\d{2})+,\d{3}")  # lakhs
+    return re.compile(rf"-?(?:\d+|{'|'.join(grouped)})(?:{re.escape(by.decimal)}\d+)?", re.ASCII)
+
+
+class Numbers(NamedTuple):
+    """How the numbers of one table are read.
+
+    Attributes
+    ----------
+    by
+        The convention.
+    whole
+        Whether they must be whole.
+    """
+
+    by: Convention
+    whole: bool
+
+    def read(self, text: str) -> int | float | None:
+        """Read a number; None if it is none that the table can hold."""
+        return _held(read_number(text, self.by), whole=self.whole)
+
+
+def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
+    if found is None or abs(found) > (MAX_COUNT if found == found.to_integral_value() else MAX_FLOAT):
+        return None
+    if found == found.to_integral_value():
+        return int(found) if whole else float(found)
+    return None if whole else float(found)
+
+
+def numbers_of(part: PublishedTable, texts: Sequence[str], *, whole: bool) -> Numbers:
+    """Find how the texts of a table that are no codes are to be read.
+
+    Raises
+    ------
+    DataError
+        If they can be read by either convention, and differ.
+    """
+    ways = [Numbers(by, whole) for by in conventions(part)]
+    likely = [text for text in texts if NUMBER_LIKE.fullmatch(text.strip())]
+    able = [way for way in ways if all(way.read(text) is not None for text in likely)]
+    if len(able) < 2:
+        return (able or ways)[0]
+    one, other = able[:2]
+    if differ := next((text for text in likely if one.read(text) != other.read(text)), None):
+        signs = {way.by.decimal: way.read(differ) for way in able}
+        raise DataError(
+            f"table '{part.name}' has '{differ}', which is {signs['.']} where the point is the decimal sign, and "
+            f"{signs[',']} where the comma is",
+            needed="the decimal sign",
+            remedy=f'say which it is in the entry of \'{part.name}\': decimal = "." or decimal = ","',
+        )
+    return one

@@ -1,0 +1,166 @@
+"""The level and the place of every row of a table: of one level, or of all levels of a code or of several columns.
+
+A row is of the finest level whose key it names. What stands for a key that it does not name is a blank, the table's label of
+totals, or, of a code, a shorter code that others begin with (AT, AT1, AT11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.files.table import Columns
+from trueup.io.published.perturbed.columns import Texts, text_of
+from trueup.model.geography import is_whole
+from trueup.model.perturbed import PerturbedSpec, PublishedTable
+from trueup.model.spec import Spec
+from trueup.model.spec_table import Level
+from trueup.model.tree import Tree
+
+
+class TableRows(NamedTuple):
+    """Rows of a table, its columns of places as text.
+
+    Attributes
+    ----------
+    part, columns
+        The entry, and its columns.
+    codes
+        The columns of places, as text.
+    level
+        `(rows,)` the position of each row's level.
+    """
+
+    part: PublishedTable
+    columns: Columns
+    codes: dict[str, Texts]
+    level: NDArray[np.int64]
+
+
+def rows_by_level(spec: PerturbedSpec, part: PublishedTable, columns: Columns) -> TableRows:
+    """Find the level of every row.
+
+    Raises
+    ------
+    DataError
+        If a code is too short for its level and no other begins with it, or a row names a place but not the one above.
+    """
+    last = [level.name for level in spec.levels].index(part.level)
+    levels = spec.levels[1 : last + 1]
+    codes = {name: text_of(columns[name]) for name in dict.fromkeys(str(level.column) for level in levels)}
+    rows = len(next(iter(columns.values())))
+    named = [_named(part, levels, level, codes[str(level.column)]) for level in levels]
+    depth, open_ = np.zeros(rows, np.int64), np.ones(rows, bool)
+    for at, (level, here) in enumerate(zip(levels, named)):
+        if (lost := np.flatnonzero(here & ~open_)).size:
+            above = levels[at - 1]
+            raise DataError(
+                f"row {lost[0] + 1} of table '{part.name}' names '{codes[str(level.column)][lost[0]]}' of level "
+                f"'{level.name}' and none of level '{above.name}'",
+                needed="the places above in every row",
+                remedy=f"where a blank repeats the one above, say so in the entry of '{part.name}': fill = true",
+            )
+        open_ &= here
+        depth += open_
+    return TableRows(part, columns, codes, depth)
+
+
+def _named(part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts) -> NDArray[np.bool_]:
+    """Which rows name a place of a level."""
+    column = str(level.column)
+    present = ~np.isin(texts, part.total_of(column))
+    shared = [each for each in levels if each.column == level.column]
+    if not any(each.prefix for each in shared):
+        return present
+    codes = np.unique(texts[present])
+    longer = np.array([b.startswith(a) for a, b in zip(codes.tolist(), [*codes[1:].tolist(), ""])], bool)
+    lengths = np.char.str_len(codes) if len(codes) else np.zeros(0, np.int64)
+    if level.prefix:
+        enough = (lengths >= level.prefix) | (~longer & part.ragged)
+        if (short := codes[~enough & ~longer]).size:
+            raise DataError(
+                f"column '{column}' of table '{part.name}' holds '{short[0]}', shorter than the {level.prefix} characters of "
+                f"level '{level.name}', and no other code begins with it",
+                needed="full codes with their leading zeros",
+                remedy="or, where such a place has no parts, say so in the entry: ragged = true",
+            )
+    else:
+        above = [each.prefix for each in shared if each.prefix]
+        enough = ~(longer & (lengths <= max(above)))
+    if (
+        level is shared[0]
+        and (root := codes[~enough]).size
+        and (other := [c for c in codes.tolist() if not c.startswith(root[0])])
+    ):
+        raise DataError(
+            f"column '{column}' of table '{part.name}' holds '{root[0]}', shorter than the codes of level '{level.name}', and "
+            f"'{other[0]}' does not begin with it",
+            needed="one code that all others begin with, or full codes",
+            remedy=f"give them a level of their own, of the first {len(root[0])} characters of '{column}'",
+        )
+    return present & np.isin(texts, codes[enough])
+
+
+def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
+    """The places that the rows of the last level list."""
+    last = len(spec.levels) - 1
+    finest = [t for t in tables if spec.levels[last].name == t.part.level]
+    if not finest:
+        raise DataError(
+            f"no table is of the last level '{spec.levels[-1].name}', so its places are not known",
+            remedy="drop the level, or give the list of its places: --geography FILE",
+        )
+    names = [level.name for level in spec.levels]
+    columns = list(dict.fromkeys(str(level.column) for level in spec.levels[1:]))
+    if not columns:
+        return Tree.from_columns(names, [{}])
+    listed = [np.array([t.codes[name][t.level == last] for name in columns]) for t in finest]
+    places = np.unique(np.concatenate(listed, axis=1), axis=1)
+    if not places.size:
+        shown = finest[0].part.name
+        raise DataError(
+            f"no row of table '{shown}' names a place of level '{spec.levels[-1].name}'",
+            needed=f"a key in the columns {', '.join(columns)}",
+        )
+    held = dict(zip(columns, places))
+    return Tree.from_columns(
+        names,
+        [place_keys(level, held) for level in spec.levels],
+        whole_code=[level.prefix is not None or is_whole(cast(Spec, spec), level) for level in spec.levels],
+    )
+
+
+def place_keys(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
+    """The key that a level adds: its column, or the prefix of one; a shorter code is its own."""
+    if level.column is None:
+        return {}
+    text = codes[level.column]
+    return {level.column: text} if level.prefix is None else {level.name: text.astype(f"U{level.prefix}")}
+
+
+def places_of(
+    spec: PerturbedSpec, tree: Tree, table: TableRows, at: int, rows: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """The place of each of some rows of one level."""
+    keys = tree.keys[at]
+    if not keys:
+        return np.zeros(int(rows.sum()), np.int64)
+    codes = {name: texts[rows] for name, texts in table.codes.items()}
+    own = {
+        name: column for level in spec.levels[: at + 1] for name, column in place_keys(level, codes).items()
+    }
+    given = [own[name].tolist() for name in keys]
+    known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
+    found = np.array([known.get(key, -1) for key in zip(*given)], dtype=np.int64)
+    if (lost := np.flatnonzero(found < 0)).size:
+        shown = "/".join(column[lost[0]] for column in given)
+        raise DataError(
+            f"row {np.flatnonzero(rows)[lost[0]] + 1} of table '{table.part.name}' names the place '{shown}', which level "
+            f"'{spec.levels[at].name}' has not",
+            needed="places that the tables of the last level, or the geography, list",
+        )
+    return found

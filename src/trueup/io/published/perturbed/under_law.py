@@ -1,0 +1,69 @@
+"""Values of some groups of a margin under one law; those of rows with variances of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.model.cells import Cells, Margin
+from trueup.model.perturbed import PublishedTable
+from trueup.noise.laws.of_variance import law_of_variance
+
+MOST_VARIANCES = 10_000
+"""Different variances of the rows of a table."""
+
+
+@dataclass(frozen=True, eq=False)
+class ValuesUnderLaw:
+    """Values `(v,)` of some groups of a margin under one law."""
+
+    part: PublishedTable
+    margin: Margin
+    law: Any
+    groups: NDArray[np.int64]
+    values: NDArray
+
+    def among(self, keep: NDArray[np.bool_]) -> ValuesUnderLaw:
+        return replace(self, groups=self.groups[keep], values=self.values[keep])
+
+
+def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
+    return len(v.groups) == cells.size(v.margin)
+
+
+def by_variance(cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str) -> list[ValuesUnderLaw]:
+    """Values by the variance of their row; those of variance 0 are exact."""
+    every, which = np.unique(texts, return_inverse=True)
+    if len(every) > MOST_VARIANCES:
+        raise DataError(
+            f"table '{v.part.name}' has {len(every):,} different variances",
+            needed=f"at most {MOST_VARIANCES:,}",
+        )
+    result: dict[Fraction, NDArray[np.bool_]] = {}
+    for k, text in enumerate(every.tolist()):
+        here = which == k
+        variance = _variance(text)
+        if variance is None:
+            label = cells.margin_label(v.margin, int(v.groups[np.argmax(here)]))
+            raise DataError(
+                f"table '{v.part.name}' has the variance '{text[:30]}' for '{label}'",
+                needed="a number above 0, or 0 where the value is exact",
+            )
+        result[variance] = result.get(variance, False) | here
+    return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
+
+
+def _variance(text: str) -> Fraction | None:
+    try:
+        found = Decimal(text if len(text) <= 40 else "")
+    except InvalidOperation:
+        return None
+    if not found.is_finite() or found < 0 or not -30 <= found.adjusted() <= 30:
+        return Fraction(0) if found.is_finite() and found == 0 else None
+    return Fraction(found)

@@ -1,0 +1,175 @@
+"""How published values were made: a law, counts hidden before it, and values hidden after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from trueup.errors import SpecError
+from trueup.model.published_codes import CodeMeaning
+from trueup.noise import law_named
+from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.of_variance import OF_VARIANCE
+from trueup.noise.perturbed import READ, CountInterval, HiddenValues, ShownCounts, Suppressed
+from trueup.noise.perturbed.composed import Range
+
+
+@dataclass(frozen=True)
+class PublishingRule:
+    """A law of values, true counts that are hidden before it, and published values that are hidden after it.
+
+    Attributes
+    ----------
+    law
+        Of the values; the law's name where every row gives a variance.
+    hidden
+        Ranges of true counts that are not shown.
+    concealed
+        Ranges of published values that are not shown.
+
+    Examples
+    --------
+    >>> rule = read_rule([{"name": "suppressed", "threshold": 5}, {"name": "random-rounding", "base": 3}], "t")
+    >>> rule.law, rule.hidden, rule.concealed
+    (RandomRounding(base=3), ((1, 4),), ())
+    """
+
+    law: Any
+    hidden: tuple[Range, ...] = ()
+    concealed: tuple[Range, ...] = ()
+
+    @property
+    def noisy(self) -> bool:
+        """Whether noise was added, so that published numbers may be below zero."""
+        return isinstance(self.law, str) or bool(self.law.additive and not self.law.exact)
+
+    @property
+    def whole(self) -> bool:
+        """Whether its values are whole numbers."""
+        return self.law in ("discrete-gaussian", "discrete-laplace") or (
+            not isinstance(self.law, str) and self.law.discrete
+        )
+
+    def with_code(self, meaning: CodeMeaning) -> PublishingRule:
+        """The rule of a table in which a code stands for a range of the counts or values that are not shown."""
+        ends = self._ends(meaning)
+        if meaning.of == "count" and meaning.every and not any(_within(ends, each) for each in self.hidden):
+            return replace(self, hidden=(*self.hidden, ends))
+        if meaning.of == "published" and not any(_within(ends, each) for each in self.concealed):
+            return replace(self, concealed=(*self.concealed, ends))
+        return self
+
+    def _ends(self, meaning: CodeMeaning) -> Range:
+        return meaning.low, meaning.high + (meaning.below and not self.whole)
+
+    def of_code(self, meaning: CodeMeaning) -> Any:
+        """The law of a code; None if it says nothing."""
+        if meaning.of == "unknown":
+            return None
+        if meaning.of == "count":
+            return meaning.interval
+        if meaning.of == "published":
+            return HiddenValues(self.law, (self._ends(meaning),), self.hidden)
+        if not self.concealed and len(self.hidden) == 1:
+            return CountInterval(*(int(end) for end in self.hidden[0]))
+        return HiddenValues(self.law, self.concealed, self.hidden, self.hidden)
+
+    def of_values(self) -> Any:
+        """The law of values that are shown."""
+        if self.law.exact or not self.hidden or isinstance(self.law, Suppressed):
+            return self.law
+        return ShownCounts(self.law, self.hidden)
+
+
+def _within(inner: Range, outer: Range) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def read_rule(
+    given: Mapping[str, Any] | Sequence[Mapping[str, Any]], table: str, *, by_variance: bool = False
+) -> PublishingRule:
+    """Read a law, or laws one after the other.
+
+    Raises
+    ------
+    SpecError
+        If a name or a parameter is unknown, missing or out of range, or no rule for such laws is known.
+    """
+    entries = [given] if isinstance(given, Mapping) else list(given)
+    if by_variance:
+        return PublishingRule(_named_alone(entries, table))
+    if len(entries) == 1:
+        law = read_law(entries[0], table)
+        hidden = ((law.least, law.threshold - 1),) if isinstance(law, Suppressed) else ()
+        return PublishingRule(law, hidden)
+    others = [k for k, entry in enumerate(entries) if entry.get("name") != Suppressed.name]
+    if len(others) != 1 or len(entries) > 3:
+        raise SpecError(
+            f"table '{table}' has {len(entries)} laws one after the other, of which {len(others)} make values",
+            needed=f"one law of values, and '{Suppressed.name}' before or after it, or both",
+        )
+    law = read_law(entries[others[0]], table)
+    before, after = entries[: others[0]], entries[others[0] + 1 :]
+    return PublishingRule(
+        law,
+        tuple(_hidden(read_law(entry, table)) for entry in before),
+        tuple(_concealed(entry, law, table) for entry in after),
+    )
+
+
+def _named_alone(entries: list[Mapping[str, Any]], table: str) -> str:
+    if len(entries) != 1 or list(entries[0]) != ["name"] or entries[0]["name"] not in OF_VARIANCE:
+        raise SpecError(
+            f"table '{table}' has a column of variances beside other parameters of its law",
+            needed=f'law = {{ name = "..." }}, one of {", ".join(OF_VARIANCE)}',
+        )
+    return str(entries[0]["name"])
+
+
+def _hidden(law: Suppressed) -> Range:
+    return law.least, law.threshold - 1
+
+
+def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:
+    """Published values that are hidden: noisy ones below zero too, unless the least is given."""
+    made = read_law(entry, table)
+    noisy = law.additive and not law.exact and "least" not in entry
+    return -np.inf if noisy else made.least, made.threshold - 1
+
+
+def read_law(entry: Mapping[str, Any], table: str) -> Any:
+    """Make the law of a table from its name and parameters.
+
+    Raises
+    ------
+    SpecError
+        If the name or a parameter is unknown, missing or out of range.
+
+    Examples
+    --------
+    >>> read_law({"name": "cell-key", "maximum": 2, "change_variance": "1"}, "t").period
+    1
+    """
+    given = dict(entry)
+    if "name" not in given:
+        raise SpecError(
+            f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
+        )
+    kind: Any = law_named(given.pop("name"))
+    if kind.name in READ:
+        raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
+    if not kind.factors:
+        raise SpecError(
+            f"table '{table}' has the law '{kind.name}', which is of a whole table",
+            needed="a law of one count",
+        )
+    try:
+        return kind() if kind is Exact and not given else kind(**given)
+    except TypeError:
+        parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
+        known = ", ".join(repr(each.name) for each in parameters) or "no parameter"
+        shown = ", ".join(map(repr, given)) or "no parameter"
+        raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None

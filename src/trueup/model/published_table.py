@@ -1,0 +1,134 @@
+"""One entry of a spec of published tables: what a file shows, how it is written, and how its values were made."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from trueup.model.published_codes import FORMS, read_meaning
+from trueup.model.published_rule import PublishingRule, read_rule
+from trueup.model.spec_table import Name, SpecPart
+
+
+class PublishedCell(SpecPart):
+    """Where a wide table holds the counts of one combination of attribute values."""
+
+    count: Name = Field(description="a column")
+    where: dict[str, str] = Field(default_factory=dict)
+
+
+class PublishedTable(SpecPart):
+    """One published table: its margins, its columns, the law of its values and the codes in their place."""
+
+    name: Name
+    level: str = Field(
+        description="the finest level of its rows; rows of levels above are told by their keys"
+    )
+    attributes: tuple[str, ...] = Field((), description="of a long table: a column each")
+    count: Name | None = Field(None, description="the column of values of a long table")
+    cells: tuple[PublishedCell, ...] = Field(
+        (), alias="cell", description="the columns of a wide table; one without all attributes is a total"
+    )
+    total: str | dict[str, str] | None = Field(
+        None,
+        description="what stands in the column of an attribute, or of places, that is summed out, beside blanks; for all "
+        "columns, or by column",
+    )
+    law: dict[str, Any] | tuple[dict[str, Any], ...] = Field(
+        description="name and parameters; or laws one after the other, of which 'suppressed' hides true counts before the "
+        "other, or published values after it"
+    )
+    variance: Name | None = Field(
+        None, description="the column of variances of a law that is named alone; 0 where the value is exact"
+    )
+    codes: dict[str, str] = Field(
+        default_factory=dict, description=f"what stands in the place of a value, and what it says: {FORMS}"
+    )
+    unlisted: Literal["refused", "zero", "unknown"] = Field(
+        "refused", description="what it says where a place or value has no row"
+    )
+    key: str | None = Field(
+        None,
+        description="tables with the same key show a cell with the same perturbation; cell keys share one unless told",
+    )
+    file: Name | None = Field(
+        None, description="the file's name, which several may share; by default the files are in this order"
+    )
+    columns: dict[str, Name] = Field(
+        default_factory=dict,
+        description="what this file calls a column of places or of an attribute, by the spec's own name",
+    )
+    sheet: Name | None = Field(None, description="of a workbook; by default the first")
+    thousands: Literal[",", ".", " ", "'"] | None = Field(
+        None, description="what groups thousands, if not told by itself"
+    )
+    decimal: Literal[".", ","] | None = Field(None, description="the decimal sign, if not told by itself")
+    skip: int | None = Field(
+        None, ge=0, le=1000, description="rows before the header, if not told by the columns' names"
+    )
+    header: int = Field(
+        1,
+        ge=0,
+        le=5,
+        description="rows of the header at least; with 0 columns are named 'column 1', 'column 2', ...",
+    )
+    below: int | None = Field(
+        None, ge=0, le=1000, description="rows below the table that are none of it, if not told by themselves"
+    )
+    fill: bool = Field(False, description="a blank key or value of an attribute repeats the one above")
+    ragged: bool = Field(False, description="a code shorter than its level's prefix is a place without parts")
+
+    @property
+    def rule(self) -> PublishingRule:
+        """How its values were made, and what is not shown."""
+        return read_rule(self.law, self.name, by_variance=self.variance is not None)
+
+    def total_of(self, column: str) -> tuple[str, ...]:
+        """What stands in a column that is summed out."""
+        label = self.total.get(column) if isinstance(self.total, dict) else self.total
+        return ("",) if label is None or self.fill else ("", label.strip())
+
+    @model_validator(mode="after")
+    def _can_be_read(self):
+        if bool(self.count) == bool(self.cells):
+            raise ValueError(f"table '{self.name}' needs either `count` or [[published.cell]]")
+        if self.cells and self.attributes:
+            raise ValueError(f"table '{self.name}' is wide: its cells name the attributes, so it lists none")
+        if self.cells and self.variance:
+            raise ValueError(
+                f"table '{self.name}' is wide: a column of variances is for one column of values"
+            )
+        if self.thousands is not None and self.thousands == self.decimal:
+            raise ValueError(f"table '{self.name}' gives '{self.decimal}' for thousands and for fractions")
+        columns = [cell.count for cell in self.cells]
+        if twice := [column for column in columns if columns.count(column) > 1]:
+            raise ValueError(f"table '{self.name}' takes two cells from the column '{twice[0]}'")
+        noisy = self.rule.noisy
+        for code, meaning in self.codes.items():
+            self._refuse_code(code, meaning, noisy=noisy)
+        return self
+
+    def _refuse_code(self, code: str, meaning: str, *, noisy: bool) -> None:
+        where = f"table '{self.name}'"
+        if (read := read_meaning(meaning)) is None:
+            raise ValueError(f"{where}: code '{code}' says '{meaning}', which cannot be read: write {FORMS}")
+        if _NUMBER.fullmatch(code) and (noisy or not code.strip().startswith(("-", "−"))):
+            raise ValueError(f"{where}: the code '{code}' is a count")
+        if read.of == "hidden" and not (self.rule.hidden or self.rule.concealed):
+            raise ValueError(
+                f"{where}: code '{code}' is what the law hides, and its law hides nothing: write the range, such as '1-4'"
+            )
+        if read.of == "published" and self.variance:
+            raise ValueError(
+                f"{where}: code '{code}' speaks of the published number, whose variance no row gives"
+            )
+        if read.of == "published" and np.isinf(read.high):
+            raise ValueError(f"{where}: code '{code}' says '{meaning}', which has no upper end")
+        if read.of != "unknown" and read.of != "hidden" and read.low > read.high:
+            raise ValueError(f"{where}: code '{code}' says '{meaning}': the lower end comes first")
+
+
+_NUMBER = re.compile(r"\s*[-−]?\d[\d.,\s'’]*\s*")
