@@ -23,7 +23,7 @@ from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
-from trueup.kernel.table_walks.columns import ChainState, TreeMessages
+from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages
 from trueup.kernel.table_walks.histograms import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
 from trueup.layouts.linear import LinearProblem
@@ -37,6 +37,8 @@ TOGETHER = 100_000
 """Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
 ROUNDED = 1e-4
 """Share of steps that rounding may leave out: what chains draw without them is not the posterior."""
+LARGEST = 1 << 29
+"""Total up to which counts are kept in 32 bits: chains may come to twice as many."""
 RATE_AT_FIRST = 0.1
 """Of uninhabited places, everywhere."""
 
@@ -56,8 +58,8 @@ class HistogramWalk:
 
     Attributes
     ----------
-    problem
-        Places, tables, directions.
+    problem, moves
+        Places and tables; directions.
     rngs, states
         A generator and a state of each chain.
     learn
@@ -75,6 +77,7 @@ class HistogramWalk:
     """
 
     problem: ColumnProblem
+    moves: Directions
     rngs: list[np.random.Generator]
     states: list[ChainState]
     learn: bool = True
@@ -100,8 +103,11 @@ class HistogramWalk:
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
-        starts = [_start(problem, rng, AWAY * (chain > 0)).astype(np.int32) for chain, rng in enumerate(rngs)]
-        return cls(problem, rngs, [problem.state(x, *parameters) for x in starts], not given)
+        starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
+        starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
+        moves = problem.moves(max(int(x.sum(axis=1).max()) for x in starts))
+        return cls(problem, moves, rngs, [problem.state(x, *parameters) for x in starts], not given)
 
     def run(
         self, kept: int, thin: int, tell: Progress, *, saved: bool = False, before: NDArray | None = None
@@ -146,7 +152,7 @@ class HistogramWalk:
         """Counts of a cell stay below the largest total of a place, which noise and time change little."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
-        return np.int16 if largest < 10_000 else np.int32
+        return np.int16 if largest < 10_000 else self.states[0].x.dtype
 
     def begun(self, chains: int, kept: int) -> int | None:
         """Sweeps between the draws of the run that checkpoints are of; None where there is none of so many draws."""
@@ -227,7 +233,7 @@ class HistogramWalk:
         """Make sweeps of a chain; `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them."""
         p = self.problem
         self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain], p.places, p.tables, p.moves, self.states[chain], work, prior, sweeps, *kept
+            self.rngs[chain], p.places, p.tables, self.moves, self.states[chain], work, prior, sweeps, *kept
         )
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -262,7 +268,7 @@ class HistogramWalk:
     @property
     def rounded(self) -> str:
         """Why draws are refused where rounding left out more than a few directions, as if these had been rejected; empty else."""
-        each = len(self.problem.moves.singles) + int(self.problem.moves.turns.sum())
+        each = len(self.moves.singles) + int(self.moves.turns.sum())
         left, tried = sum(self.left_out), each * self.sweeps * len(self.states)
         if left <= ROUNDED * tried:
             return ""
