@@ -11,7 +11,7 @@ from trueup.kernel.compiled import njit
 
 FEW, EACH = 12, 25.0
 """Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
-MANY = 10_000.0
+MANY = 1_000.0
 """Concentration from which on tables, as many at least where guests are, are drawn by a normal law."""
 
 
