@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import AWAY, CHUNK, ESS, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chain_driver import ENOUGH, Verdict
+from trueup.inferring.chains import AWAY, CHUNK, Limit, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
@@ -66,8 +67,8 @@ class HistogramWalk:
         Whether concentrations, factors and the rates of uninhabited places are drawn as well as compositions.
     keep
         Checkpoints, where there are to be any.
-    sweeps
-        Of each chain so far.
+    sweeps, limit
+        Of each chain so far; until when they may run.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
@@ -83,6 +84,7 @@ class HistogramWalk:
     learn: bool = True
     keep: Checkpoint | None = None
     sweeps: int = 0
+    limit: Limit = field(default_factory=Limit)
     left_out: list[int] = field(default_factory=list)
     stopped: bool = False
     spent: list[float] = field(default_factory=list)
@@ -140,6 +142,7 @@ class HistogramWalk:
             kept * thin * len(done),
             tell,
             self._stop,
+            self.limit,
         )
         self.sweeps += kept * thin
         self.seconds = sum(self.spent) / max(thin * (kept * len(self.states) - sum(at)), 1)
@@ -149,10 +152,10 @@ class HistogramWalk:
         self.stopped = True
 
     def _type(self) -> Any:
-        """Counts of a cell stay below the largest total of a place, which noise and time change little."""
+        """Counts of a cell stay below the largest total of a place, which noise and time change little where noise is narrow."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
-        return np.int16 if largest < 10_000 else self.states[0].x.dtype
+        return np.int16 if largest < 10_000 and self.moves.longest_single.max(initial=1.0) <= 100 else self.states[0].x.dtype
 
     def begun(self, chains: int, kept: int) -> int | None:
         """Sweeps between the draws of the run that checkpoints are of; None where there is none of so many draws."""
@@ -244,21 +247,19 @@ class HistogramWalk:
         most
             Counts of a table that are looked at, at most: of larger ones so many at random.
         """
-        worst, least, watched = 1.0, np.inf, 0
+        cells = self.problem.cells
+        sizes = (min(cells.size(margin), most) for margin in self.margins)
+        verdict = Verdict(r_hat_by_chance(sum(sizes), ENOUGH, 2 * len(run)))
         for level, margins in groupby(self.margins, lambda margin: margin.level):
-            for r_hat, ess in sizes_of(self.problem.cells, run, level, margins, most, rng):
-                worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
-        limit = r_hat_by_chance(watched, ESS, 2 * len(run))
+            for margin, some, r_hat, ess in sizes_of(cells, run, level, margins, most, rng):
+                verdict.add(r_hat, ess, lambda i, m=margin, s=some: cells.margin_label(m, int(s[i])))
         a = self.concentrations.reshape(-1, self.concentrations.shape[2])
         names = [
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
         return {
             "sweeps": self.sweeps,
-            "largest_r_hat": float(worst),
-            "r_hat_allowed": limit,
-            "smallest_ess": float(least),
-            "watched": watched,
+            **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
             "concentrations": {name: _described(x) for name, x in zip(names, a.T)},
@@ -266,10 +267,19 @@ class HistogramWalk:
         }
 
     @property
+    def directions(self) -> int:
+        """Directions of a sweep."""
+        return len(self.moves.singles) + int(self.moves.turns.sum())
+
+    @property
+    def steps(self) -> int:
+        """Steps of lowest places in a sweep, which its time grows with."""
+        return self.directions * self.problem.cells.shape[0]
+
+    @property
     def rounded(self) -> str:
         """Why draws are refused where rounding left out more than a few directions, as if these had been rejected; empty else."""
-        each = len(self.moves.singles) + int(self.moves.turns.sum())
-        left, tried = sum(self.left_out), each * self.sweeps * len(self.states)
+        left, tried = sum(self.left_out), self.directions * self.sweeps * len(self.states)
         if left <= ROUNDED * tried:
             return ""
         return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"
@@ -309,19 +319,22 @@ def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
 
 def sizes_of(
     cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
-) -> Iterator[tuple[NDArray, NDArray]]:
-    """R-hat and effective sizes of a level's tables; of a large table of the lowest places, those of so many at random."""
+) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
+    """Margin, groups, R-hat and effective sizes of a level's tables; of a large one of the lowest places, so many at random."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
     if tables.size < CHUNK:  # draws of a count side by side are summed and compared several times as fast
         tables = np.ascontiguousarray(tables.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
     for margin in margins:
         some = max(most * tables.shape[2] // cells.size(margin), 1) if last else tables.shape[2]
-        own = tables
+        own, rows = tables, np.arange(tables.shape[2])
         if some < tables.shape[2]:
-            own = tables[:, :, np.sort(rng.choice(tables.shape[2], some, replace=False))]
-        values = marginalise(own, cells.marginal(margin.attributes))
-        yield diagnosed_in_pieces(values.reshape(*run.shape[:2], -1))
+            rows = np.sort(rng.choice(tables.shape[2], some, replace=False))
+            own = tables[:, :, rows]
+        values = marginalise(own, cells.marginal(margin.attributes)).reshape(*run.shape[:2], -1)
+        each = values.shape[2] // len(rows)
+        groups = (rows[:, None] * each + np.arange(each)).ravel()
+        yield margin, groups, *diagnosed_in_pieces(values)
 
 
 def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:
