@@ -1,10 +1,11 @@
-"""One driver of Markov chains: they run, are judged, and are made longer until they are long enough, their time is spent, or both.
+"""One driver of Markov chains: they run, are judged, and are made longer until they pass or their time is spent.
 
 *How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
-deviation sqrt(alpha (1 - alpha) / S), 3 points of a 90 % interval at S = 100; and by the curvature of the law at its ends it
-holds z alpha / 2 (1 - alpha / 2) / (S f(z)) less on average, z its end and f the density there: .76 / S under a normal law, less
-than a point at S = 100, so that of a table's intervals as many hold as are said to. That size is `ENOUGH`. A table passes where at least `MOST` of its counts have that size and an R-hat that
-is reached by chance; of a small table all must. Those that fall short are counted, and the worst are named.
+deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
+z alpha / 2 (1 - alpha / 2) / (S f(z)) less on average, z its end and f the density there: .76 / S under a normal law, less
+than a point at S = 100, so that of a table's intervals as many hold as are said to. That size is `ENOUGH`. A table passes
+where at least `MOST` of its counts have it, and an R-hat that is reached by chance; of a small table all must. Those that
+fall short are counted, and the worst are named.
 """
 
 from __future__ import annotations
@@ -53,13 +54,10 @@ class Engine(Protocol):
         Until when they may run.
     sweeps
         Of each chain so far.
-    aim
-        Smallest effective size that runs are made longer for, though they pass.
     """
 
     limit: Limit
     sweeps: int
-    aim: float
 
     @property
     def chains(self) -> int:
@@ -67,7 +65,8 @@ class Engine(Protocol):
         ...
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """What the record says of a run: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, `passed`."""
+        """What the record says of a run: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, whether it `passed`, and
+        perhaps whether it is as long as is `aimed` at."""
         ...
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
@@ -120,7 +119,7 @@ def until_long_enough(
     while True:
         announce(progress, "comparing the chains")
         found = engine.diagnosed(run)
-        if found["passed"] and found["smallest_ess"] >= engine.aim:
+        if found["passed"] and found.get("aimed", True):
             return Judged(begun, run, found, False)
         longer = engine.longer(run, found)
         if longer is None:

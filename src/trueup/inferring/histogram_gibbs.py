@@ -56,8 +56,8 @@ SMALL, PROBED = 20_000, 20
 QUICK = 25.0
 """Seconds of a processor that chains may take where no tier is asked for."""
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
-"""Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and its least
-and most sweeps."""
+"""Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
+its least and most sweeps."""
 ALL = 2
 """Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
@@ -91,8 +91,9 @@ class HistogramGibbs(InferenceMethod):
     required to agree, held against chains on single places with those below them, the rest a normal law. Which ran stands in
     the record.
 
-    Equal sources give equal draws of one tier. Which of them runs where none is asked for depends on time, and so on the machine:
-    `chains` where they pass in 25 seconds of a processor, and else `approximate`, on small problems the first run of the same chains.
+    Equal sources give equal draws of one tier. Which of them runs where none is asked for depends on time, and so on the
+    machine: `chains` where they pass in 25 seconds of a processor, else `approximate`, on small problems the first run of the
+    same chains.
 
     Attributes
     ----------
@@ -248,7 +249,6 @@ class _Chains:
     rng: np.random.Generator
     progress: Progress
     thin: int
-    aim: float = 0.0
     begun: tuple[NDArray, int] | None = None
 
     @property

@@ -36,8 +36,9 @@ from trueup.run.local import cores
 
 TOGETHER = 100_000
 """Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
-ROUNDED = 1e-4
-"""Share of steps that rounding may leave out: what chains draw without them is not the posterior."""
+ROUNDED = 0.01
+"""Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
+present one, which keeps the law: but many would say that chains do not move."""
 LARGEST = 1 << 29
 """Total up to which counts are kept in 32 bits: chains may come to twice as many."""
 RATE_AT_FIRST = 0.1
@@ -155,7 +156,11 @@ class HistogramWalk:
         """Counts of a cell stay below the largest total of a place, which noise and time change little where noise is narrow."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
-        return np.int16 if largest < 10_000 and self.moves.longest_single.max(initial=1.0) <= 100 else self.states[0].x.dtype
+        return (
+            np.int16
+            if largest < 10_000 and self.moves.longest_single.max(initial=1.0) <= 100
+            else self.states[0].x.dtype
+        )
 
     def begun(self, chains: int, kept: int) -> int | None:
         """Sweeps between the draws of the run that checkpoints are of; None where there is none of so many draws."""

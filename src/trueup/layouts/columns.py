@@ -132,7 +132,7 @@ class ColumnProblem:
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
-        """Margin, values, form, and 1 where these are lower bounds, -1 where upper ones, of all that was measured or is bounded."""
+        """Margin, values, form, and 1 for lower bounds, -1 for upper ones, of all that was measured or is bounded."""
         exact = (0.0, 0.0, 0.0)
         known = [
             (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)

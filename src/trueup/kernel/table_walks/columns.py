@@ -191,7 +191,7 @@ class Room(NamedTuple):
     masses, logs, ratios
         One place's masses, log masses, and ratios of masses to those of the step before.
     balance
-        Factors a count of the masses of parts, of each place above the lowest, where totals change.
+        Factors a step of the masses of parts, of each place above the lowest, where totals change.
     leans, begun
         First ratios of normal noise from the present tables on, of all lowest places, and what a window's first step makes of it.
     pad, within
@@ -378,7 +378,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
         at = _touched(tables, columns, room, level, at)
     room.first[last + 1] = at
     if columns.size == SINGLE:
-        weigh_alike(places, state, room.balance)
+        weigh_alike(places, state, stride, room.balance)
     for level in range(last, -1, -1):
         if not weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
             return False
