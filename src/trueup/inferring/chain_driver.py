@@ -46,18 +46,12 @@ class Longer(NamedTuple):
 
 
 class Engine(Protocol):
-    """What moves chains, and says how far they agree.
+    """What moves chains, and says how far they agree."""
 
-    Attributes
-    ----------
-    limit
-        Until when they may run.
-    sweeps
-        Of each chain so far.
-    """
-
-    limit: Limit
-    sweeps: int
+    @property
+    def limit(self) -> Limit:
+        """Until when they may run."""
+        ...
 
     @property
     def chains(self) -> int:

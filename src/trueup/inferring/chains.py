@@ -136,8 +136,10 @@ def run_side_by_side(
     Raises
     ------
     OutOfTimeError
-        Where the limit has passed before they are done; they are stopped.
+        Where the limit passes before they are done; they are stopped.
     """
+    if limit.passed:
+        raise OutOfTimeError
     with ThreadPoolExecutor(min(len(done), cores())) as pool:
         running = [pool.submit(chain, number) for number in range(len(done))]
         try:

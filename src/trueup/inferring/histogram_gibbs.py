@@ -223,7 +223,7 @@ class HistogramGibbs(InferenceMethod):
         except OutOfTimeError:  # the draws stand: what is missing is a check
             check = agreement(walk, run, 0, rng, progress)
         text = (
-            f"Approximate: {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
+            f"Tier 'approximate': {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
             f"converged (largest R-hat {found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f} "
             f"of {found['watched']:,} counts watched, of which {found['counts_that_fall_short']:,} fall short of what their "
             f"intervals need). {check.text}"

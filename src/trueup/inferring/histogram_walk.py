@@ -36,9 +36,9 @@ from trueup.run.local import cores
 
 TOGETHER = 100_000
 """Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
-ROUNDED = 0.01
+ROUNDED = 0.5
 """Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
-present one, which keeps the law: but many would say that chains do not move."""
+present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
 LARGEST = 1 << 29
 """Total up to which counts are kept in 32 bits: chains may come to twice as many."""
 RATE_AT_FIRST = 0.1
@@ -283,7 +283,7 @@ class HistogramWalk:
 
     @property
     def rounded(self) -> str:
-        """Why draws are refused where rounding left out more than a few directions, as if these had been rejected; empty else."""
+        """Why draws are refused where rounding left out most directions; empty else."""
         left, tried = sum(self.left_out), self.directions * self.sweeps * len(self.states)
         if left <= ROUNDED * tried:
             return ""

@@ -1,8 +1,8 @@
 """Counts of which nothing but their sum is known, under a flat prior: the sum's law is exact, and its parts are spread evenly.
 
-`C(t + k - 1, k - 1)` tables of k nonnegative counts have the sum t, all as probable as each other: its masses are these
-numbers times its factors, and given it the table is Dirichlet-multinomial with parameters 1. Factors that are log-concave have one
-mode, from which masses are written down until they are `DEPTH` below it.
+`C(t + k - 1, k - 1)` tables of k nonnegative counts have the sum t, all as probable as each other. Its masses are these
+numbers times its factors, and given it the table is Dirichlet-multinomial with parameters 1. Log-concave factors have one mode,
+from which masses are written down until they are `DEPTH` below it.
 """
 
 from __future__ import annotations
@@ -98,8 +98,18 @@ def _window(log, low: int, high: int) -> tuple[int, int] | None:
     def at(t: int) -> float:
         return float(log(np.array([t]))[0])
 
-    mode = first(lambda t: at(t + 1) <= at(t), low, high)
+    def below(t: int, enough: float) -> int:
+        """A sum beyond t whose log mass is below `enough`, no further than need be: far out logs lose their digits."""
+        step = 1
+        while t + step < high and at(t + step) >= enough:
+            step *= 2
+        return min(t + step, high)
+
+    far = 1
+    while low + far < high and at(low + far) >= at(low + far // 2):
+        far *= 2
+    mode = first(lambda t: at(t + 1) <= at(t), low, min(low + far, high))
     enough = at(mode) - DEPTH
     begin = first(lambda t: at(t) >= enough, low, mode)
-    end = first(lambda t: at(t) < enough, mode, high)
+    end = first(lambda t: at(t) < enough, mode, below(mode, enough))
     return (begin, end) if end - begin < MOST else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -192,8 +193,8 @@ class ColumnProblem:
         singles = (open_[:0] if held else open_)[:, None]
         exchanges = len(open_) if self._sums_are_narrow else -(-len(open_) // FEWER)
         turns = np.array([exchanges if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
-        longest = (self._longest(columns, largest) for columns in (singles, pairs, squares))
-        return Directions(singles, pairs, squares, *longest, turns.astype(np.int64), window, span)
+        single, pair, square = (self._longest(columns, largest) for columns in (singles, pairs, squares))
+        return Directions(singles, pairs, squares, single, pair, square, turns.astype(np.int64), window, span)
 
     def _longest(self, columns: NDArray[np.int64], largest: int) -> NDArray[np.float64]:
         """Longest steps `(k,)` of directions `(k, columns)`."""
@@ -299,7 +300,7 @@ class ColumnProblem:
         x = x - moved
         if exact:
             groups = tree.leaf_ptr(max(exact))
-            for first, stop in zip(groups[:-1], groups[1:]):
+            for first, stop in pairwise(groups.tolist()):
                 freed = moved[first:stop].sum(axis=0)
                 _placed(x[first:stop], freed, most[first:stop])
         flat = x.ravel()
@@ -331,7 +332,7 @@ class ColumnProblem:
             at += len(v)
         return values
 
-    def state(self, x: NDArray[np.int32], a: float, kappa: float, rate: float = 0.0) -> ChainState:
+    def state(self, x: NDArray[np.integer[Any]], a: float, kappa: float, rate: float = 0.0) -> ChainState:
         """A chain's state at tables `(leaves, n)`, which it changes: concentrations, and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)

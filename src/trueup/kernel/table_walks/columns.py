@@ -30,7 +30,7 @@ One file: the messages, the draws that they lead to and the state that both chan
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +155,7 @@ class ChainState(NamedTuple):
         `(places above the lowest, n)`.
     """
 
-    x: NDArray[np.int32]
+    x: NDArray[np.integer[Any]]
     total: NDArray[np.int64]
     gap: NDArray[np.float32] | NDArray[np.float64]
     top: NDArray[np.float64]

@@ -30,7 +30,8 @@ def _by_normal_law(rng, guests, alpha):
     """
     mean, far = _mean(guests, alpha), alpha + guests
     squares = alpha * alpha * (1.0 / alpha - 1.0 / far + 0.5 / (alpha * alpha) - 0.5 / (far * far))
-    return min(max(int(round(mean + math.sqrt(max(mean - squares, 0.0)) * rng.normal())), 1), guests)
+    drawn = mean + math.sqrt(max(mean - squares, 0.0)) * rng.normal()
+    return min(max(math.floor(drawn + 0.5), 1), guests)
 
 
 @njit(cache=True, error_model="numpy")
