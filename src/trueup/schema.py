@@ -12,6 +12,7 @@ from trueup.model.prior import PRIORS
 from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS
+from trueup.run.deadline import FEWEST_MINUTES, MINUTES
 
 
 def spec_schema() -> dict[str, Any]:
@@ -27,7 +28,15 @@ def spec_schema() -> dict[str, Any]:
     schema["$id"] = f"trueup-spec-{FORMAT}"
     schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [*LAWS.names, *JOINT_LAWS.names]
     _add_methods(schema, "reconcile", reconciling.METHODS, {}, {"type": "object", "maxProperties": 0})
-    quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
+    quantities = {
+        "minutes": {
+            "type": "number",
+            "minimum": FEWEST_MINUTES,
+            "default": MINUTES,
+            "description": "wall time until an answer or a refusal stands",
+        },
+        "quantity": {"type": "array", "items": _record_schema(Ratio)},
+    }
     any_method = {
         "type": "object",
         "not": {"required": ["method"]},
