@@ -123,7 +123,7 @@ REFUSED = {
     f"{INFER} --workers 0": "greater than or equal to 1",
     f"{INFER} --tier chains": "'tree-exact', which has no tiers. To do: leave out --tier",
     f"{INFER} --tier best": "'tree-exact', which has no tiers",
-    f"{INFER} --minutes .5": "0.5 minutes are given; needed: at least 1",
+    f"{INFER} --minutes .5": "0.5 minutes are given. Needed: at least 1",
     f"{INFER} --minutes soon": "valid float",
     f"{INFER} --within county=09": "level 'county' has no place '09'",
     f"{INFER} --within town=a": "names no place that holds others",
