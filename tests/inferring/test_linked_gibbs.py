@@ -12,7 +12,7 @@ from scipy.special import gammaln, logsumexp
 
 from tests.inferring.problems import noisy, states
 from tests.linked_tables import document, gaussian, population, problem
-from trueup.errors import SpecError
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import infer, linked_walk, tiered
 from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.linked_walk import LinkedWalk
@@ -245,18 +245,22 @@ def test_households_are_exchanged_where_pools_have_all_their_persons():
     assert not exchanged(alone)
 
 
-def test_chains_that_would_take_too_long_are_refused_before_they_run(rng):
+def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkeypatch):
     """By the time of the first sweeps, and by the memory of what is kept."""
     given = problem(query=[*document()["query"]])
     counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
     measured = simulate(given, counts, rng)
+    text = "4 Markov chains predicted"
+    monkeypatch.setattr(LinkedWalk, "forecast", lambda self, kept, thin: (text, 1e9, 0.0))
+    with pytest.raises(
+        SpecError, match=r"predicted, longer than the .* that are left of 10 minutes.*--within"
+    ):
+        infer(measured, method=LinkedGibbs())
     method = LinkedGibbs()
     state = method.prepare(given.constraints, measured.headers)
-    short = replace(Deadline.of(1), ends=time.monotonic() + 1e-3)
-    with pytest.raises(
-        SpecError, match=r"predicted, longer than the -?0 seconds that are left of 1 minutes.*--within"
-    ):
-        method.apply(state, measured.flat, 1000, rng, lambda done, of: None, deadline=short)
+    passed = replace(Deadline.of(1), ends=time.monotonic() - 1)
+    with pytest.raises(ConvergenceError, match=r"had 1 minutes.*--within"):
+        method.apply(state, measured.flat, 1000, rng, lambda done, of: None, deadline=passed)
 
 
 @pytest.mark.parametrize(("second", "helps"), [(60.0, False), (90.0, True)])
