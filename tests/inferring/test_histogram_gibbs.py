@@ -247,6 +247,28 @@ def test_structural_zeros_and_lower_bounds_hold(rng):
     assert (cells.sum(posterior.draws, Margin("block")) >= np.array(least.lower)).all()
 
 
+@pytest.mark.parametrize("exact", [(), (Margin("tract", ("race",)),)])
+def test_upper_bounds_hold_and_bind(exact, rng):
+    """Places hold 9 at most where noise says more, whatever is exact above them."""
+    cells, laws, _ = blocks(rng)
+    truth = np.zeros(cells.shape, int)
+    truth[:, 0, 0] = 9
+    noises = laws | {margin: law_named("exact")() for margin in exact}
+    record = noisy(cells, truth.ravel(), noises, rng)
+    rules = constraints_of(
+        cells,
+        [m for m in laws if m not in exact],
+        invariants=exact,
+        bounds=(Bound(Margin("block"), None, 9),),
+    )
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=rules, draws=300)
+    totals = cells.sum(posterior.draws, Margin("block"))
+    assert totals.max() == 9
+    assert all((cells.sum(posterior.draws, m) == cells.sum(truth.ravel(), m)).all() for m in exact)
+    free = infer(record, HistogramGibbs(tier="approximate"), spec=replace(rules, bounds=()), draws=300)
+    assert cells.sum(free.draws, Margin("block")).max() > 9
+
+
 def test_an_interruption_ends_all_chains(rng):
     cells, laws, record = blocks(rng)
 

@@ -338,7 +338,7 @@ class Plan:
         each, side = self.walk.seconds, max(1.0, self.chains / cores())
         chains = min(each * (WARM_UP + self.usual) * self.chains, self.most) / self.chains * side
         check = 0.0 if self.tier == "chains" else each * sweeps_of_check(self.walk.problem, CHECKED)
-        return chains + check
+        return (chains + check) * self.walk.slower
 
     @property
     def memory(self) -> float:

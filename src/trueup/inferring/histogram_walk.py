@@ -41,6 +41,8 @@ ROUNDED = 0.5
 present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
 LARGEST = 1 << 29
 """Total up to which counts are kept in 32 bits: chains may come to twice as many."""
+TIMED = 0.05
+"""Seconds of a processor that a run must take to say what wall time it takes."""
 RATE_AT_FIRST = 0.1
 """Of uninhabited places, everywhere."""
 
@@ -74,8 +76,9 @@ class HistogramWalk:
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
         Whether it was interrupted; `(chains, kept, p)` those of the last run's draws, and the mean rate of uninhabited places.
-    spent, seconds
-        Seconds of a processor: of each chain in the last run, and of a sweep of one chain there.
+    spent, seconds, slower
+        Seconds of a processor: of each chain in the last run, and of a sweep of one chain there; how many times as long that
+        takes in wall time, as others use the processors too.
     """
 
     problem: ColumnProblem
@@ -90,6 +93,7 @@ class HistogramWalk:
     stopped: bool = False
     spent: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    slower: float = 1.0
     concentrations: NDArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     @classmethod
@@ -137,6 +141,7 @@ class HistogramWalk:
         for _ in range(threads):
             works.put(self.problem.work())
         self.stopped, name = False, run_name(out, thin) if keep else ""
+        began = time.monotonic()
         run_side_by_side(
             lambda c: self._chain(c, _Part(name, at[c], thin, out[c]), works, done),
             done,
@@ -145,6 +150,8 @@ class HistogramWalk:
             self._stop,
             self.limit,
         )
+        if (spent := sum(self.spent)) > TIMED:
+            self.slower = max(1.0, (time.monotonic() - began) * threads / spent)
         self.sweeps += kept * thin
         self.seconds = sum(self.spent) / max(thin * (kept * len(self.states) - sum(at)), 1)
         return out
