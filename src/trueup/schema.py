@@ -15,6 +15,7 @@ from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
 from trueup.noise.perturbed import READ
+from trueup.run.deadline import FEWEST_MINUTES, MINUTES
 
 
 def spec_schema() -> dict[str, Any]:
@@ -30,8 +31,7 @@ def spec_schema() -> dict[str, Any]:
     schema["$id"] = f"trueup-spec-{FORMAT}"
     schema["$defs"]["Query"]["properties"]["noise"]["enum"] = [*LAWS.names, *JOINT_LAWS.names]
     _add_methods(schema, "reconcile", reconciling.METHODS, {}, {"type": "object", "maxProperties": 0})
-    quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
-    _add_methods(schema, "infer", inferring.METHODS, quantities, _ANY_METHOD)
+    _add_methods(schema, "infer", inferring.METHODS, _shared_of_infer(), _ANY_METHOD)
     return schema
 
 
@@ -58,9 +58,8 @@ def published_schema() -> dict[str, Any]:
         "description": table["law"]["description"],
         "anyOf": [one, {"type": "array", "items": one}],
     }
-    quantities = {"quantity": {"type": "array", "items": _record_schema(Ratio)}}
     _add_methods(schema, "reconcile", reconciling.METHODS, {}, _ANY_METHOD)
-    _add_methods(schema, "infer", inferring.METHODS, quantities, _ANY_METHOD)
+    _add_methods(schema, "infer", inferring.METHODS, _shared_of_infer(), _ANY_METHOD)
     return schema
 
 
@@ -69,6 +68,17 @@ _ANY_METHOD = {
     "not": {"required": ["method"]},
     "description": "parameters of the first method that fits",
 }
+
+
+def _shared_of_infer() -> dict[str, Any]:
+    """Return what `[infer]` takes besides a method's parameters."""
+    minutes = {
+        "type": "number",
+        "minimum": FEWEST_MINUTES,
+        "default": MINUTES,
+        "description": "wall time until an answer or a refusal stands",
+    }
+    return {"minutes": minutes, "quantity": {"type": "array", "items": _record_schema(Ratio)}}
 
 
 def _add_methods(schema: dict, verb: str, kinds: Sequence[type], shared: dict, unnamed: dict) -> None:

@@ -49,7 +49,7 @@ def test_one_place_with_all_below_it(bundle):
 
 def test_tiers_are_named_and_predicted(bundle):
     _, told = answer(bundle, "--tier", "approximate", "--draws", 200)
-    assert "approximate: 2 Markov chains of about" in told
+    assert "tier 'approximate': 4 Markov chains of about" in told
     assert "GB predicted" in told
     refused = run("infer", bundle, "--tier", "quick")
     assert refused.returncode == 2

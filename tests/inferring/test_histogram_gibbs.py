@@ -25,8 +25,8 @@ from tests.inferring.histograms import (
     walked,
 )
 from tests.inferring.problems import noisy
-from trueup.errors import BundleError, ConvergenceError, SpecError
-from trueup.inferring import chains, histogram_gibbs, histogram_walk, infer
+from trueup.errors import BundleError, ConvergenceError, SpecError, TrueupError
+from trueup.inferring import chain_driver, chains, histogram_gibbs, histogram_walk, infer
 from trueup.inferring.areas import infer_areas
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
@@ -39,6 +39,7 @@ from trueup.model.header import Measured
 from trueup.model.records.quantity import equal_tails
 from trueup.model.tree import Tree
 from trueup.noise import law_named
+from trueup.run.deadline import Deadline
 
 
 @pytest.mark.thorough
@@ -109,7 +110,7 @@ def test_pairs_are_fewer_where_no_sum_of_cells_is_known_better_than_these(narrow
         del laws[cells.finest]
     record = noisy(cells, np.ones(cells.n, np.int64), laws, rng)
     problem = ColumnProblem(constraints_of(cells, laws), record.headers, record.values)
-    assert problem.moves.turns[0] == pairs
+    assert problem.moves(100).turns[0] == pairs
 
 
 def test_full_chains_say_what_ran_and_repeat(rng):
@@ -126,8 +127,9 @@ def test_full_chains_say_what_ran_and_repeat(rng):
     posterior = infer(record, spec=constraints_of(cells, laws), draws=1000, progress=Listener())
     assert posterior.method["method"] == "histogram-gibbs"
     stats = posterior.drawn.stats
-    assert stats["tier"].startswith("C")
-    assert stats["smallest_ess"] >= 400
+    assert stats["tier"] == "chains"
+    assert stats["passed"]
+    assert stats["counts_that_fall_short"] <= 0.05 * stats["watched"]
     assert stats["moves_known_to_connect"]
     assert any("seconds and" in text and "GB predicted" in text for text in told if isinstance(text, str))
     assert (1000, 1000) in told
@@ -143,19 +145,19 @@ def test_full_chains_say_what_ran_and_repeat(rng):
 def test_an_approximate_posterior_says_so_and_is_held_against_chains_of_single_places(rng):
     cells, laws, record = blocks(rng)
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=600)
-    assert posterior.drawn.stats["tier"].startswith("A")
+    assert posterior.drawn.stats["tier"] == "approximate"
     assert "approximate" in posterior.drawn.kind
     assert "approximate" in posterior.promise
     assert "at least 90 %" not in posterior.promise
-    assert "tier B" in posterior.promise
+    assert "chains on 1 random places alone" in posterior.promise
     check = posterior.drawn.stats["check"]
-    assert check["places"] == 2
+    assert check["places"] == 1
     assert check["rms_difference_of_totals_in_sds"] < 0.6
 
 
-@pytest.mark.parametrize(("each", "refused"), [(0, False), (1, True)])
+@pytest.mark.parametrize(("each", "refused"), [(0, False), (1_000_000, True)])
 def test_chains_in_which_rounding_leaves_out_steps_are_refused(each, refused, rng, monkeypatch):
-    """One step in every few sweeps that was left out."""
+    """Most steps that were left out."""
     cells, laws, record = blocks(rng)
     sweeps = histogram_walk.histogram_sweeps
     monkeypatch.setattr(histogram_walk, "histogram_sweeps", lambda *given: sweeps(*given) + each)
@@ -166,14 +168,14 @@ def test_chains_in_which_rounding_leaves_out_steps_are_refused(each, refused, rn
 
 def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_asked_for(rng, monkeypatch):
     cells, laws, record = blocks(rng)
-    monkeypatch.setattr(histogram_gibbs, "chains_agree", lambda found: False)
+    monkeypatch.setattr(chain_driver, "ENOUGH", 1e6)
     monkeypatch.setattr(histogram_gibbs, "MOST_THIN", 1)
     posterior = infer(record, spec=constraints_of(cells, laws), draws=400)
-    assert posterior.drawn.stats["tier"].startswith("A")
+    assert posterior.drawn.stats["tier"] == "approximate"
     assert "4 Markov chains" in posterior.promise
     assert posterior.draws.reshape(-1, cells.n).shape == (400, cells.n)
     with pytest.raises(ConvergenceError, match="effective size"):
-        infer(record, HistogramGibbs(tier="full"), spec=constraints_of(cells, laws), draws=400)
+        infer(record, HistogramGibbs(tier="chains"), spec=constraints_of(cells, laws), draws=400)
 
 
 def test_a_place_alone_conditions_on_what_was_measured_in_it(rng):
@@ -211,8 +213,10 @@ def test_two_chains_take_at_most_100_bytes_a_cell():
 
 def test_what_takes_too_long_is_refused_with_what_would_fit(rng, monkeypatch):
     cells, laws, record = blocks(rng)
-    with pytest.raises(SpecError, match=r"longer than 1e-05 minutes.*--within 'tract=t0'"):
-        infer(record, HistogramGibbs(minutes=1e-5), spec=constraints_of(cells, laws))
+    method, passed = HistogramGibbs(tier="chains"), replace(Deadline.of(1), ends=time.monotonic() - 1)
+    state = method.prepare(constraints_of(cells, laws), record.headers)
+    with pytest.raises(TrueupError, match=r"1 minutes.*(--within 'tract=t0'|a place of its own)"):
+        method.apply(state, record.flat, 1000, rng, lambda done, of: None, deadline=passed)
     monkeypatch.setattr(chains, "available", lambda: 1e6)
     with pytest.raises(SpecError, match="GB are free"):
         infer(record, spec=constraints_of(cells, laws))
@@ -243,6 +247,28 @@ def test_structural_zeros_and_lower_bounds_hold(rng):
     assert (cells.sum(posterior.draws, Margin("block")) >= np.array(least.lower)).all()
 
 
+@pytest.mark.parametrize("exact", [(), (Margin("tract", ("race",)),)])
+def test_upper_bounds_hold_and_bind(exact, rng):
+    """Places hold 9 at most where noise says more, whatever is exact above them."""
+    cells, laws, _ = blocks(rng)
+    truth = np.zeros(cells.shape, int)
+    truth[:, 0, 0] = 9
+    noises = laws | {margin: law_named("exact")() for margin in exact}
+    record = noisy(cells, truth.ravel(), noises, rng)
+    rules = constraints_of(
+        cells,
+        [m for m in laws if m not in exact],
+        invariants=exact,
+        bounds=(Bound(Margin("block"), None, 9),),
+    )
+    posterior = infer(record, HistogramGibbs(tier="approximate"), spec=rules, draws=300)
+    totals = cells.sum(posterior.draws, Margin("block"))
+    assert totals.max() == 9
+    assert all((cells.sum(posterior.draws, m) == cells.sum(truth.ravel(), m)).all() for m in exact)
+    free = infer(record, HistogramGibbs(tier="approximate"), spec=replace(rules, bounds=()), draws=300)
+    assert cells.sum(free.draws, Margin("block")).max() > 9
+
+
 def test_an_interruption_ends_all_chains(rng):
     cells, laws, record = blocks(rng)
 
@@ -256,7 +282,7 @@ def test_an_interruption_ends_all_chains(rng):
     assert threading.active_count() < 10
 
 
-@pytest.mark.parametrize("tier", ["approximate", pytest.param("full", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("tier", ["approximate", pytest.param("chains", marks=pytest.mark.thorough)])
 def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_been(
     tier, rng, monkeypatch, tmp_path
 ):

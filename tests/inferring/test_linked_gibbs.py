@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy.special import gammaln, logsumexp
 
 from tests.inferring.problems import noisy, states
 from tests.linked_tables import document, gaussian, population, problem
-from trueup.errors import SpecError
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import infer, linked_walk, tiered
 from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.linked_walk import LinkedWalk
@@ -21,6 +23,7 @@ from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule, violations
 from trueup.model.linear import parse_linear
 from trueup.noise import law_named
+from trueup.run.deadline import Deadline
 
 A, KAPPA = 1.3, 4.0
 GRID = (np.arange(150) + 0.5) / 150
@@ -242,13 +245,22 @@ def test_households_are_exchanged_where_pools_have_all_their_persons():
     assert not exchanged(alone)
 
 
-def test_chains_that_would_take_too_long_are_refused_before_they_run(rng):
+def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkeypatch):
     """By the time of the first sweeps, and by the memory of what is kept."""
     given = problem(query=[*document()["query"]])
     counts = read_confidential(given.spec, given.cells, population(rng, 40), constraints=given.constraints)
     measured = simulate(given, counts, rng)
-    with pytest.raises(SpecError, match=r"predicted, longer than 0.0001 minutes.*--within"):
-        infer(measured, method=LinkedGibbs(minutes=0.0001))
+    text = "4 Markov chains predicted"
+    monkeypatch.setattr(LinkedWalk, "forecast", lambda self, kept, thin: (text, 1e9, 0.0))
+    with pytest.raises(
+        SpecError, match=r"predicted, longer than the .* that are left of 10 minutes.*--within"
+    ):
+        infer(measured, method=LinkedGibbs())
+    method = LinkedGibbs()
+    state = method.prepare(given.constraints, measured.headers)
+    passed = replace(Deadline.of(1), ends=time.monotonic() - 1)
+    with pytest.raises(ConvergenceError, match=r"had 1 minutes.*--within"):
+        method.apply(state, measured.flat, 1000, rng, lambda done, of: None, deadline=passed)
 
 
 @pytest.mark.parametrize(("second", "helps"), [(60.0, False), (90.0, True)])
@@ -265,11 +277,12 @@ def test_where_more_steps_at_places_do_not_help_draws_lie_further_apart(second, 
         self.slowest = np.full(self.problem.cells.shape[0], sizes[0])
         if draws.shape[1] > linked_walk.PILOT:
             sizes.pop(0)
-        return {"smallest_ess": float(self.slowest[0]), "largest_r_hat": 1.0, "r_hat_allowed": 1.1}
+        found = {"smallest_ess": float(self.slowest[0]), "largest_r_hat": 1.0, "r_hat_allowed": 1.1}
+        return found | {"passed": self.slowest[0] >= 400}
 
     monkeypatch.setattr(LinkedWalk, "run", told)
     monkeypatch.setattr(LinkedWalk, "diagnosed", diagnosed)
-    infer(small[1], method=LinkedGibbs(minutes=60.0), spec=small[0], draws=1000)
+    infer(small[1], method=LinkedGibbs(), spec=small[0], draws=1000)
     (few, thin), (more, same), third, last = runs[-4:]
     assert more > 2 * few
     assert same == thin
@@ -328,6 +341,6 @@ def test_a_tier_is_refused_by_the_name_of_the_method_that_fits(rng):
     both = problem()
     measured = simulate(both, np.ones(both.cells.n, np.int64), rng)
     with pytest.raises(
-        SpecError, match=r"tier 'full' is given, .* by 'linked-gibbs', which has no tiers.*leave out --tier"
+        SpecError, match=r"tier 'chains' is given, .* by 'linked-gibbs', which has no tiers.*leave out --tier"
     ):
-        tiered(measured, None, "full")
+        tiered(measured, None, "chains")

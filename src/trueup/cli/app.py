@@ -85,11 +85,31 @@ def run_app(app: Callable[[], Any]) -> None:
         refused = f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}."
         _leave(_noted(refused, error), FAILURE)
     except Exception as error:
-        if str(error) == "Query interrupted":  # what DuckDB makes of an interruption
+        if was_interrupted(error):
             _leave_interrupted(ended_by)
         # The message of an unforeseen error may quote data: name its type and place alone.
         unforeseen = f"internal error {type(error).__name__} at {place_of(error)}; please report it."
         _leave(_noted(unforeseen, error), FAILURE)
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Whether an error is what DuckDB, or a compiled function that was interrupted, makes of an interruption.
+
+    Examples
+    --------
+    >>> error = SystemError("returned a result with an exception set")
+    >>> was_interrupted(error), was_interrupted(ValueError())
+    (False, False)
+    >>> error.__cause__ = KeyboardInterrupt()
+    >>> was_interrupted(error)
+    True
+    """
+    if str(error) == "Query interrupted":
+        return True
+    below: BaseException | None = error
+    while isinstance(below, SystemError):
+        below = below.__cause__ or below.__context__
+    return isinstance(below, KeyboardInterrupt)
 
 
 @contextmanager

@@ -103,7 +103,8 @@ def infer(
     Returns
     -------
     Posterior
-        Equal sources give equal draws, whatever the workers.
+        Equal sources give equal draws of one tier, whatever the workers. Where none is named, time decides which tier runs, and
+        so does the machine: the record says which it was.
 
     Raises
     ------
@@ -244,7 +245,7 @@ def tiered(source: Measurements | Release, spec: Spec | None, tier: str) -> Infe
         If the method has no tiers, or not this one.
     """
     measured, constraints, entry = read_given(source, spec)
-    asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier")}
+    asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier", "minutes")}
     chosen = choose_inference(asked, constraints, measured)
     if not hasattr(chosen, "tier"):
         raise SpecError(
@@ -260,11 +261,12 @@ def refuse_asked(problem: Problem) -> None:
     Raises
     ------
     SpecError
-        If the method or a parameter is unknown, the method does not fit, or a ratio has wrong keys.
+        If the method or a parameter is unknown, the method does not fit, a ratio has wrong keys, or less than a minute is given.
     """
     entry = dict(problem.spec.infer)
     for part in entry.pop("quantity", ()):
         read_quantity(part)
+    Deadline.of(entry.pop("minutes", None))
     if entry:
         chosen = choose_inference(entry, problem.constraints, problem)
         refuse_method(chosen, inference_misfit(chosen, problem.constraints, problem))

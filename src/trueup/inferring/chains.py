@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,11 @@ from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
 from trueup.model.tree import Tree
+from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
 ESS = 400.0
-"""Effective size that every watched number needs before draws are called a posterior."""
+"""Effective size of every watched number at which chains are not made longer."""
 FEWEST = 1000
 """Draws that the diagnostics rest on, at least."""
 AWAY = 1.0
@@ -40,19 +43,58 @@ def refuses_settings(prior: Hierarchical, chains: int, of: str) -> str | None:
 
 def told_cost(seconds: float, memory: float) -> str:
     """Say what time and memory (bytes) chains are predicted to take."""
-    time = f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
-    return f"{time} and {memory / 1e9:.1f} GB"
+    return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
+
+
+def told_time(seconds: float) -> str:
+    """Say a time in words."""
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
+class OutOfTimeError(Exception):
+    """Chains were stopped because their time is spent; whoever runs them says what that leads to."""
+
+
+@dataclass
+class Limit:
+    """Until when chains may run.
+
+    Attributes
+    ----------
+    deadline
+        In wall time.
+    processor
+        Seconds of a processor, all threads together, that they may take from now on.
+    """
+
+    deadline: Deadline = field(default_factory=Deadline.of)
+    processor: float = math.inf
+    began: float = field(default_factory=time.process_time)
+
+    @property
+    def passed(self) -> bool:
+        """Whether either is spent."""
+        return self.deadline.passed or time.process_time() - self.began >= self.processor
+
+    def allows(self, processor: float, chains: int) -> bool:
+        """Whether so many seconds of a processor of as many chains side by side fit in what is left."""
+        wall = processor / min(chains, cores())
+        return wall <= self.deadline.left() and processor <= self.processor - (
+            time.process_time() - self.began
+        )
 
 
 def refuse_forecast(
-    text: str, seconds: float, memory: float, minutes: float, tree: Tree, other: str = ""
+    text: str, seconds: float, memory: float, deadline: Deadline, tree: Tree, other: str = ""
 ) -> None:
-    """Refuse chains that are predicted to take longer than `minutes`, or more memory (bytes) than there is.
+    """Refuse chains that are predicted to take longer than what is left, or more memory (bytes) than there is.
 
     Parameters
     ----------
     text
         The prediction in words.
+    seconds
+        Of wall time.
     other
         What else would take less time, if anything.
 
@@ -61,11 +103,14 @@ def refuse_forecast(
     SpecError
         With what to do.
     """
-    place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}"
-    remedy = f"infer one place with all below it (`--within '{place}'`, any level), or ask for fewer draws"
-    if seconds > 60 * minutes:
+    place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}" if len(tree.levels) > 1 else ""
+    within = f"infer one place with all below it (`--within '{place}'`, any level), or " if place else ""
+    remedy = f"{within}ask for fewer draws"
+    if seconds > (left := deadline.left()):
+        minutes = f"{deadline.allowed / 60:g} minutes"
         raise SpecError(
-            f"{text}, longer than {minutes:g} minutes", remedy=f"{other}allow more `minutes`, or {remedy}"
+            f"{text}, longer than the {told_time(max(left, 0.0))} that are left of {minutes}",
+            remedy=f"{other}allow more `minutes`, or {remedy}",
         )
     if memory > (there := available()):
         raise SpecError(f"{text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
@@ -77,6 +122,7 @@ def run_side_by_side(
     of: int,
     tell: Progress,
     stop: Callable[[], object],
+    limit: Limit,
 ) -> None:
     """Run chains in threads, one number of `done` each; an interruption calls `stop`, for which they must look.
 
@@ -86,17 +132,24 @@ def run_side_by_side(
         Runs the chain of a number.
     done, of
         The sweeps that each has made, which it writes there; how many all make together.
+
+    Raises
+    ------
+    OutOfTimeError
+        Where the limit passes before they are done; they are stopped.
     """
+    if limit.passed:
+        raise OutOfTimeError
     with ThreadPoolExecutor(min(len(done), cores())) as pool:
         running = [pool.submit(chain, number) for number in range(len(done))]
         try:
-            _listen(running, done, of, tell)
+            _listen(running, done, of, tell, limit)
         except BaseException:  # the other chains would run on
             stop()
             raise
 
 
-def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress) -> None:
+def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress, limit: Limit) -> None:
     """Wait for chains, and say how far they are after every twentieth of the way."""
     told = 0
     while True:
@@ -108,6 +161,8 @@ def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress)
             tell(told, of)
         if not left:
             return
+        if limit.passed:
+            raise OutOfTimeError
 
 
 def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
@@ -116,19 +171,6 @@ def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
     found = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
     r_hat, ess = (np.concatenate(part) for part in zip(*found))
     return r_hat, ess
-
-
-def chains_agree(found: Mapping[str, Any]) -> bool:
-    """Whether a run's diagnostics allow to call its draws a posterior."""
-    return found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"]
-
-
-def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
-    """Say why a run is refused."""
-    return (
-        f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
-        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {ESS:.0f}); {remedy}"
-    )
 
 
 def thinned(run: NDArray, draws: int) -> NDArray:

@@ -1,9 +1,9 @@
-"""Tier A of histograms against tier B: chains on single places with those below them, the rest of the tree a normal law.
+"""The approximate tier of histograms against chains on single places with those below them, the rest of the tree a normal law.
 
 Of everything outside a place, least squares says a normal law of the place's table: with the estimate x of covariance P from
 everything and z of covariance V from the place and below, its precision is `P^-1 - V^-1` and its pull `P^-1 x - V^-1 z`.
-Concentrations are those of tier A. So B leaves out what the prior says of the places outside, and A what longer chains
-would: both are approximations, whose difference says how large either may be.
+Concentrations are those of the approximate tier. So chains of single places leave out what the prior says of the places outside,
+and short chains what longer ones would: both are approximations, whose difference says how large either may be.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from trueup.layouts.histogram import HistogramProblem, histogram_problem
 
 BURN, KEPT, THIN = 30, 150, 2
 """Sweeps before, draws, and sweeps between them, of each of two chains on a place."""
+SHARE = 0.2
+"""Of the lowest places, what is held against chains of their own at most, but for one place."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Differences of posterior means between tiers, in posterior standard deviations.
+    """Differences of posterior means from those of chains on single places, in posterior standard deviations.
 
     Attributes
     ----------
@@ -38,7 +40,7 @@ class Agreement:
     largest
         The largest difference of a total.
     spread
-        Standard deviations of totals in tier A over those in B, the median.
+        Standard deviations of totals over those of chains on single places, the median.
     """
 
     places: int
@@ -64,7 +66,7 @@ class Agreement:
         if not self.places:
             return "It was not held against chains of single places."
         return (
-            f"Against tier B, chains on {self.places} random places with the rest as a normal law: "
+            f"Against chains on {self.places} random places alone, with the rest as a normal law: "
             f"posterior means of the lowest places' totals differ by {self.totals:.2f} posterior standard deviations "
             f"(root mean square; {self.largest:.2f} at most), those of their cells by {self.cells:.2f}."
         )
@@ -73,13 +75,13 @@ class Agreement:
 def agreement(
     walk: HistogramWalk, run: NDArray, count: int, rng: np.random.Generator, progress: Progress
 ) -> Agreement:
-    """Run tier B at random places of the level above the lowest, and compare."""
+    """Run chains on random places of the level above the lowest, and compare."""
     problem = walk.problem
     cells, level = problem.cells, len(problem.cells.tree.levels) - 2
-    prepared = _prepared(problem)
+    prepared = _prepared(problem) if count and level > 0 else None
     if prepared is None:
         return Agreement(0, *4 * (float("nan"),))
-    places = np.sort(rng.choice(cells.tree.sizes[level], min(count, cells.tree.sizes[level]), replace=False))
+    places = places_checked(problem, count, rng)
     totals, each, spreads = [], [], []
     for done, place in enumerate(places.tolist()):
         own = _place(problem, prepared, level, place)
@@ -103,6 +105,24 @@ def agreement(
     )
 
 
+def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Random places of the level above the lowest, as many as hold `SHARE` of these, but `count` at most."""
+    tree = problem.cells.tree
+    below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
+    order = rng.permutation(len(below))
+    held = np.cumsum(below[order])
+    return np.sort(order[: max(min(count, int((held <= SHARE * held[-1]).sum())), 1)])
+
+
+def sweeps(problem: ColumnProblem, count: int) -> float:
+    """Sweeps of all places that take as long as chains on the places that are checked."""
+    tree = problem.cells.tree
+    if len(tree.levels) < 3:
+        return 0.0
+    share = min(count / tree.sizes[-2], SHARE)
+    return 2 * (BURN + KEPT * THIN) * max(share, 1 / tree.sizes[-2])
+
+
 def _difference(here: NDArray, there: NDArray) -> NDArray:
     """Differences of means in standard deviations, at least a tenth of a count."""
     return (here.mean(axis=0) - there.mean(axis=0)) / np.maximum(there.std(axis=0), 0.1)
@@ -111,14 +131,16 @@ def _difference(here: NDArray, there: NDArray) -> NDArray:
 def _chains(
     walk: HistogramWalk, problem: ColumnProblem, leaves: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Two chains on a place from where tier A ended, at its concentrations."""
+    """Two chains on a place from where the approximate tier ended, at its concentrations."""
     states, (above, last) = [], walk.problem.places.level_ptr[-3:-1]
     place = walk.problem.places.parent[last + leaves[0]] - above
     for state in walk.states[:2]:
         fresh = problem.state(state.x[leaves].copy(), 1.0, 1.0, float(state.rate[place]))
         fresh.a[1:], fresh.common[1:], fresh.kappa[1:] = state.a[-1], state.common[-1], state.kappa[-1]
         states.append(fresh)
-    own = HistogramWalk(problem, rng.spawn(2), states, learn=False)
+    moves = problem.moves(max(int(state.x.sum(axis=1).max()) for state in states))
+    own = HistogramWalk(problem, moves, rng.spawn(2), states, learn=False)
+    own.limit = walk.limit
     own.run(1, BURN, _silent)
     return own.run(KEPT, THIN, _silent)
 

@@ -6,7 +6,7 @@ One file: the tiers, and what chooses between them by seconds and memory, are on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,11 +14,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chains import (
-    ESS,
-    FEWEST,
-    chains_agree,
+from trueup.inferring.chain_driver import (
+    Longer,
     chains_too_short,
+    in_all,
+    out_of_time,
+    until_long_enough,
+)
+from trueup.inferring.chains import (
+    FEWEST,
+    Limit,
+    OutOfTimeError,
     refuse_forecast,
     refuses_settings,
     thinned,
@@ -27,6 +33,7 @@ from trueup.inferring.chains import (
 )
 from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.inferring.histogram_check import agreement
+from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.layouts.columns import ColumnProblem, refuses_columns
@@ -40,26 +47,31 @@ from trueup.run.local import cores
 WARM_UP, THIN = 100, 2
 """Sweeps before the first run, and between its draws."""
 USUAL = 12
-"""Sweeps between draws that full chains usually need in the end, for the prediction."""
+"""Sweeps between draws that chains usually need in the end, for the prediction."""
 MOST_THIN = 256
 LENGTHENED = 1.2
 """Length of the next run over what the last one says is needed."""
 SMALL, PROBED = 20_000, 20
 """Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
+QUICK = 25.0
+"""Seconds of a processor that chains may take where no tier is asked for."""
+FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
+"""Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
+its least and most sweeps."""
 ALL = 2
 """Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
-"""Counts of each table that are watched: all, and by tier A so many of the lowest places' at random."""
+"""Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
 SHORT = 2
-"""Chains of tier A."""
+"""Chains of the approximate tier on large problems."""
 SHORTEST = 100
-"""Draws of each chain of tier A, at least."""
-CHECKED = 100
-"""Places whose posterior tier A is held against chains of tier B."""
+"""Draws of each of these, at least."""
+CHECKED = 30
+"""Places whose posterior the approximate tier is held against chains of their own, at most."""
 LONG = 300.0
 """Seconds that a run is predicted to take from which on it leaves checkpoints."""
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
-"""What to do about full chains that are too short."""
+"""What to do about chains that are too short."""
 MEMORY = 60, 30
 """Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
 
@@ -74,21 +86,23 @@ class HistogramGibbs(InferenceMethod):
     of the place above, and compositions are Dirichlet around those above them. Concentrations and compositions are
     drawn with the counts, so that their uncertainty is in the intervals.
 
-    Tier C, full chains: until every reported count has an effective size of 400 and all chains agree, else refused. Tier A,
-    approximate: two chains of a fixed length, which are not required to have converged, held against tier B (chains on one
-    place and those below it, the rest a normal law) at 100 places. Which ran stands in the record.
+    Tier `chains`: until at least 19 of 20 counts of every table have the effective size that their intervals need, and agree
+    (`chain_driver`), else refused; counts that fall short are named. Tier `approximate`: chains of a fixed length, which are not
+    required to agree, held against chains on single places with those below them, the rest a normal law. Which ran stands in
+    the record.
+
+    Equal sources give equal draws of one tier. Which of them runs where none is asked for depends on time, and so on the
+    machine: `chains` where they pass in 25 seconds of a processor, else `approximate`, on small problems the first run of the
+    same chains.
 
     Attributes
     ----------
     prior
         `hierarchical`; with `concentrations` of totals and of cells, two numbers, these are given, and all places are inhabited.
     tier
-        `full`, `approximate`, or `auto`: full where that is predicted to take `minutes` at most, and approximate where full
-        chains do not pass in that time. Equal sources give equal draws of one tier; which `auto` chooses depends on the machine.
+        `chains`, `approximate`, or `auto`.
     chains
-        Number of full chains.
-    minutes
-        Longest time that a run may be predicted to take.
+        Number of chains.
 
     References
     ----------
@@ -96,9 +110,8 @@ class HistogramGibbs(InferenceMethod):
     """
 
     prior: SplitPrior = HIERARCHICAL
-    tier: Literal["auto", "full", "approximate"] = "auto"
+    tier: Literal["auto", "chains", "approximate"] = "auto"
     chains: int = 4
-    minutes: float = 10.0
 
     name: ClassVar[str] = "histogram-gibbs"
     title: ClassVar[str] = "histograms on a hierarchy: Markov chains that move a column of all places at once"
@@ -125,171 +138,237 @@ class HistogramGibbs(InferenceMethod):
         checkpoint: Path | None = None,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Choose a tier by what it is predicted to cost, and draw; with checkpoints where it is predicted to take `LONG`."""
-        problem = state.problem(values)
-        key = key_of(
-            values, draws, state.headers, replace(self, minutes=0, tier="auto"), rng.bit_generator.state
-        )
-        announce(progress, "finding tables to start from: the default release of the noisy values")
-        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        walk.run(1, 1, _silent)  # makes the kernels ready
-        walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
-        plan = self.plan(problem, walk.seconds, draws)
-        announce(progress, plan.text)
-        if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
-            walk.keep = Checkpoint.of(checkpoint, key)
-            announce(progress, f"checkpoints in '{checkpoint}': the same command goes on from them")
-        run = self._approximate if plan.tier == "approximate" else self._full
-        drawn = run(walk, plan, draws, rng, progress)
-        return replace(drawn, refused=drawn.refused or walk.rounded)
-
-    def plan(self, problem: ColumnProblem, seconds: float, draws: int) -> Plan:
-        """Predict what tiers cost, and choose.
-
-        Parameters
-        ----------
-        seconds
-            Of a processor, of one sweep of one chain.
+        """Choose a tier by what it is predicted to cost, and draw; with checkpoints where it is predicted to take `LONG`.
 
         Raises
         ------
         SpecError
-            If the tier that is asked for is predicted to take longer than `minutes`, or more memory than there is.
+            If the tier is predicted to take longer than is left of the deadline, or more memory than there is.
+        ConvergenceError
+            If time is spent before anything can be said.
         """
-        kept = -(-max(draws, FEWEST) // self.chains)
-        sweeps = WARM_UP + kept * USUAL
-        full = Plan(
-            "full", self.chains, sweeps, sweeps * seconds * max(1.0, self.chains / cores()), problem, draws
-        )
-        each = max(-(-draws // SHORT), SHORTEST)
-        short = WARM_UP + each
-        approximate = Plan(
-            "approximate", SHORT, short, short * seconds * max(1.0, SHORT / cores()), problem, draws
-        )
-        fits = full.seconds <= 60 * self.minutes
-        chosen = full if self.tier == "full" or (self.tier == "auto" and fits) else approximate
-        chosen.refuse(self.minutes)
-        return chosen
+        deadline = deadline or Deadline.of()
+        problem = state.problem(values)
+        key = key_of(values, draws, state.headers, replace(self, tier="auto"), rng.bit_generator.state)
+        announce(progress, "finding tables to start from: the default release of the noisy values")
+        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
+        walk.limit = Limit(deadline)
+        try:
+            walk.run(1, 1, _silent)  # makes the kernels ready
+            walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
+            plan = self.plan(walk, draws)
+            plan.refuse(deadline)
+            announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")
+            if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
+                walk.keep = Checkpoint.of(checkpoint, key)
+                announce(progress, f"checkpoints in '{checkpoint}': the same command goes on from them")
+            drawn = self._drawn(walk, plan, draws, rng, progress)
+        except OutOfTimeError:
+            raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
+        return replace(drawn, refused=drawn.refused or walk.rounded)
 
-    def _full(
+    def plan(self, walk: HistogramWalk, draws: int) -> Plan:
+        """Choose a tier, and predict what it costs.
+
+        Parameters
+        ----------
+        walk
+            Chains that have run: `seconds` of a processor are those of a sweep of one chain.
+        """
+        n, steps = walk.problem.cells.n, walk.steps
+        kept = (ALL if n < SMALL else 1) * -(-max(draws, FEWEST) // self.chains)
+        sweeps = int(np.clip(STEPS // steps, *SWEEPS))
+        few = steps < FEW_STEPS
+        thin = -(-sweeps // kept) if few else THIN // (ALL if n < SMALL else 1)
+        if self.tier == "chains" or (self.tier == "auto" and few):
+            most = np.inf if self.tier == "chains" else QUICK
+            usual = max(-(-max(draws, FEWEST) // self.chains) * USUAL, kept * thin)
+            return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
+        if few:
+            return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
+        each = max(-(-draws // SHORT), SHORTEST)
+        return Plan("approximate", SHORT, each, 1, each, walk, draws)
+
+    def _drawn(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Make the run longer until it passes: of what was drawn before, as many draws are kept as lie so many sweeps apart."""
-        each = plan.judged
-        kept, first = each * -(-max(draws, FEWEST) // self.chains), THIN // each
-        if (begun := walk.begun(self.chains, kept)) is None:
-            walk.run(1, WARM_UP - walk.sweeps, _warming(progress))
-        run, thin = None, begun or first
-        while True:
-            run = walk.run(kept, thin, told_in_draws(progress, draws), saved=True, before=run)
-            announce(progress, "comparing the chains")
-            found = walk.diagnosed(run, WATCHED, rng)
-            enough = chains_agree(found)
-            longer = min(max(math.ceil(LENGTHENED * ESS / found["smallest_ess"]), 2), 8)
-            # Times decide what is refused, never what is drawn.
-            most = 60 * self.minutes / max(1, self.chains / cores())
-            too_long = walk.seconds * (walk.sweeps + kept * thin * longer) > most
-            if enough or thin * longer > MOST_THIN // each or too_long:
-                break
-            announce(progress, f"chains are too short: {thin * longer} sweeps to a draw")
-            run = None if thin == first else run[:, longer - 1 :: longer]  # the first run is warm-up too
-            walk.concentrations = walk.concentrations[:, longer - 1 :: longer]
-            thin *= longer
-        if not enough and self.tier == "auto":
-            return self._judged(walk, run, plan, found, rng, progress)
+        walk.rngs, walk.states = walk.rngs[: plan.chains], walk.states[: plan.chains]
+        chains = _Chains(walk, plan, rng, progress, plan.thin)
+        if plan.tier == "approximate":
+            return self._judged(walk, chains.first(told_in_draws(progress, draws)), plan, rng, progress)
+        walk.limit = replace(walk.limit, processor=plan.most)
+        judged = until_long_enough(chains, chains.first, draws, progress)
+        if not judged.enough and self.tier == "auto":
+            walk.limit = Limit(walk.limit.deadline)
+            chains.back()
+            return self._judged(walk, judged.first, replace(plan, tier="approximate"), rng, progress)
         return Drawn(
-            thinned(run, draws),
+            thinned(judged.run, draws),
             independent=False,
             connected=walk.problem.connected,
-            refused="" if enough else chains_too_short(walk.sweeps, found, LONGER),
-            stats=self._stats("C: full chains", plan, len(run), found),
+            refused="" if judged.enough else chains_too_short(walk.sweeps, judged.found, LONGER),
+            stats=_stats(plan, judged.found),
             tables=tuple(walk.margins),
         )
 
-    def _approximate(
-        self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
-    ) -> Drawn:
-        """Run two chains of a fixed length."""
-        walk.rngs, walk.states = walk.rngs[:SHORT], walk.states[:SHORT]
-        if walk.begun(SHORT, plan.sweeps - WARM_UP) is None:
-            walk.run(1, WARM_UP - walk.sweeps, _warming(progress))
-        run = walk.run(plan.sweeps - WARM_UP, 1, told_in_draws(progress, draws), saved=True)
-        announce(progress, "comparing the chains")
-        return self._judged(walk, run, plan, walk.diagnosed(run, SOME, rng), rng, progress)
-
     def _judged(
-        self,
-        walk: HistogramWalk,
-        run: NDArray,
-        plan: Plan,
-        found: dict[str, Any],
-        rng: np.random.Generator,
-        progress: Progress,
+        self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Say how far chains agree that are not required to, and hold them against tier B."""
-        announce(progress, f"holding {CHECKED} places against chains of their own")
-        check = agreement(walk, run, CHECKED, rng, progress)
+        """Say how far chains agree that are not required to, and hold them against chains on single places."""
+        announce(progress, "comparing the chains")
+        found = walk.diagnosed(run, SOME, rng)
+        announce(progress, "holding places against chains of their own")
+        try:
+            check = agreement(walk, run, CHECKED, rng, progress)
+        except OutOfTimeError:  # the draws stand: what is missing is a check
+            check = agreement(walk, run, 0, rng, progress)
         text = (
-            f"Tier A, approximate: {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
+            f"Tier 'approximate': {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
             f"converged (largest R-hat {found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f} "
-            f"of {found['watched']:,} counts watched). {check.text}"
+            f"of {found['watched']:,} counts watched, of which {found['counts_that_fall_short']:,} fall short of what their "
+            f"intervals need). {check.text}"
         )
-        stats = self._stats("A: approximate", plan, len(run), found) | {"check": check.record}
+        stats = _stats(plan, found) | {"check": check.record}
         kept = thinned(run, plan.draws)
         return Drawn(kept, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
 
-    @staticmethod
-    def _stats(tier: str, plan: Plan, chains: int, found: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "draws": plan.draws,
-            "interrupted": False,
-            "tier": tier,
-            "chains": chains,
-            **plan.record,
-            **found,
-        }
+
+def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"draws": plan.draws, "interrupted": False, "chains": plan.chains, **plan.record, **found}
+
+
+@dataclass(eq=False)
+class _Chains:
+    """Chains on histograms as the driver takes them.
+
+    A run is made longer with draws that lie further apart: of what was drawn before, as many are kept as do so already.
+    """
+
+    walk: HistogramWalk
+    plan: Plan
+    rng: np.random.Generator
+    progress: Progress
+    thin: int
+    begun: tuple[NDArray, int] | None = None
+
+    @property
+    def limit(self) -> Limit:
+        """Until when they may run."""
+        return self.walk.limit
+
+    @property
+    def sweeps(self) -> int:
+        """Of each chain so far."""
+        return self.walk.sweeps
+
+    @property
+    def chains(self) -> int:
+        """How many run side by side."""
+        return len(self.walk.states)
+
+    def first(self, tell: Progress) -> NDArray:
+        """Warm up and make the first run, or go on with the one that checkpoints are of."""
+        walk, plan = self.walk, self.plan
+        if (begun := walk.begun(plan.chains, plan.kept)) is None:
+            walk.run(1, WARM_UP - walk.sweeps, _warming(self.progress))
+        self.thin = begun or self.thin
+        run = walk.run(plan.kept, self.thin, tell, saved=True)
+        self.begun = walk.concentrations, walk.sweeps
+        return run
+
+    def back(self) -> None:
+        """Say again what was learnt in the first run."""
+        assert self.begun is not None
+        self.walk.concentrations, self.walk.sweeps = self.begun
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """Diagnostics of all counts."""
+        return self.walk.diagnosed(run, WATCHED, self.rng)
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
+        """Draws so many times as far apart as sizes say."""
+        times = min(max(math.ceil(LENGTHENED * found["lacking"]), 2), 8)
+        if self.thin * times > MOST_THIN // self.plan.judged:
+            return None
+        again = self.thin == self.plan.thin  # the first run is warm-up too
+        held = 0 if again else len(range(times - 1, self.plan.kept, times))
+        seconds = self.walk.seconds * self.chains * self.thin * times * (self.plan.kept - held)
+
+        def run_on(tell: Progress) -> NDArray:
+            walk = self.walk
+            walk.concentrations = walk.concentrations[:, times - 1 :: times]
+            before = None if again else run[:, times - 1 :: times]
+            self.thin *= times
+            return walk.run(self.plan.kept, self.thin, tell, saved=True, before=before)
+
+        return Longer(seconds, f"{self.thin * times} sweeps to a draw", run_on)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a tier is predicted to cost."""
+    """What a tier runs, and is predicted to cost.
+
+    Attributes
+    ----------
+    tier, chains, kept, thin
+        Which; chains, draws of each that are judged, and sweeps between them in the first run.
+    usual
+        Sweeps of each chain that are usually needed in all.
+    draws, most
+        Draws that are asked for; seconds of a processor that it may take.
+    """
 
     tier: str
     chains: int
-    sweeps: int
-    seconds: float
-    problem: ColumnProblem
+    kept: int
+    thin: int
+    usual: int
+    walk: HistogramWalk
     draws: int
+    most: float = np.inf
 
     @property
     def judged(self) -> int:
         """Draws that are judged for each that is asked for."""
-        return ALL if self.tier == "full" and self.problem.cells.n < SMALL else 1
+        return ALL if self.walk.problem.cells.n < SMALL else 1
+
+    @property
+    def seconds(self) -> float:
+        """Of wall time, what is compared at the end included."""
+        each, side = self.walk.seconds, max(1.0, self.chains / cores())
+        chains = min(each * (WARM_UP + self.usual) * self.chains, self.most) / self.chains * side
+        check = 0.0 if self.tier == "chains" else each * sweeps_of_check(self.walk.problem, CHECKED)
+        return (chains + check) * self.walk.slower
 
     @property
     def memory(self) -> float:
         """Bytes, the draws that are kept included."""
-        fewest = FEWEST if self.tier == "full" else SHORT * SHORTEST
-        n, kept = self.problem.cells.n, self.judged * max(self.draws, fewest)
-        return n * (MEMORY[0] + MEMORY[1] * self.chains + 2 * kept) + 150e6
+        n = self.walk.problem.cells.n
+        return n * (MEMORY[0] + MEMORY[1] * self.chains + 2 * self.kept * self.chains) + 150e6
 
     @property
     def text(self) -> str:
         """The prediction in words."""
         return (
-            f"{'full chains' if self.tier == 'full' else 'approximate'}: {self.chains} Markov chains of about "
-            f"{self.sweeps:,} sweeps, {told_cost(self.seconds, self.memory)} predicted"
+            f"tier '{self.tier}': {self.chains} Markov chains of about {WARM_UP + self.usual:,} sweeps, "
+            f"{told_cost(self.seconds, self.memory)} predicted"
         )
 
     @property
     def record(self) -> dict[str, Any]:
         """For the record."""
-        return {"predicted_seconds": round(self.seconds, 1), "predicted_bytes": round(self.memory)}
+        return {
+            "tier": self.tier,
+            "predicted_seconds": round(self.seconds, 1),
+            "predicted_bytes": round(self.memory),
+        }
 
-    def refuse(self, minutes: float) -> None:
+    def refuse(self, deadline: Deadline) -> None:
         """Refuse what takes too long or does not fit."""
-        other = 'take tier = "approximate", or ' if self.tier == "full" else ""
-        refuse_forecast(self.text, self.seconds, self.memory, minutes, self.problem.cells.tree, other)
+        other = 'take tier = "approximate", or ' if self.tier == "chains" else ""
+        # Chains may pass with fewer sweeps than usual, not with fewer than those of their first run.
+        least = replace(self, usual=self.kept * self.thin).seconds
+        refuse_forecast(self.text, least, self.memory, deadline, self.walk.problem.cells.tree, other)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import AWAY, CHUNK, ESS, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chain_driver import ENOUGH, Verdict
+from trueup.inferring.chains import AWAY, CHUNK, Limit, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
-from trueup.kernel.table_walks.columns import ChainState, TreeMessages
+from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages
 from trueup.kernel.table_walks.histograms import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
 from trueup.layouts.linear import LinearProblem
@@ -35,8 +36,13 @@ from trueup.run.local import cores
 
 TOGETHER = 100_000
 """Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
-ROUNDED = 1e-4
-"""Share of steps that rounding may leave out: what chains draw without them is not the posterior."""
+ROUNDED = 0.5
+"""Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
+present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
+LARGEST = 1 << 29
+"""Total up to which counts are kept in 32 bits: chains may come to twice as many."""
+TIMED = 0.05
+"""Seconds of a processor that a run must take to say what wall time it takes."""
 RATE_AT_FIRST = 0.1
 """Of uninhabited places, everywhere."""
 
@@ -56,34 +62,38 @@ class HistogramWalk:
 
     Attributes
     ----------
-    problem
-        Places, tables, directions.
+    problem, moves
+        Places and tables; directions.
     rngs, states
         A generator and a state of each chain.
     learn
         Whether concentrations, factors and the rates of uninhabited places are drawn as well as compositions.
     keep
         Checkpoints, where there are to be any.
-    sweeps
-        Of each chain so far.
+    sweeps, limit
+        Of each chain so far; until when they may run.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
         Whether it was interrupted; `(chains, kept, p)` those of the last run's draws, and the mean rate of uninhabited places.
-    spent, seconds
-        Seconds of a processor: of each chain in the last run, and of a sweep of one chain there.
+    spent, seconds, slower
+        Seconds of a processor: of each chain in the last run, and of a sweep of one chain there; how many times as long that
+        takes in wall time, as others use the processors too.
     """
 
     problem: ColumnProblem
+    moves: Directions
     rngs: list[np.random.Generator]
     states: list[ChainState]
     learn: bool = True
     keep: Checkpoint | None = None
     sweeps: int = 0
+    limit: Limit = field(default_factory=Limit)
     left_out: list[int] = field(default_factory=list)
     stopped: bool = False
     spent: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    slower: float = 1.0
     concentrations: NDArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
 
     @classmethod
@@ -100,8 +110,11 @@ class HistogramWalk:
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
-        starts = [_start(problem, rng, AWAY * (chain > 0)).astype(np.int32) for chain, rng in enumerate(rngs)]
-        return cls(problem, rngs, [problem.state(x, *parameters) for x in starts], not given)
+        starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
+        starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
+        moves = problem.moves(max(int(x.sum(axis=1).max()) for x in starts))
+        return cls(problem, moves, rngs, [problem.state(x, *parameters) for x in starts], not given)
 
     def run(
         self, kept: int, thin: int, tell: Progress, *, saved: bool = False, before: NDArray | None = None
@@ -128,13 +141,17 @@ class HistogramWalk:
         for _ in range(threads):
             works.put(self.problem.work())
         self.stopped, name = False, run_name(out, thin) if keep else ""
+        began = time.monotonic()
         run_side_by_side(
             lambda c: self._chain(c, _Part(name, at[c], thin, out[c]), works, done),
             done,
             kept * thin * len(done),
             tell,
             self._stop,
+            self.limit,
         )
+        if (spent := sum(self.spent)) > TIMED:
+            self.slower = max(1.0, (time.monotonic() - began) * threads / spent)
         self.sweeps += kept * thin
         self.seconds = sum(self.spent) / max(thin * (kept * len(self.states) - sum(at)), 1)
         return out
@@ -143,10 +160,14 @@ class HistogramWalk:
         self.stopped = True
 
     def _type(self) -> Any:
-        """Counts of a cell stay below the largest total of a place, which noise and time change little."""
+        """Counts of a cell stay below the largest total of a place, which noise and time change little where noise is narrow."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
-        return np.int16 if largest < 10_000 else np.int32
+        return (
+            np.int16
+            if largest < 10_000 and self.moves.longest_single.max(initial=1.0) <= 100
+            else self.states[0].x.dtype
+        )
 
     def begun(self, chains: int, kept: int) -> int | None:
         """Sweeps between the draws of the run that checkpoints are of; None where there is none of so many draws."""
@@ -227,7 +248,7 @@ class HistogramWalk:
         """Make sweeps of a chain; `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them."""
         p = self.problem
         self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain], p.places, p.tables, p.moves, self.states[chain], work, prior, sweeps, *kept
+            self.rngs[chain], p.places, p.tables, self.moves, self.states[chain], work, prior, sweeps, *kept
         )
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -238,21 +259,19 @@ class HistogramWalk:
         most
             Counts of a table that are looked at, at most: of larger ones so many at random.
         """
-        worst, least, watched = 1.0, np.inf, 0
+        cells = self.problem.cells
+        sizes = (min(cells.size(margin), most) for margin in self.margins)
+        verdict = Verdict(r_hat_by_chance(sum(sizes), ENOUGH, 2 * len(run)))
         for level, margins in groupby(self.margins, lambda margin: margin.level):
-            for r_hat, ess in sizes_of(self.problem.cells, run, level, margins, most, rng):
-                worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
-        limit = r_hat_by_chance(watched, ESS, 2 * len(run))
+            for margin, some, r_hat, ess in sizes_of(cells, run, level, margins, most, rng):
+                verdict.add(r_hat, ess, lambda i, m=margin, s=some: cells.margin_label(m, int(s[i])))
         a = self.concentrations.reshape(-1, self.concentrations.shape[2])
         names = [
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
         return {
             "sweeps": self.sweeps,
-            "largest_r_hat": float(worst),
-            "r_hat_allowed": limit,
-            "smallest_ess": float(least),
-            "watched": watched,
+            **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
             "concentrations": {name: _described(x) for name, x in zip(names, a.T)},
@@ -260,10 +279,19 @@ class HistogramWalk:
         }
 
     @property
+    def directions(self) -> int:
+        """Directions of a sweep."""
+        return len(self.moves.singles) + int(self.moves.turns.sum())
+
+    @property
+    def steps(self) -> int:
+        """Steps of lowest places in a sweep, which its time grows with."""
+        return self.directions * self.problem.cells.shape[0]
+
+    @property
     def rounded(self) -> str:
-        """Why draws are refused where rounding left out more than a few directions, as if these had been rejected; empty else."""
-        each = len(self.problem.moves.singles) + int(self.problem.moves.turns.sum())
-        left, tried = sum(self.left_out), each * self.sweeps * len(self.states)
+        """Why draws are refused where rounding left out most directions; empty else."""
+        left, tried = sum(self.left_out), self.directions * self.sweeps * len(self.states)
         if left <= ROUNDED * tried:
             return ""
         return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"
@@ -303,19 +331,22 @@ def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
 
 def sizes_of(
     cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
-) -> Iterator[tuple[NDArray, NDArray]]:
-    """R-hat and effective sizes of a level's tables; of a large table of the lowest places, those of so many at random."""
+) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
+    """Margin, groups, R-hat and effective sizes of a level's tables; of a large one of the lowest places, so many at random."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
     if tables.size < CHUNK:  # draws of a count side by side are summed and compared several times as fast
         tables = np.ascontiguousarray(tables.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
     for margin in margins:
         some = max(most * tables.shape[2] // cells.size(margin), 1) if last else tables.shape[2]
-        own = tables
+        own, rows = tables, np.arange(tables.shape[2])
         if some < tables.shape[2]:
-            own = tables[:, :, np.sort(rng.choice(tables.shape[2], some, replace=False))]
-        values = marginalise(own, cells.marginal(margin.attributes))
-        yield diagnosed_in_pieces(values.reshape(*run.shape[:2], -1))
+            rows = np.sort(rng.choice(tables.shape[2], some, replace=False))
+            own = tables[:, :, rows]
+        values = marginalise(own, cells.marginal(margin.attributes)).reshape(*run.shape[:2], -1)
+        each = values.shape[2] // len(rows)
+        groups = (rows[:, None] * each + np.arange(each)).ravel()
+        yield margin, groups, *diagnosed_in_pieces(values)
 
 
 def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:

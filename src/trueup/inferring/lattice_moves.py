@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.inferring.chain_driver import Longer, in_all, out_of_time, until_long_enough
+from trueup.inferring.chains import FEWEST, Limit, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.listed import Weighed, drawn, weigh
-from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
+from trueup.inferring.method import InferenceMethod, Progress, announce
+from trueup.inferring.spread_sums import SpreadSum, spread_sum
 from trueup.inferring.walk import Walk, no_counts
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
@@ -25,9 +28,9 @@ from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
 from trueup.model.records.drawn import Drawn
 from trueup.run.deadline import Deadline
 
-FEWEST = 1000
-"""Draws that the diagnostics rest on, at least."""
-BLOCKS = 10
+REMEDY = "allow more minutes, or measure more"
+USUAL = 8
+"""Sweeps between draws that are usually needed in the end, for the prediction."""
 MARGIN, LEAP = 1.25, 8
 """Length of the next run over what the last one says is needed, and over the last one at most."""
 
@@ -36,7 +39,8 @@ MARGIN, LEAP = 1.25, 8
 class LatticeMoves(InferenceMethod):
     """The posterior of counts under crossing margins, invariants, bounds and linear rules.
 
-    Counts that nothing links are separate problems. Where few tables of such a part satisfy what is exact, all are listed
+    Counts that nothing links are separate problems. Where nothing but the sum of such a part is known, its law is exact, and so
+    are its draws (`spread_sums`). Where few tables of such a part satisfy what is exact, all are listed
     and weighed: exact marginals, independent draws. Else Markov chains from opposite ends walk the whole-number tables by
     steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Runs are made
     longer until every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only
@@ -61,7 +65,7 @@ class LatticeMoves(InferenceMethod):
 
     prior: AnyPrior = FLAT
     chains: int = 4
-    sweeps: int = 32_000
+    sweeps: int = 200_000
     enumerate: int = 20_000
 
     name: ClassVar[str] = "lattice-moves"
@@ -110,46 +114,110 @@ class LatticeMoves(InferenceMethod):
             found = drawn(state.cells, _margins(state), fixed, listed, draws, rng)
             progress(draws, draws)
             return found
+        left = [part for part, one in zip(parts, weighed) if one is None]
+        spread = [spread_sum(part) for part in left] if self.enumerate else [None] * len(left)
+        exact = [*listed, *(one for one in spread if one is not None)]
+        if len(exact) == len(parts):
+            progress(draws, draws)
+            return _all_exact(fixed, exact, draws, rng)
         for one in listed:
             problem = pinned_counts(problem, one.cells, one.tables[np.argmax(one.masses)])
+        for one in spread:
+            if one is not None:
+                problem = pinned_counts(problem, one.cells, one.draw(1, rng)[0])
+        limit = Limit(deadline or Deadline.of())
         chains = Walk.of(state, values, problem, rng.spawn(self.chains))
-        return _with_listed(self._run(chains, draws, progress), listed, rng)
+        chains.limit = limit
+        return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
         """Make the run longer, tuning again, until it passes; what came before is warm-up."""
         kept = -(-max(draws, FEWEST) // self.chains)
-        walk.warm_up()
-        thin = 1
-        while True:
-            run, whole = in_blocks(
-                lambda k, thin=thin: walk.run(k, thin),
-                kept,
-                -(-kept // BLOCKS),
-                _scaled(progress, kept, draws),
-            )
-            found, short = walk.diagnosed(run, thin)
-            longest = self.sweeps // kept
-            if not found["refused"] or not whole or thin >= longest:
-                break
-            thin = min(thin * min(max(math.ceil(MARGIN * short), 2), LEAP), longest)
-            walk.tune(run)
+        engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
+        try:
+            judged = until_long_enough(engine, engine.first, draws, progress)
+        except OutOfTimeError:
+            raise out_of_time(self.name, walk.sweeps, deadline, REMEDY) from None
+        found = dict(judged.found)
         refused = found.pop("refused")
         if refused:
-            refused += (
-                "; allow more sweeps, or measure more"
-                if whole
-                else f"; it was interrupted after {run.shape[1]:,} of {kept:,} draws in each of {self.chains} chains: "
-                "run it again and let it finish"
-            )
-        stats = {"draws": draws, "interrupted": not whole, "chains": self.chains, **found}
-        each = -(-draws // self.chains)
-        chosen = np.linspace(0, run.shape[1] - 1, min(each, run.shape[1])).round().astype(int)
+            refused += f"; {REMEDY}" if judged.late else "; allow more sweeps, or measure more"
         return Drawn(
-            run[:, chosen], independent=False, connected=walk.connected, refused=refused, stats=stats
+            thinned(judged.run, draws),
+            independent=False,
+            connected=walk.connected,
+            refused="" if judged.enough else refused,
+            stats={"draws": draws, "interrupted": False, "chains": self.chains, "tier": "chains", **found},
         )
 
 
-def _with_listed(found: Drawn, listed: Sequence[Weighed], rng: np.random.Generator) -> Drawn:
+@dataclass(eq=False)
+class _Chains:
+    """Chains as the driver takes them: a run that is too short is made anew, with what was learnt of how far cells move."""
+
+    walk: Walk
+    kept: int
+    longest: int
+    progress: Progress
+    thin: int = 1
+    lacks: float = 1.0
+
+    @property
+    def limit(self) -> Limit:
+        """Until when they may run."""
+        return self.walk.limit
+
+    @property
+    def sweeps(self) -> int:
+        """Of each chain so far."""
+        return self.walk.sweeps
+
+    @property
+    def chains(self) -> int:
+        """How many run side by side."""
+        return len(self.walk.points)
+
+    def first(self, tell: Progress) -> NDArray:
+        """Warm up, and make the first run."""
+        walk = self.walk
+        walk.warm_up()
+        more = walk.seconds * self.kept * min(USUAL, self.longest)
+        told = f"{self.chains} Markov chains, {in_all(self.limit.deadline, more)} predicted"
+        announce(self.progress, told)
+        return walk.run(self.kept, 1, tell)
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """Diagnostics of counts and watched sums."""
+        found, self.lacks = self.walk.diagnosed(run, self.thin)
+        return found
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
+        """More sweeps to a draw."""
+        thin = min(self.thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)
+        if thin <= self.thin:
+            return None
+
+        def run_again(tell: Progress) -> NDArray:
+            self.thin = thin
+            self.walk.tune(run)
+            return self.walk.run(self.kept, thin, tell)
+
+        seconds = self.walk.seconds * self.chains * self.kept * thin
+        return Longer(seconds, f"{thin} sweeps to a draw", run_again)
+
+
+def _all_exact(
+    fixed: NDArray[np.int64], parts: Sequence[Weighed | SpreadSum], draws: int, rng: np.random.Generator
+) -> Drawn:
+    """Independent draws of all components."""
+    counts = np.tile(fixed, (draws, 1))
+    for part in parts:
+        counts[:, part.cells] = part.draw(draws, rng)
+    stats = {"draws": draws, "tier": "exact", "independent_parts": len(parts), "interrupted": False}
+    return Drawn(counts[None], independent=True, stats=stats)
+
+
+def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.random.Generator) -> Drawn:
     """Put independent draws in the place of counts that the chains were given."""
     chains, draws, _ = found.draws.shape
     for one in listed:
@@ -162,7 +230,3 @@ def _margins(state: LinearProblem) -> list[Margin]:
     """Measured margins, then the finest cells; counts of some units alone are invariants, in which nothing varies."""
     measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
     return list(dict.fromkeys([*measured, state.cells.finest]))
-
-
-def _scaled(progress: Progress, kept: int, draws: int) -> Progress:
-    return lambda done, of: progress(done * draws // kept, draws)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.inferring.chain_driver import (
+    Longer,
+    chains_too_short,
+    in_all,
+    out_of_time,
+    until_long_enough,
+)
 from trueup.inferring.chains import (
     ESS,
     FEWEST,
-    chains_agree,
-    chains_too_short,
+    Limit,
+    OutOfTimeError,
     refuse_forecast,
     refuses_settings,
     thinned,
-    told_in_draws,
 )
 from trueup.inferring.linked_walk import WARM_UP, LinkedWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
@@ -28,6 +33,7 @@ from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
 from trueup.run.deadline import Deadline
+from trueup.run.local import cores
 
 THIN = 2
 """Sweeps between draws where places are neither drawn whole nor exchange households."""
@@ -35,7 +41,7 @@ NEARLY, MORE = 2.0, 1.15
 """Times that a run is made longer at most, rather than begun anew with more steps; by how much more than seems to be needed."""
 HELPED, THINNER = 1.5, 8
 """Factor by which more steps must raise the smallest effective size, else draws lie further apart; so many times at most."""
-LONGER = "allow more `minutes`, or infer a place of its own (`--within`)"
+LONGER = "allow more minutes, or infer a place of its own (`--within`)"
 """What to do about chains that are too short."""
 
 
@@ -48,8 +54,8 @@ class LinkedGibbs(InferenceMethod):
     the place above, and so are kinds of persons given their number, which households determine, or which is beta-binomial
     between what households hold at least and at most. Concentrations and compositions are drawn with the counts.
 
-    Draws are those of chains that agree: every count of every level, and persons per household, with an effective size of 400;
-    else they are refused.
+    Draws are those of chains that agree: every count of every level, and persons per household, with an effective size of 400,
+    or of what their intervals need (`chain_driver`) where time is spent; else they are refused.
 
     Attributes
     ----------
@@ -57,8 +63,6 @@ class LinkedGibbs(InferenceMethod):
         `hierarchical`; with `concentrations` of totals and of compositions, two numbers, these are given.
     chains
         Number of chains.
-    minutes
-        Longest time that a run is made longer within.
 
     References
     ----------
@@ -68,7 +72,6 @@ class LinkedGibbs(InferenceMethod):
 
     prior: SplitPrior = HIERARCHICAL
     chains: int = 4
-    minutes: float = 10.0
 
     name: ClassVar[str] = "linked-gibbs"
     title: ClassVar[str] = "persons and households jointly: Markov chains under the hierarchical prior"
@@ -98,54 +101,100 @@ class LinkedGibbs(InferenceMethod):
         Raises
         ------
         SpecError
-            If even the shortest run is predicted to take longer than `minutes`, or more memory than there is.
+            If even the shortest run is predicted to take longer than is left of the deadline, or more memory than there is.
+        ConvergenceError
+            If time is spent before anything can be said.
         """
         constraints, headers = state
+        deadline = deadline or Deadline.of()
         problem = LinkedProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
         announce(progress, "finding tables to start from")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        thin, began = 1 if problem.whole or problem.exchanged else THIN, time.perf_counter()
-        kept, tell = -(-max(draws, FEWEST) // self.chains), told_in_draws(progress, draws)
-        announce(progress, "seeing how long a sweep takes")
-        walk.begin()
-        self._refuse(walk, kept, thin)
-        announce(progress, f"warming up: {WARM_UP} sweeps")
-        walk.warm_up()
-        self._refuse(walk, kept, thin)  # places that move slowly get more steps
-        run, least = walk.run(kept, thin, tell), 0.0
-        while True:
-            announce(progress, "comparing the chains")
-            found = walk.diagnosed(run)
-            enough = chains_agree(found)
-            lacks = MORE * ESS / found["smallest_ess"] - 1.0
-            nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
-            more, apart = 1.0, 1
-            if not nearly and found["smallest_ess"] > HELPED * least:
-                more, least = walk.prolonged(), found["smallest_ess"]
-                apart = 2 if more < HELPED else 1
-            elif not nearly:  # what moves slowly is not a place
-                more, apart, least = walk.shortened(), int(np.clip(np.ceil(lacks), 2, THINNER)), np.inf
-            length = int(np.ceil(lacks * run.shape[1])) if nearly else kept
-            spent = time.perf_counter() - began
-            if enough or spent + walk.seconds * length * thin * apart * more > 60 * self.minutes:
-                break  # times decide what is refused, never what is drawn
-            announce(progress, f"chains are too short: {more * apart * length / kept:.1f} times the steps")
-            if nearly:  # moved as before, so that what is there may stay
-                run = np.concatenate([run, walk.run(length, thin, tell)], axis=1)
-                continue
-            thin *= apart
-            run = walk.run(kept, thin, tell)
-        refused = "" if enough else chains_too_short(walk.sweeps, found, LONGER)
-        stats = {"draws": draws, "interrupted": False, "chains": self.chains, **found}
+        walk.limit = Limit(deadline)
+        kept = -(-max(draws, FEWEST) // self.chains)
+        chains = _Chains(walk, kept, 1 if problem.whole or problem.exchanged else THIN, progress)
+        try:
+            judged = until_long_enough(chains, chains.first, draws, progress)
+        except OutOfTimeError:
+            raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
+        found = judged.found
+        stats = {"draws": draws, "interrupted": False, "tier": "chains", "chains": self.chains, **found}
         return Drawn(
-            thinned(run, draws),
+            thinned(judged.run, draws),
             independent=False,
             connected=problem.connected,
-            refused=refused,
+            refused="" if judged.enough else chains_too_short(walk.sweeps, found, LONGER),
             stats=stats,
             tables=tuple(walk.margins),
         )
 
-    def _refuse(self, walk: LinkedWalk, kept: int, thin: int) -> None:
-        """Refuse what is predicted to take too long."""
-        refuse_forecast(*walk.forecast(kept, thin), self.minutes, walk.problem.cells.tree)
+
+@dataclass(eq=False)
+class _Chains:
+    """Chains on linked counts as the driver takes them.
+
+    A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws lie
+    further apart.
+    """
+
+    walk: LinkedWalk
+    kept: int
+    thin: int
+    progress: Progress
+    least: float = 0.0
+
+    @property
+    def limit(self) -> Limit:
+        """Until when they may run."""
+        return self.walk.limit
+
+    @property
+    def sweeps(self) -> int:
+        """Of each chain so far."""
+        return self.walk.sweeps
+
+    @property
+    def chains(self) -> int:
+        """How many run side by side."""
+        return len(self.walk.states)
+
+    def first(self, tell: Progress) -> NDArray:
+        """See how long a sweep takes, warm up, and make the first run."""
+        announce(self.progress, "seeing how long a sweep takes")
+        self.walk.begin()
+        self._refuse()
+        announce(self.progress, f"warming up: {WARM_UP} sweeps")
+        self.walk.warm_up()
+        self._refuse()  # places that move slowly get more steps
+        return self.walk.run(self.kept, self.thin, tell)
+
+    def _refuse(self) -> None:
+        """Say what is predicted, and refuse what takes too long."""
+        text, seconds, memory = self.walk.forecast(self.kept, self.thin)
+        refuse_forecast(text, seconds, memory, self.limit.deadline, self.walk.problem.cells.tree)
+        announce(self.progress, f"{text}; {in_all(self.limit.deadline, seconds)}")
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """Diagnostics of counts and ratios."""
+        return self.walk.diagnosed(run)
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
+        """More draws, more steps at places, or more sweeps to a draw."""
+        walk, lacks = self.walk, MORE * ESS / found["smallest_ess"] - 1.0
+        nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
+        more, apart = 1.0, 1
+        if not nearly and found["smallest_ess"] > HELPED * self.least:
+            more, self.least = walk.prolonged(), found["smallest_ess"]
+            apart = 2 if more < HELPED else 1
+        elif not nearly:  # what moves slowly is not a place
+            more, apart, self.least = walk.shortened(), int(np.clip(np.ceil(lacks), 2, THINNER)), np.inf
+        length = int(np.ceil(lacks * run.shape[1])) if nearly else self.kept
+
+        def run_on(tell: Progress) -> NDArray:
+            self.thin *= apart
+            fresh = walk.run(length, self.thin, tell)
+            # Moved as before, what is there may stay.
+            return np.concatenate([run, fresh], axis=1) if nearly else fresh
+
+        seconds = walk.seconds * min(self.chains, cores()) * length * self.thin * apart * more
+        return Longer(seconds, f"{more * apart * length / self.kept:.1f} times the steps", run_on)

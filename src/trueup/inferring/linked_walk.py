@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chains import AWAY, ESS, diagnosed_in_pieces, run_side_by_side, told_cost
+from trueup.inferring.chain_driver import Verdict
+from trueup.inferring.chains import AWAY, ESS, Limit, diagnosed_in_pieces, run_side_by_side, told_cost
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
@@ -76,6 +77,8 @@ class LinkedWalk:
         Of each chain so far; whether it was interrupted; of one sweep of all chains, at last.
     slowest
         `(leaves,)` smallest effective size of the counts and ratios of each lowest place, at last.
+    limit
+        Until when they may run.
     fewer
         What `steps` and `draws` were before they were last made more.
     """
@@ -93,6 +96,7 @@ class LinkedWalk:
     stopped: bool = False
     seconds: float = 0.0
     slowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    limit: Limit = field(default_factory=Limit)
     fewer: tuple[NDArray[np.int64], NDArray[np.int64]] = field(init=False)
 
     @classmethod
@@ -168,7 +172,12 @@ class LinkedWalk:
             getattr(self.problem, part)
         done = [0] * len(self.states)
         run_side_by_side(
-            lambda c: self._chain(c, out[c], thin, done), done, kept * thin * len(done), tell, self._stop
+            lambda c: self._chain(c, out[c], thin, done),
+            done,
+            kept * thin * len(done),
+            tell,
+            self._stop,
+            self.limit,
         )
         self.sweeps += kept * thin
         self.seconds = (time.perf_counter() - began) / (kept * thin)
@@ -224,19 +233,27 @@ class LinkedWalk:
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """What the record says of a run: R-hat and effective sizes of every count of every level, and of ratios."""
-        worst, least, watched = 1.0, np.inf, 0
+        watched = [(level, *diagnosed_in_pieces(values)) for level, values in self._watched(run)]
+        verdict = Verdict(r_hat_by_chance(sum(len(ess) for *_, ess in watched), ESS, 2 * len(run)))
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
-        for level, values in self._watched(run):
-            r_hat, ess = diagnosed_in_pieces(values)
-            worst, least, watched = max(worst, r_hat.max()), min(least, ess.min()), watched + len(ess)
+        cells, seen = self.problem.cells, set[str]()
+        for level, r_hat, ess in watched:
+            counts = (
+                Margin(level, cells.finest.attributes) if level not in seen else None
+            )  # ratios follow them
+            seen.add(level)
+            verdict.add(
+                r_hat,
+                ess,
+                lambda i, m=counts, at=level: cells.margin_label(m, i) if m else f"a ratio of '{at}'",
+            )
             if level == self.problem.cells.tree.levels[-1]:
                 self.slowest = np.minimum(self.slowest, ess.reshape(len(self.slowest), -1).min(axis=1))
+        found = verdict.found
         return {
             "sweeps": self.sweeps,
-            "largest_r_hat": float(worst),
-            "r_hat_allowed": r_hat_by_chance(watched, ESS, 2 * len(run)),
-            "smallest_ess": float(least),
-            "watched": watched,
+            **found,
+            "aimed": found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"],
             "moves_known_to_connect": self.problem.connected,
         }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,10 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
+from trueup.inferring.chain_driver import ENOUGH
+from trueup.inferring.chains import ESS, Limit, run_side_by_side
 from trueup.inferring.connect import Joined, join
+from trueup.inferring.method import Progress
 from trueup.inferring.table_moves import table_moves, with_vectors
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
 from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
@@ -20,14 +24,14 @@ from trueup.model.cells import Margin
 from trueup.model.linear_system import margin_rows
 from trueup.model.nested import canonical
 
-ESS = 400.0
-"""Effective size that every count, sum and tail needs before draws are called a posterior."""
 WARM_UP = 8
 RAREST, FINENESS = 0.25, 4
 """Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
 FAR = 3
 """How many standard deviations of a rough posterior chains start from its centre."""
+AT_ONCE = 0.25
+"""Seconds that a call of the kernel takes, about, before it listens to an interruption."""
 SURVEYED = 300
 """Moves of each pattern that are tried to see whether they keep what is exact."""
 
@@ -48,6 +52,8 @@ class Walk:
         What was learnt of cells and of patterns of moves.
     moved, sweeps, left
         Share of steps of the last run that moved, sweeps in all, and which cells were ever seen to move.
+    limit, seconds
+        Until when they may run; seconds of a processor of a sweep of one chain, in the last run.
     """
 
     problem: RowProblem
@@ -63,6 +69,9 @@ class Walk:
     moved: float = 0.0
     sweeps: int = 0
     left: NDArray[np.bool_] | None = None
+    limit: Limit = field(default_factory=Limit)
+    seconds: float = 0.0
+    stopped: bool = False
 
     @property
     def connected(self) -> bool:
@@ -104,20 +113,52 @@ class Walk:
         worth = np.where(may, self.worth, 0.0)
         return np.cumsum(worth / worth.sum() + may / may.sum())
 
-    def run(self, count: int, thin: int) -> NDArray[np.int64]:
+    def run(self, count: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray[np.int64]:
         """Move every chain on; return `(chains, count, n)`."""
-        problem, tuning = self.problem, self.tuning
-        found = [
-            metropolis_walk(rng, problem.rows, self.moves, problem.box, tuning, x, count, thin)
-            for rng, x in zip(self.rngs, self.points)
-        ]
-        tried, gone, far = np.sum([tally for _, tally in found], axis=0)
+        _, _, tuning = self.problem.rows, self.problem.fixed, self.tuning  # made before threads
+        chains = len(self.points)
+        tables = np.zeros((chains, count, self.problem.n), np.int64)
+        tallies: list[NDArray] = [np.zeros((3, len(self.shares)))] * chains
+        done, spent = [0] * chains, [0.0] * chains
+
+        def one(chain: int) -> None:
+            began = time.thread_time()
+            tallies[chain] = self._chain(chain, tuning, thin, tables[chain], done)
+            spent[chain] = time.thread_time() - began
+
+        self.stopped = False
+        run_side_by_side(one, done, count * thin * chains, tell, self._stop, self.limit)
+        tried, gone, far = np.sum(tallies, axis=0)
         self.moved, self.far = float(gone.sum() / tried.sum()), far / np.maximum(tried, 1)
         self.sweeps += count * thin
-        tables = np.stack([tables for tables, _ in found])
+        self.seconds = sum(spent) / (count * thin * chains)
         moved = (tables != tables[:, :1]).any(axis=(0, 1))
         self.left = moved if self.left is None else self.left | moved
         return tables
+
+    def _stop(self) -> None:
+        self.stopped = True
+
+    def _chain(self, chain: int, tuning: Tuning, thin: int, out: NDArray, done: list[int]) -> NDArray:
+        """Move one chain on, some draws at a time: how many changes nothing that is drawn."""
+        drawn, some, tally = 0, 1, np.zeros((3, len(self.shares)))
+        while drawn < len(out) and not self.stopped:
+            began, count = time.monotonic(), min(some, len(out) - drawn)
+            out[drawn : drawn + count], more = metropolis_walk(
+                self.rngs[chain],
+                self.problem.rows,
+                self.moves,
+                self.problem.box,
+                tuning,
+                self.points[chain],
+                count,
+                thin,
+            )
+            tally += more
+            drawn += count
+            done[chain] = drawn * thin
+            some = max(1, min(2 * some, int(count * AT_ONCE / max(time.monotonic() - began, 1e-6))))
+        return tally
 
     def warm_up(self) -> None:
         """Learn in a few short runs how far each cell may reasonably move, and which patterns move most."""
@@ -147,8 +188,14 @@ class Walk:
             "largest_mcse_in_sds": float(1 / np.sqrt(ess[sd > 0].min(initial=np.inf))),
             "moves_known_to_connect": self.connected,
             "watched": watched.shape[2],
+            "passed": bool(
+                r_hat.max() <= r_hat_by_chance(watched.shape[2], ENOUGH)
+                and ess.min() >= ENOUGH
+                and tails.min() >= ENOUGH / 4
+            ),
         }
         good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
+        found["aimed"] = bool(good)
         found["refused"] = "" if good else (
             f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
             f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from trueup.kernel.table_walks.inhabited import STRENGTH
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Constraints
+from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.noise import law_named
@@ -40,8 +41,12 @@ FEWER = 4
 """Columns to a pair in a sweep, where no sum of cells is known better than these."""
 STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
+SIGNS = 1, -1, -1, 1
+"""Of the columns of a direction."""
 WHOLE = 1 << 24
 """Whole numbers below which single precision holds."""
+UNSTARTED = "no tables that keep everything exact were found to start from"
+UNSTARTED_REMEDY = "use the method 'lattice-moves', or infer an area of its own"
 VAGUE = 1e4
 """Standard deviation (counts) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
@@ -52,16 +57,22 @@ def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> st
         return "it takes nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
         return "it takes places on two levels or more"
-    if any(b.upper is not None for b in constraints.bounds) or constraints.linear:
-        return "it keeps no upper bounds and no linear rules"
+    if constraints.linear:
+        return "it keeps no linear rules"
     if any(h.groups is not None or h.margin.where for h in headers):
         return "it takes measurements of all places of a level"
     if unknown := [h.law.name for h in headers if not h.exact and not _closed(h)]:
         return f"law '{unknown[0]}' is bounded or perturbs, or does not factor over cells"
-    if reason := refuses_on_histogram(constraints):
+    if reason := refuses_on_histogram(without_upper(constraints)):
         return reason
     open_ = ~constraints.zero_cells.reshape(constraints.cells.shape[0], -1)
     return None if (open_ == open_[:1]).all() else "it takes structural zeros that hold at every place"
+
+
+def without_upper(constraints: Constraints) -> Constraints:
+    """The same constraints with lower bounds alone."""
+    lower = (replace(b, upper=None) for b in constraints.bounds if b.lower is not None)
+    return replace(constraints, bounds=tuple(lower))
 
 
 def _closed(header: Measured) -> bool:
@@ -121,16 +132,18 @@ class ColumnProblem:
         return Alike(ptr.astype(np.int64), np.concatenate([np.zeros(0, np.int64), *columns]))
 
     @cached_property
-    def _known(self) -> list[tuple[Margin, NDArray, Any, bool]]:
-        """Margin, values, form and whether these are lower bounds, of all that was measured or is bounded below."""
+    def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
+        """Margin, values, form, and 1 for lower bounds, -1 for upper ones, of all that was measured or is bounded."""
         exact = (0.0, 0.0, 0.0)
         known = [
-            (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), False)
+            (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)
             for h, v in zip(self.headers, self.values, strict=True)
         ]
         for b in self.constraints.bounds:
-            least = np.broadcast_to(np.asarray(b.lower, float), (self.cells.size(b.margin),))
-            known.append((b.margin, least * self._among(b.margin, dict(b.where)), exact, True))
+            among = self._among(b.margin, dict(b.where))
+            for side, limit, none in ((1, b.lower, 0.0), (-1, b.upper, np.inf)):
+                if limit is not None:
+                    known.append((b.margin, np.where(among, np.asarray(limit, float), none), exact, side))
         return known
 
     def _among(self, margin: Margin, where: dict[str, str]) -> NDArray[np.bool_]:
@@ -155,25 +168,49 @@ class ColumnProblem:
             slope,
             curve,
             reach,
-            np.array([least for *_, least in self._known], bool),
+            np.array([bound for *_, bound in self._known], np.int64),
             np.ascontiguousarray(message, dtype=float),
             np.ascontiguousarray(pull, dtype=float),
         )
 
-    @cached_property
-    def moves(self) -> Directions:
-        """Directions, and windows by the widths of the noise."""
+    def moves(self, largest: int) -> Directions:
+        """Directions, and steps and windows by the widths of the noise.
+
+        A step is at most a quarter of the deviation that noise leaves to a lowest place along its direction, and half of the
+        largest total: no posterior is much wider than either.
+
+        Parameters
+        ----------
+        largest
+            The largest total of a lowest place where chains start.
+        """
         scale = self._scales
-        stride = max(1, int(scale[-1] / STEPS))
-        window = int(np.clip(7 * scale[-1] / stride, *WINDOWS))
-        span = np.clip(14 * scale / stride, *SPANS).astype(np.int64)
+        window = int(np.clip(7 * scale[-1], *WINDOWS))
+        span = np.clip(14 * scale, *SPANS).astype(np.int64)
         open_ = np.flatnonzero(self.open)
         pairs, squares = self._pairs(), self._squares()
         held = any(h.exact and self.cells.tree.level(h.margin.level) == len(scale) - 1 for h in self.headers)
-        singles = open_[:0] if held else open_
+        singles = (open_[:0] if held else open_)[:, None]
         exchanges = len(open_) if self._sums_are_narrow else -(-len(open_) // FEWER)
         turns = np.array([exchanges if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
-        return Directions(singles[:, None], pairs, squares, turns.astype(np.int64), window, span, stride)
+        single, pair, square = (self._longest(columns, largest) for columns in (singles, pairs, squares))
+        return Directions(singles, pairs, squares, single, pair, square, turns.astype(np.int64), window, span)
+
+    def _longest(self, columns: NDArray[np.int64], largest: int) -> NDArray[np.float64]:
+        """Longest steps `(k,)` of directions `(k, columns)`."""
+        precision = np.zeros(len(columns))
+        for h, group in zip(self.headers, self.tables.group):
+            if self.cells.tree.level(h.margin.level) == len(self.cells.tree.levels) - 1 and not h.exact:
+                changed = np.zeros((len(columns), columns.shape[1]))
+                for k in range(columns.shape[1]):
+                    for i in range(columns.shape[1]):
+                        changed[:, k] += SIGNS[i] * (group[columns[:, i]] == group[columns[:, k]])
+                # Each changed group is met once for each of its columns: those that cancel are not met at all.
+                met = (group[columns][:, :, None] == group[columns][:, None]).sum(axis=2)
+                precision += (changed**2 / met).sum(axis=1) / h.law.variance
+        with np.errstate(divide="ignore"):
+            wide = precision**-0.5 / STEPS
+        return np.maximum(np.minimum(wide, largest / 2), 1.0)
 
     @property
     def _sums_are_narrow(self) -> bool:
@@ -237,8 +274,49 @@ class ColumnProblem:
         headers = list(self.headers)
         if not any(h.margin == self.cells.finest for h in headers):
             headers.append(Measured("start", self.cells.finest, law_named("gaussian")(VAGUE)))
-        found = default_tables(self.constraints, headers, self._noisier(headers, rng, away), rng)
-        return found.reshape(self.cells.shape[0], -1)
+        lower = without_upper(self.constraints)
+        found = default_tables(lower, headers, self._noisier(headers, rng, away), rng)
+        return self._moved_below(found.reshape(self.cells.shape[0], -1))
+
+    def _moved_below(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Move what lies above the lowest places' upper bounds to places with room under the same exact totals.
+
+        Raises
+        ------
+        ConvergenceError
+            If that does not make tables keep all that is exact.
+        """
+        above = [b for b in self.constraints.bounds if b.upper is not None]
+        if not above:
+            return x
+        tree = self.cells.tree
+        exact = [tree.level(h.margin.level) for h in self.headers if h.exact]
+        most = np.full(len(x), np.inf)
+        for b in above:
+            if b.margin.level == tree.levels[-1] and not b.margin.attributes and not b.where:
+                most = np.minimum(most, np.floor(np.asarray(b.upper, float)))
+        excess = np.maximum(x.sum(axis=1) - most, 0).astype(np.int64)
+        moved = _taken(x, excess)
+        x = x - moved
+        if exact:
+            groups = tree.leaf_ptr(max(exact))
+            for first, stop in pairwise(groups.tolist()):
+                freed = moved[first:stop].sum(axis=0)
+                _placed(x[first:stop], freed, most[first:stop])
+        flat = x.ravel()
+        if any((self.cells.sum(flat, b.margin) > self._upper(b)).any() for b in above) or self._missed(flat):
+            raise ConvergenceError(UNSTARTED, remedy=UNSTARTED_REMEDY)
+        return x
+
+    def _upper(self, bound: Bound) -> NDArray[np.float64]:
+        """`(groups,)` the most that an upper bound leaves."""
+        among = self._among(bound.margin, dict(bound.where))
+        return np.where(among, np.asarray(bound.upper, float), np.inf)
+
+    def _missed(self, flat: NDArray[np.int64]) -> bool:
+        """Whether tables do not keep what was measured exactly."""
+        exact = [(h.margin, v) for h, v in zip(self.headers, self.values) if h.exact]
+        return any((self.cells.sum(flat, margin) != v).any() for margin, v in exact)
 
     def _noisier(
         self, headers: Sequence[Measured], rng: np.random.Generator, away: float
@@ -254,7 +332,7 @@ class ColumnProblem:
             at += len(v)
         return values
 
-    def state(self, x: NDArray[np.int32], a: float, kappa: float, rate: float = 0.0) -> ChainState:
+    def state(self, x: NDArray[np.integer[Any]], a: float, kappa: float, rate: float = 0.0) -> ChainState:
         """A chain's state at tables `(leaves, n)`, which it changes: concentrations, and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)
@@ -319,6 +397,23 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
     )
 
 
+def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`(leaves, n)` counts to take from each place so that they add up to `excess`, in proportion to its own."""
+    below = np.cumsum(x, axis=1)
+    ends = below * excess[:, None] // np.maximum(below[:, -1:], 1)  # whole, and the last is the excess
+    return np.diff(ends, axis=1, prepend=0)
+
+
+def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
+    """Add counts `(n,)` to places that have room, as far as it goes."""
+    room = np.maximum(most - x.sum(axis=1), 0)
+    for column in np.flatnonzero(freed):
+        below = np.minimum(np.cumsum(room), freed[column])
+        added = np.diff(below, prepend=0).astype(np.int64)
+        x[:, column] += added
+        room -= added
+
+
 def default_tables(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray, rng: np.random.Generator
 ) -> NDArray[np.int64]:
@@ -337,8 +432,5 @@ def default_tables(
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
     found = problem.settle(fit, problem.chains, seeds, integer=True, posterior=True, first=problem.first)
     if found.misplaced or not found.residual <= close:
-        raise ConvergenceError(
-            "no tables that keep everything exact were found to start from",
-            remedy="use the method 'lattice-moves', or infer an area of its own",
-        )
+        raise ConvergenceError(UNSTARTED, remedy=UNSTARTED_REMEDY)
     return problem.fold.unfold(found.values[-1].astype(np.int64)).ravel()

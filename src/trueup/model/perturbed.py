@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
-from trueup.errors import SpecError
 from trueup.model.names import refuse_repeats, refuse_taken_columns, refuse_unknown_name
 from trueup.model.prior import read_prior
 from trueup.model.published_table import PublishedCell, PublishedTable

@@ -30,7 +30,7 @@ One file: the messages, the draws that they lead to and the state that both chan
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,8 @@ class MeasuredTables(NamedTuple):
         `(r, n)` the group that each column belongs to.
     slope, curve, reach
         `(r,)` log mass of the noise, `-slope |d| - curve d^2` up to `|d| = reach`: 0 of what is exact.
-    least
-        `(r,)` whether values are lower bounds.
+    bound
+        `(r,)` 1 where values are lower bounds, -1 where they are upper ones, 0 where they were measured.
     message, pull
         `(n, n)` and `(n,)`, or empty: the log density `pull x - x message x / 2` of the root's table.
     """
@@ -95,7 +95,7 @@ class MeasuredTables(NamedTuple):
     slope: NDArray[np.float64]
     curve: NDArray[np.float64]
     reach: NDArray[np.float64]
-    least: NDArray[np.bool_]
+    bound: NDArray[np.int64]
     message: NDArray[np.float64]
     pull: NDArray[np.float64]
 
@@ -107,21 +107,23 @@ class Directions(NamedTuple):
     ----------
     singles, pairs, squares
         `(s, 1)`, `(p, 2)`, `(q, 4)` columns; a sweep takes every single and as many of the others as turns say.
+    longest_single, longest_pair, longest_square
+        `(s,)`, `(p,)`, `(q,)` the longest step of each (counts).
     turns
         `(2,)` pairs and squares a sweep.
     window, span
-        `(levels,)` steps of a lowest place's window, and of the window of siblings' sums.
-    stride
-        Longest step (counts).
+        Steps of a lowest place's window, and `(levels,)` of the windows of siblings' sums.
     """
 
     singles: NDArray[np.int64]
     pairs: NDArray[np.int64]
     squares: NDArray[np.int64]
+    longest_single: NDArray[np.float64]
+    longest_pair: NDArray[np.float64]
+    longest_square: NDArray[np.float64]
     turns: NDArray[np.int64]
     window: int
     span: NDArray[np.int64]
-    stride: int
 
 
 class ChainState(NamedTuple):
@@ -153,7 +155,7 @@ class ChainState(NamedTuple):
         `(places above the lowest, n)`.
     """
 
-    x: NDArray[np.int32]
+    x: NDArray[np.integer[Any]]
     total: NDArray[np.int64]
     gap: NDArray[np.float32] | NDArray[np.float64]
     top: NDArray[np.float64]
@@ -189,7 +191,7 @@ class Room(NamedTuple):
     masses, logs, ratios
         One place's masses, log masses, and ratios of masses to those of the step before.
     balance
-        Factors a count of the masses of parts, of each place above the lowest, where totals change.
+        Factors a step of the masses of parts, of each place above the lowest, where totals change.
     leans, begun
         First ratios of normal noise from the present tables on, of all lowest places, and what a window's first step makes of it.
     pad, within
@@ -242,7 +244,7 @@ def _touched(tables, columns, room, level, at):
             change[at] = change[i]
             room.spot[at, 0], room.spot[at, 1] = tables.start[r] + g, tables.groups[r]
             room.law[at, 0], room.law[at, 1] = tables.slope[r], tables.curve[r]
-            room.law[at, 2] = -1.0 if tables.least[r] else tables.reach[r] + SLACK
+            room.law[at, 2] = tables.reach[r] + SLACK if tables.bound[r] == 0 else -2.0 + tables.bound[r]
             at += 1
     return at
 
@@ -376,7 +378,7 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
         at = _touched(tables, columns, room, level, at)
     room.first[last + 1] = at
     if columns.size == SINGLE:
-        weigh_alike(places, state, room.balance)
+        weigh_alike(places, state, stride, room.balance)
     for level in range(last, -1, -1):
         if not weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
             return False
@@ -533,15 +535,17 @@ def column_sweep(rng, places, tables, moves, state, work):
     )
     for turn in range(len(moves.singles) + moves.turns.sum()):
         if turn < len(moves.singles):
-            columns = moves.singles[turn]
+            columns, longest = moves.singles[turn], moves.longest_single[turn]
             if state.rate[0] > 0.0:
                 draw_inhabited(rng, places, state)
         elif turn < len(moves.singles) + moves.turns[0]:
-            columns = moves.pairs[int(rng.random() * len(moves.pairs))]
+            one = int(rng.random() * len(moves.pairs))
+            columns, longest = moves.pairs[one], moves.longest_pair[one]
         else:
-            columns = moves.squares[int(rng.random() * len(moves.squares))]
-        # Short ones more often: small counts take no others.
-        stride = 1 + int(rng.random() ** 2 * moves.stride)
+            one = int(rng.random() * len(moves.squares))
+            columns, longest = moves.squares[one], moves.longest_square[one]
+        # Of every scale alike: small counts take short ones alone, and wide posteriors ask for long ones.
+        stride = int((longest + 1.0) ** rng.random())
         if not _move(rng, places, tables, moves, state, work, columns, stride, room):
             failed += 1
     return failed

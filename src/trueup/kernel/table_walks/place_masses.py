@@ -28,6 +28,8 @@ NARROW, WIDE = 16, 32
 loops are of a length known when they are compiled, and several terms are added at a time."""
 LONGEST, LOWEST = 32, -700.0
 """Steps of so many counts have ratios of masses that are products of those for one; the least log of a mass above 0."""
+FAR_OUT = 30.0
+"""Numbers from which on Stirling's series for the gamma function is as good as its own."""
 AT_ONCE = {"contract", "reassoc", "nsz"}
 """What may be done to sums of masses so that several terms are added at a time."""
 
@@ -46,16 +48,27 @@ def message_at(places, v):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _stirling(x):
+    """What `log Gamma(x)` has beside `(x - 1/2) log x - x` and a constant, to 1e-12 from `FAR_OUT` on."""
+    return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (x * x)) / (x * x)) / x
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def log_ratio(x, up, down):
+    """`log Gamma(x + up) - log Gamma(x + down)`: by Stirling's series where counts are large, and digits are lost."""
+    a, b = x + up, x + down
+    if min(a, b) < FAR_OUT:
+        return math.lgamma(a) - math.lgamma(b)
+    d = up - down
+    return d * (math.log(b) - 1.0) + (a - 0.5) * math.log1p(d / b) + _stirling(a) - _stirling(b)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _ratio(x, up, down, step):
-    """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x."""
-    if abs(step) > LONGEST:
-        more = math.lgamma(x + step + up) - math.lgamma(x + up)
-        return math.exp(more - math.lgamma(x + step + down) + math.lgamma(x + down))
+    """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x, of a few counts."""
     ratio = 1.0
     for k in range(step):
         ratio *= (x + k + up) / (x + k + down)
-    for k in range(1, 1 - step):
-        ratio *= (x - k + down) / (x - k + up)
     return ratio
 
 
@@ -79,28 +92,32 @@ def _window(rng, moves, state, columns, stride, row):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios):
     """Set the ratios of the prior's masses at a lowest place to those of the step before; beyond `size` they mean nothing."""
-    rate = _rate(places, state, columns, row, balance)
+    rate, even = _rate(state, columns, row), _even(places, columns, row, balance)
     if stride == 1:
-        _unit_ratios(places, state, columns, row, rate, low - 1.0, ratios[:NARROW])
-    elif stride > LONGEST:
-        _long_ratios(places, state, columns, stride, row, rate, low, size, ratios)
+        _unit_ratios(places, state, columns, row, rate * even, low - 1.0, ratios[:NARROW])
     else:
         _unit_ratios(places, state, columns, row, rate, stride * (low - 1.0), ratios[: NARROW * stride])
         for i in range(size):
-            ratio = ratios[stride * i]
+            ratio = even * ratios[stride * i]
             for k in range(stride * i + 1, stride * i + stride):
                 ratio *= ratios[k]
             ratios[i] = ratio
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _rate(places, state, columns, row, balance):
+def _rate(state, columns, row):
     """What the mass of a lowest place's table has besides gamma functions, for a step of one count."""
     last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
         rate *= 1.0 / whole if sign(k) > 0 else whole
-    return rate * s * balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else rate
+    return rate * s if columns.size == SINGLE else rate
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _even(places, columns, row, balance):
+    """By what factor a step the masses of a lowest place are multiplied."""
+    return balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -130,19 +147,28 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _long_ratios(places, state, columns, stride, row, rate, low, size, ratios):
-    """Set the prior's ratios at a lowest place where steps are of many counts."""
+def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
+    """Set the prior's log masses at a lowest place where steps are of many counts, but for a constant."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last], state.total[v]
-    for i in range(1, size):
-        t, ratio = stride * (low + i - 1.0), rate**stride
-        if columns.size == SINGLE:
-            ratio *= _ratio(total + t, a, 1.0, stride)
-        for k in range(columns.size):
-            j, by = columns[k], sign(k)
-            up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
-            ratio *= _ratio(state.x[row, j] + by * t, up, 1.0, by * stride)
-        ratios[i] = ratio
+    each = stride * math.log(_rate(state, columns, row)) + math.log(_even(places, columns, row, balance))
+    for i in range(logs.size):
+        logs[i] = each * i
+        t = stride * float(low + i)
+        if i < size:
+            if columns.size == SINGLE:
+                logs[i] += log_ratio(total + t, a, 1.0)
+            for k in range(columns.size):
+                j = columns[k]
+                up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
+                logs[i] += log_ratio(state.x[row, j] + sign(k) * t, up, 1.0)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _inner(places, state, columns, level, v, balance):
+    """What the gamma functions of a place above the lowest have beside its total, and its factor a step."""
+    up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
+    return up, down, (balance[places.parent[v]] if level > 0 else 1.0) / balance[v]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -151,29 +177,43 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, 
     if columns.size > SINGLE:
         ratios[:WIDE] = 1.0
         return
-    up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
-    begin, rate = state.total[v] + stride * (low - 1.0), 1.0 / balance[v]
-    if level > 0:
-        rate *= balance[places.parent[v]]
+    up, down, even = _inner(places, state, columns, level, v, balance)
+    begin = state.total[v] + stride * (low - 1.0)
     if stride == 1:
         for i in range(WIDE):
-            ratios[i] = rate * (begin + i + up) / (begin + i + down)
+            ratios[i] = even * (begin + i + up) / (begin + i + down)
     else:
         for i in range(1, size):
-            ratios[i] = rate**stride * _ratio(begin + stride * i, up, down, stride)
+            ratios[i] = even * _ratio(begin + stride * i, up, down, stride)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def weigh_alike(places, state, balance):
-    """Set by what factor a count the masses of each place's parts are multiplied, and its own divided, where totals change.
+def _inner_logs(places, state, columns, stride, level, v, low, size, balance, logs):
+    """Set the prior's log masses at a place above the lowest where steps are of many counts, but for a constant."""
+    logs[:] = 0.0
+    if columns.size > SINGLE:
+        return
+    up, down, even = _inner(places, state, columns, level, v, balance)
+    for i in range(size):
+        total = state.total[v] + stride * float(low + i)
+        logs[i] = i * math.log(even) + log_ratio(total, up, down)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def weigh_alike(places, state, stride, balance):
+    """Set by what factor a step the masses of each place's parts are multiplied, and its own divided, where totals change.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
-    the masses of sums near the present one would be too small beside those of others. At a part of mean size both are even.
+    the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even.
     """
     for level in range(places.level_ptr.size - 2):
+        a = state.a[level + 1]
         for p in range(places.level_ptr[level], places.level_ptr[level + 1]):
             mean = state.total[p] / parts(places, state.inhabited, p)
-            balance[p] = (mean + 1.0) / (mean + state.a[level + 1])
+            if stride == 1:
+                balance[p] = (mean + 1.0) / (mean + a)
+            else:
+                balance[p] = math.exp(log_ratio(mean, a, 1.0) - log_ratio(mean + stride, a, 1.0))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -242,16 +282,15 @@ def _cumulate_narrow(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_noise(gap, room, level, row, stride, low, logs):
-    """Set logs to the log masses of the noise at a place."""
-    logs[:] = 0.0
+    """Add the log masses of the noise at a place to logs."""
     for k in range(room.first[level], room.first[level + 1]):
         d, far = gap[room.spot[k, 0] + row * room.spot[k, 1]], room.change[k] * stride
         slope, curve, reach = room.law[k, 0], room.law[k, 1], room.law[k, 2]
         for i in range(logs.size):
             y = d + far * (low + i)
             away = abs(y)
-            if reach < 0.0:
-                logs[i] = logs[i] if y >= -SLACK else -np.inf
+            if reach < 0.0:  # -1 a lower bound, -3 an upper one
+                logs[i] = logs[i] if (y >= -SLACK if reach == -1.0 else y <= SLACK) else -np.inf
             else:
                 logs[i] = logs[i] - (slope + curve * away) * away if away <= reach else -np.inf
 
@@ -273,7 +312,7 @@ def _message(tables, top, columns, stride, low, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add_logs(logs, masses, size):
-    """Multiply masses by exponentials, the largest 1."""
+    """Multiply masses by exponentials of logs, the largest 1."""
     top = -np.inf
     for i in range(size):
         top = max(top, logs[i])
@@ -315,6 +354,14 @@ def _keep_wide(masses, size, tail, child, own):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _log_of_ratios(ratios, size, logs):
+    """Set log masses by their ratios, the first 0."""
+    logs[:] = 0.0
+    for i in range(1, size):
+        logs[i] = logs[i - 1] + math.log(ratios[i])
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
     """Set the law of every place of a level: the prior's masses times the noise's; False if rounding left none."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
@@ -326,17 +373,20 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
     curve = math.exp(-2.0 * bend)
     if normal and level == last:
         _normal_noises(state.gap, room, level, bend)
+    long = stride > LONGEST
     for v in range(first, places.level_ptr[level + 1]):
         row, at = v - first, message_at(places, v)
         if level == last:
             low, size = _window(rng, moves, state, columns, stride, row)
-            _leaf_ratios(places, state, columns, stride, row, low, size, room.balance, room.ratios)
+            if not long:
+                _leaf_ratios(places, state, columns, stride, row, low, size, room.balance, room.ratios)
         else:
             child = room.heads[v]
             low, size = work.ends[child, 2], work.ends[child, 3]
-            _inner_ratios(places, state, columns, stride, level, v, low, size, room.balance, room.ratios)
+            if not long:
+                _inner_ratios(places, state, columns, stride, level, v, low, size, room.balance, room.ratios)
         work.ends[v, 0], work.ends[v, 1] = low, size
-        if not normal:
+        if not normal or long:
             ratio = 0.0
         elif level == last:
             ratio = room.leans[row] * room.begun[-low]
@@ -351,17 +401,31 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
             _cumulate(room.ratios, ratio, curve, masses[:size])
             if _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE]):
                 continue
-        _cumulate(room.ratios, 1.0, 1.0, masses[:size])
-        logs = room.logs[: NARROW if level == last else WIDE]
-        _log_noise(state.gap, room, level, row, stride, low, logs)
-        if level == 0 and tables.pull.size:
-            _message(tables, state.top, columns, stride, low, logs)
-        _add_logs(logs, masses, size)
-        if level == last:
-            masses[size:NARROW] = 0.0
-            kept = _keep(masses[:NARROW], work.own[at : at + NARROW])
-        else:
-            kept = _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE])
+        logs, kept = room.logs[: NARROW if level == last else WIDE], False
+        for attempt in range(1 if long else 0, 2):
+            # Products of the prior's ratios, and where these are too large or vanish, their logs.
+            if attempt == 0:
+                _cumulate(room.ratios, 1.0, 1.0, masses[:size])
+                logs[:] = 0.0
+            else:
+                masses[:] = 1.0
+                if not long:
+                    _log_of_ratios(room.ratios, size, logs)
+                elif level == last:
+                    _leaf_logs(places, state, columns, stride, row, low, size, room.balance, logs)
+                else:
+                    _inner_logs(places, state, columns, stride, level, v, low, size, room.balance, logs)
+            _log_noise(state.gap, room, level, row, stride, low, logs)
+            if level == 0 and tables.pull.size:
+                _message(tables, state.top, columns, stride, low, logs)
+            _add_logs(logs, masses, size)
+            if level == last:
+                masses[size:NARROW] = 0.0
+                kept = _keep(masses[:NARROW], work.own[at : at + NARROW])
+            else:
+                kept = _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE])
+            if kept:
+                break
         if not kept:
             return False
     return True

@@ -11,6 +11,27 @@ from trueup.kernel.compiled import njit
 
 FEW, EACH = 12, 25.0
 """Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
+MANY = 1_000.0
+"""Concentration from which on tables, as many at least where guests are, are drawn by a normal law."""
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _mean(guests, alpha):
+    """Mean of the tables: alpha times the difference of digamma functions, by the Euler-Maclaurin formula."""
+    far = alpha + guests
+    return alpha * (math.log1p(guests / alpha) + 0.5 / alpha - 0.5 / far)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _by_normal_law(rng, guests, alpha):
+    """Tables as a normal number, rounded: of a sum of so many independent events it differs by less than a hundredth.
+
+    What is drawn given their number, m, has a gamma law of shape m, whose deviation is as wide as theirs.
+    """
+    mean, far = _mean(guests, alpha), alpha + guests
+    squares = alpha * alpha * (1.0 / alpha - 1.0 / far + 0.5 / (alpha * alpha) - 0.5 / (far * far))
+    drawn = mean + math.sqrt(max(mean - squares, 0.0)) * rng.normal()
+    return min(max(math.floor(drawn + 0.5), 1), guests)
 
 
 @njit(cache=True, error_model="numpy")
@@ -20,6 +41,8 @@ def occupied(rng, guests, alpha):
     Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
     """
+    if alpha > MANY and guests > MANY:
+        return _by_normal_law(rng, guests, alpha)
     count, i = min(guests, 1), 1
     few = min(float(guests), max(FEW, EACH * alpha))
     while i < few:

@@ -1,0 +1,215 @@
+"""One driver of Markov chains: they run, are judged, and are made longer until they pass or their time is spent.
+
+*How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
+deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
+z alpha / 2 (1 - alpha / 2) / (S f(z)) less on average, z its end and f the density there: .76 / S under a normal law, less
+than a point at S = 100, so that of a table's intervals as many hold as are said to. That size is `ENOUGH`. A table passes
+where at least `MOST` of its counts have it, and an R-hat that is reached by chance; of a small table all must. Those that
+fall short are counted, and the worst are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.inferring.chains import Limit, OutOfTimeError, told_in_draws, told_time
+from trueup.inferring.method import Progress, announce
+from trueup.run.deadline import Deadline
+from trueup.run.local import cores
+
+ENOUGH, MOST = 100.0, 0.95
+"""Effective size of a count that its interval needs, and the share of a table's counts that must have it."""
+
+
+class Longer(NamedTuple):
+    """How a run may be made longer.
+
+    Attributes
+    ----------
+    seconds
+        Of a processor that this is predicted to take, of all chains.
+    text
+        How much longer, in words.
+    run
+        Does it: `(chains, kept, n)` draws.
+    """
+
+    seconds: float
+    text: str
+    run: Callable[[Progress], NDArray]
+
+
+class Engine(Protocol):
+    """What moves chains, and says how far they agree."""
+
+    @property
+    def limit(self) -> Limit:
+        """Until when they may run."""
+        ...
+
+    @property
+    def chains(self) -> int:
+        """How many run side by side."""
+        ...
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """What the record says of a run: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, whether it `passed`, and
+        perhaps whether it is as long as is `aimed` at."""
+        ...
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
+        """How a run may be made longer; None where it is as long as it may get."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A run of chains, and what was found.
+
+    Attributes
+    ----------
+    first, run
+        Draws `(chains, kept, n)` of the first run, and of the last one that was finished.
+    found
+        Its diagnostics.
+    late
+        Whether time ended it.
+    """
+
+    first: NDArray
+    run: NDArray
+    found: dict[str, Any]
+    late: bool
+
+    @property
+    def enough(self) -> bool:
+        """Whether its draws may be called a posterior."""
+        return self.found["passed"]
+
+
+def until_long_enough(
+    engine: Engine, first: Callable[[Progress], NDArray], draws: int, progress: Progress
+) -> Judged:
+    """Run chains, and make the run longer until it passes, or as long as it may get, or time is spent.
+
+    Parameters
+    ----------
+    first
+        Warms chains up, and makes the first run.
+
+    Raises
+    ------
+    OutOfTimeError
+        If time is spent before the first run is finished.
+    """
+    tell = told_in_draws(progress, draws)
+    begun = run = first(tell)
+    while True:
+        announce(progress, "comparing the chains")
+        found = engine.diagnosed(run)
+        if found["passed"] and found.get("aimed", True):
+            return Judged(begun, run, found, False)
+        longer = engine.longer(run, found)
+        if longer is None:
+            return Judged(begun, run, found, False)
+        if not engine.limit.allows(longer.seconds, engine.chains):
+            return Judged(begun, run, found, True)
+        wall = longer.seconds / min(engine.chains, cores())
+        announce(
+            progress, f"chains are too short: {longer.text}, {in_all(engine.limit.deadline, wall)} predicted"
+        )
+        try:
+            run = longer.run(tell)
+        except OutOfTimeError:
+            return Judged(begun, run, found, True)
+
+
+def in_all(deadline: Deadline, seconds: float) -> str:
+    """Say what the whole command is predicted to take, with so many seconds of wall time from now on."""
+    return f"about {told_time(deadline.allowed - deadline.left() + seconds)} in all"
+
+
+def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> ConvergenceError:
+    """The error where time was spent before chains said anything."""
+    return ConvergenceError(
+        f"method '{method}' had {deadline.allowed / 60:g} minutes, which were spent after {sweeps:,} sweeps of its first run",
+        remedy=remedy,
+    )
+
+
+def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
+    """Say why a run is refused."""
+    return (
+        f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
+        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {ENOUGH:.0f}){_short(found)}; {remedy}"
+    )
+
+
+def _short(found: Mapping[str, Any]) -> str:
+    short = found.get("counts_that_fall_short", 0)
+    return f"; {short:,} of {found['watched']:,} counts fall short" if short else ""
+
+
+@dataclass
+class Verdict:
+    """Diagnostics of table after table, against what their intervals need.
+
+    Attributes
+    ----------
+    allowed
+        The largest R-hat that counts reach by chance.
+    lacking
+        How many times too short the run is: `ENOUGH` over the size that all but the slowest counts have.
+
+    Examples
+    --------
+    >>> verdict = Verdict(1.05)
+    >>> verdict.add(np.full(40, 1.0), np.append(np.full(39, 200.0), 50.0), lambda i: f"count {i}")
+    >>> verdict.passed, verdict.found["counts_that_fall_short"], verdict.found["fall_short_most"]
+    (True, 1, ['count 39'])
+    """
+
+    allowed: float
+    worst: float = 1.0
+    least: float = np.inf
+    watched: int = 0
+    short: int = 0
+    lacking: float = 1.0
+    passed: bool = True
+    named: tuple[tuple[float, str], ...] = ()
+
+    def add(self, r_hat: NDArray, ess: NDArray, label: Callable[[int], str]) -> None:
+        """Judge one table's counts; `label` names the count at a position."""
+        self.worst, self.least = max(self.worst, float(r_hat.max())), min(self.least, float(ess.min()))
+        bad = np.flatnonzero(~((r_hat <= self.allowed) & (ess >= ENOUGH)))
+        self.watched, self.short = self.watched + len(ess), self.short + len(bad)
+        self.passed = self.passed and len(bad) <= (1 - MOST) * len(ess)
+        common = np.quantile(ess, 1 - MOST, method="inverted_cdf")
+        self.lacking = max(self.lacking, ENOUGH / max(float(common), 1.0))
+        first = bad[np.argsort(ess[bad])[:NAMED]]
+        found = [*self.named, *((float(ess[i]), label(int(i))) for i in first)]
+        self.named = tuple(sorted(found)[:NAMED])
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "largest_r_hat": self.worst,
+            "r_hat_allowed": self.allowed,
+            "smallest_ess": self.least,
+            "watched": self.watched,
+            "passed": self.passed,
+            "lacking": self.lacking,
+            "counts_that_fall_short": self.short,
+            "fall_short_most": [name for _, name in self.named],
+        }
+
+
+NAMED = 5
+"""Counts that fall short and are named."""
