@@ -200,7 +200,7 @@ class TreeGrid:
         away = (x - np.repeat(begin, np.diff(ptr))).astype(float)
         mean = np.add.reduceat(p * away, ptr[:-1])
         square = np.add.reduceat(p * (away - np.repeat(mean, np.diff(ptr))) ** 2, ptr[:-1])
-        return np.array([begin + mean, np.sqrt(square)])[:, : self.nodes]
+        return np.array([begin + mean, np.sqrt(square)], np.float64)[:, : self.nodes]
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
         """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
