@@ -79,7 +79,8 @@ Tier = Annotated[
     str | None,
     typer.Option(
         "--tier",
-        help="Of histograms: chains, or approximate; by default chains where they pass in 25 seconds of a processor.",
+        help="Of trees exact, of histograms chains; or approximate. By default exact where counts are few, chains where they pass in 25 "
+        "seconds of a processor.",
         show_default=False,
     ),
 ]
