@@ -125,17 +125,21 @@ def measured_file(part: str) -> str:
     return f"measurements/part-{part}.parquet"
 
 
-def read_spec(folder: Path) -> tuple[str, Spec]:
-    """Read the spec of a bundle, as text and parsed; BundleError if it is not the one that was written and cannot be read."""
+def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[str, Spec]:
+    """Read the spec of a bundle, as text and parsed; BundleError if it is not the one that was written and cannot be read.
+
+    The manifest is given where the folder does not hold it yet.
+    """
     text = _read(folder, "spec.toml")
-    if (manifest := read_manifest(folder))["guarantee"].get("kind") == "none":
+    manifest = read_manifest(folder) if manifest is None else manifest
+    if manifest["guarantee"].get("kind") == "none":
         from trueup.io.bundle.published import read_published_spec  # it reads headers as this file says
 
         return text, cast(Spec, read_published_spec(text, manifest))
     try:
         return text, parse_spec(text)
     except SpecError:
-        refuse_altered(folder, {"files": {"spec.toml": read_manifest(folder)["files"]["spec.toml"]}})
+        refuse_altered(folder, {"files": {"spec.toml": manifest["files"]["spec.toml"]}})
         raise
 
 

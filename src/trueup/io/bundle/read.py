@@ -115,7 +115,7 @@ class StoredRelease(Release):
     @cached_property
     def spec(self) -> Spec:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The spec that the bundle holds."""
-        return read_spec(self.folder)[1]
+        return read_spec(self.folder, self.manifest)[1]
 
     @cached_property
     def measurements(self) -> Measurements:  # pyright: ignore[reportIncompatibleVariableOverride]
