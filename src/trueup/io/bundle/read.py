@@ -196,7 +196,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     """Read measurements as the files hold them, whether or not they are those that were written."""
-    _, spec = read_spec(folder)
+    _, spec = read_spec(folder, manifest)
     cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
     refuse_large(folder, cells)
     alone = None
