@@ -37,8 +37,8 @@ from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.linear_method import OPEN_TIES
-from trueup.reconciling.margins_controlled import ROUNDING_GAP, MarginsControlled
-from trueup.reconciling.margins_projection import MarginsProjection
+from trueup.reconciling.margins_controlled import ROUNDING_GAP, SETTLED_GAP, MarginsControlled
+from trueup.reconciling.margins_projection import MarginsProjection, project_on_margins
 from trueup.reconciling.method import Method, Solution
 from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
 from trueup.reconciling.tree_integer import TreeInteger
@@ -66,7 +66,8 @@ def judge(problem: Problem, method: Method, found: Solution | InfeasibleError) -
 
 def _false_gap(problem: Problem, method: Method, found: Solution) -> bool:
     """Whether a solver finds something so near that the least is below what the gap allows."""
-    gap = found.stats.get(ROUNDING_GAP if isinstance(method, MarginsControlled) else GAP)
+    names = (ROUNDING_GAP, SETTLED_GAP) if isinstance(method, MarginsControlled) else (GAP,)
+    gap = next((found.stats[name] for name in names if name in found.stats), None)
     if gap is None:
         return False
     mine, least = _distances(problem, method, found)
@@ -86,7 +87,9 @@ def _distances(problem: Problem, method: Method, found: Solution) -> tuple[float
         weight = rows.variances.max(initial=1.0)
         return weight * rows.squares(found.values), weight * rows.squares(centre)
     if isinstance(method, MarginsControlled) and not found.stats["tables solved by a general program"]:
-        return _table_distances(problem, found.values, seconds)
+        return _table_distances(
+            problem, found.values, _projected(problem, SETTLED_GAP in found.stats), seconds
+        )
     origin = found.values.astype(float)
     if isinstance(method, ProjectedDiscreteLaplace):
         weights = _slopes(problem)
@@ -100,22 +103,30 @@ def _distances(problem: Problem, method: Method, found: Solution) -> tuple[float
     return 0.0, None
 
 
-def _table_distances(problem: Problem, table: NDArray, seconds: float) -> tuple[float, float | None]:
+def _projected(problem: Problem, settled: bool) -> NDArray:
+    """The nearest nonnegative table to the measurements; or, of a gap that says so, the nearest with settled margins."""
+    method = MarginsProjection()
+    if settled:
+        state = method.prepare(problem.constraints, problem.headers)
+        return project_on_margins(state, problem.values, state.first).table.ravel()
+    projected = answer(problem, method, 0)
+    assert isinstance(projected, Solution)
+    return projected.values
+
+
+def _table_distances(
+    problem: Problem, table: NDArray, centre: NDArray, seconds: float
+) -> tuple[float, float | None]:
     """Distances of a rounded table and of the nearest one from the projection, among tables with the sums that it keeps.
 
     Of a two-way table these are its rows and columns, around a second projection onto them. Else they are the exact
     margins, or the total; up to 1,000 cells all measured margins are to be near, above the cells.
     """
     cells, axes = problem.constraints.cells, problem.constraints.cells.attributes
-    projected = answer(problem, MarginsProjection(), 0)
-    assert isinstance(projected, Solution)
     every = sums_of(cells, cells.finest)
     exact = [h.margin for h in problem.headers if h.exact]
     full = [m for m in exact if len(m.attributes) == len(axes)]
-    rows, centre = (
-        replace(problem.rows, fit=every, measured=projected.values, variances=np.ones(cells.n)),
-        projected.values,
-    )
+    rows = replace(problem.rows, fit=every, measured=centre, variances=np.ones(cells.n))
     if len(axes) == 2 and not full:
         rows = _keeping(rows, [sums_of(cells, Margin("top", (a.name,))) for a in axes], table)
         again = rows.least_squares(table.astype(float))
@@ -272,6 +283,19 @@ def test_a_false_gap_of_a_rounded_table_is_seen():
     assert judge(problem, MarginsControlled(), found) == "solved"
     worse = Solution(found.values + np.array([2, -2, -2, 2, 0, 0]), Status.SOLVED, found.stats)
     assert judge(problem, MarginsControlled(), worse) == "WRONG: a gap larger than reported"
+
+
+def test_no_gap_to_the_nearest_table_is_claimed_where_margins_were_settled_first():
+    """Seeds at which the settled table is not the nearest: as a gap to the nearest one, what is reported would be false."""
+    for seed in (2, 20, 23):
+        problem = draw(np.random.default_rng([seed, 120]), 120)
+        found = answer(problem, MarginsControlled(), seed)
+        assert isinstance(found, Solution)
+        assert ROUNDING_GAP not in found.stats
+        assert judge(problem, MarginsControlled(), found) == "solved"
+        stats = {ROUNDING_GAP if k == SETTLED_GAP else k: v for k, v in found.stats.items()}
+        claimed = Solution(found.values, Status.SOLVED, stats)
+        assert judge(problem, MarginsControlled(), claimed) == "WRONG: a gap larger than reported"
 
 
 def test_a_wrong_infeasible_is_seen(solved):

@@ -27,6 +27,9 @@ from trueup.reconciling.method import Solution
 
 Axes = tuple[int, ...]
 ROUNDING_GAP = "relative gap of the rounding, proved for all whole tables with the sums it keeps"
+SETTLED_GAP = (
+    "relative gap of the rounding of settled margins, proved for all whole tables with the sums it keeps"
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class MarginsControlled(MarginsProjection):
     are kept by an integer program up to 1,000 cells; above, one or two of them exactly, more of them nearly, and how
     nearly is proved and reported: against all whole tables with the sums that the rounding keeps, which are the rows and
     columns of a two-way table, rounded before, and beyond two axes the exact margins, or the total if there are none.
+    Where margins were settled before cells that would be below zero, another table may be nearer to the measurements
+    than the projection is: then the gap is of the rounding of that projection alone, and is named so.
 
     Attributes
     ----------
@@ -63,17 +68,18 @@ class MarginsControlled(MarginsProjection):
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
         done = [self._row(state, row, rng) for row in np.atleast_2d(values)]
-        tables = np.stack([a.x.ravel() for _, a, _ in done]).reshape(*values.shape[:-1], state.cells.n)
+        tables = np.stack([a.x.ravel() for _, a, *_ in done]).reshape(*values.shape[:-1], state.cells.n)
+        nearest = all(near for *_, near in done)
         stats = {
-            "largest residual of the projection (counts)": largest(residual for residual, _, _ in done),
-            ROUNDING_GAP: largest_gap([a for _, a, _ in done]),
-            "tables solved by a general program": sum(handed for *_, handed in done),
+            "largest residual of the projection (counts)": largest(residual for residual, *_ in done),
+            ROUNDING_GAP if nearest else SETTLED_GAP: largest_gap([a for _, a, *_ in done]),
+            "tables solved by a general program": sum(handed for _, _, handed, _ in done),
         }
-        status = Status.worst(a.status for _, a, _ in done)
+        status = Status.worst(a.status for _, a, *_ in done)
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
-        """The residual of the projection, the whole table, and whether a general program found it."""
+        """The projection's residual, the whole table, whether a general program found it, and whether no table is nearer."""
         projection = project_on_margins(state, values, state.first)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
@@ -88,10 +94,10 @@ class MarginsControlled(MarginsProjection):
             kept = invariants_kept(state.cells, state.headers, values[None], whole).all()
             kept &= not violations(state.constraints, whole[0])
             if answer.status is Status.SOLVED and kept:
-                return projection.residual, answer, False
+                return projection.residual, answer, False, projection.nearest
         more = {"whole": True, "seconds": self.seconds}
         answer = at_once(state.constraints, state.headers, values, rng, **more)
-        return answer.residual, answer, True
+        return answer.residual, answer, True, True
 
 
 def _round_two_way(

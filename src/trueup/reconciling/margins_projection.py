@@ -86,13 +86,13 @@ def project_on_margins(
         projection = _onto_exact_margins(state, values, margins, sums)
     else:
         fit, left = state.least_squares(values[None])
-        x, gap, steps = fit.values[0], np.array([left]), 0
+        x, gap, steps, free = fit.values[0], np.array([left]), 0, True
         if nonnegative:
-            x, gap, steps = _nearest(state, x, first)
+            x, gap, steps, free = _nearest(state, x, first)
         table = x.reshape(shape)
         worst = largest([residual(table, margins, sums), gap.max()])
         status = Status.SOLVED if gap.max() <= tolerance_for(x) else Status.UNSOLVED
-        projection = Projection(table, status, worst, steps)
+        projection = Projection(table, status, worst, steps, free)
     if projection.status is not Status.SOLVED and (error := state.conflict(values[None])):
         raise error
     held = state.zeros[0].reshape(shape) if state.zeros else np.zeros(shape, bool)
@@ -102,16 +102,22 @@ def project_on_margins(
     return _not_below_zero(replace(projection, table=table), margins, sums, held)
 
 
-def _nearest(state: HistogramProblem, x: NDArray, first: Sequence[Marginal]) -> tuple[NDArray, NDArray, int]:
-    """The nearest nonnegative table to x (1, n), the marginals of `first` settled first unless no table has them all."""
+def _nearest(
+    state: HistogramProblem, x: NDArray, first: Sequence[Marginal]
+) -> tuple[NDArray, NDArray, int, bool]:
+    """The nearest nonnegative table to x (1, n), the marginals of `first` settled first unless no table has them all.
+
+    The last value says whether no nonnegative table is nearer: nothing was settled first, or nothing is below zero.
+    """
     variances = tuple(f.variance for f in state.tree.filters[0])
     metric = Metric(state.tree.domain, variances, np.zeros(1, np.int64), 1, tied=False)
     zeros = state.zeros[0] if state.zeros else None
+    tolerance = tolerance_for(x)
     found = settle_marginals(metric, x, first, zeros)
     for fewer in [first[:1], ()] if first else []:  # the total alone, or nothing
-        if found[1].max() > tolerance_for(x):
-            found = settle_marginals(metric, x, fewer, zeros)
-    return found
+        if found[1].max() > tolerance:
+            first, found = fewer, settle_marginals(metric, x, fewer, zeros)
+    return *found, not first or bool(x.min() >= -tolerance)
 
 
 def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool_]) -> Projection:

@@ -12,6 +12,7 @@ from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.header import Measured
 from trueup.model.spec import Spec
 from trueup.reconciling.method import Method
+from trueup.reconciling.populations import drawn_populations
 
 
 def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
@@ -36,3 +37,4 @@ def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
         values = np.zeros(sum(h.sums(cells, np.zeros(cells.n, np.int64)).size for h in few), np.int64)
         method.apply(state, values, np.random.default_rng(0))
         method.errors(state)
+        drawn_populations(build_constraints(spec, cells), few, values, 1, np.random.default_rng(0))

@@ -37,13 +37,14 @@ class Projection:
     """A projected table and how well it does.
 
     `residual` is the largest absolute gap in a margin (counts), recomputed from the table; `iterations` counts Newton
-    steps.
+    steps. `nearest` is False where margins were settled before the cells, so that another table may be nearer.
     """
 
     table: np.ndarray
     status: Status
     residual: float
     iterations: int
+    nearest: bool = True
 
 
 def margin_of(table: np.ndarray, margin: Margin) -> np.ndarray:
