@@ -126,7 +126,7 @@ def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool
     if not margins:
         return replace(projection, table=table)
     again = nearest(table, margins, sums, variances=1.0 - held)
-    return replace(again, iterations=projection.iterations + again.iterations)
+    return replace(again, iterations=projection.iterations + again.iterations, nearest=projection.nearest)
 
 
 def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
