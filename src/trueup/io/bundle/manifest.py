@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, SpecError
+from trueup.io.bundle.published_spec import read_published_spec
 from trueup.io.bundle.schema import refuse_misshapen
 from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links, refuse_names
 from trueup.model.cells import Margin, conditions
@@ -133,8 +134,6 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
     text = _read(folder, "spec.toml")
     manifest = read_manifest(folder) if manifest is None else manifest
     if manifest["guarantee"].get("kind") == "none":
-        from trueup.io.bundle.published import read_published_spec  # it reads headers as this file says
-
         return text, cast(Spec, read_published_spec(text, manifest))
     try:
         return text, parse_spec(text)

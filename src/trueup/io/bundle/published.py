@@ -19,7 +19,6 @@ from trueup.files.database import connect, parquet, quiet_duckdb
 from trueup.io.bundle.manifest import header_in
 from trueup.model.cells import Cells
 from trueup.model.header import Measured
-from trueup.model.perturbed import PerturbedSpec, parse_perturbed
 
 FILE = "published.parquet"
 
@@ -64,14 +63,3 @@ def read_published(
         )
         found.append(values.astype(np.int64) if header.law.discrete else values)
     return headers, found
-
-
-def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:
-    """The spec of published tables, which knows the margins that were found in them."""
-    spec = parse_perturbed(text)
-    shown: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {part.name: {} for part in spec.published}
-    for entry in manifest["headers"]:
-        shown.get(entry["query"], {})[(entry["level"], tuple(entry["attributes"]))] = None
-    known = spec.showing([tuple(shown[part.name]) for part in spec.published])
-    known.note(manifest.get("noted", ()))
-    return known
