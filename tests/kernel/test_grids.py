@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trueup.kernel.grids.splits import log_gamma_ratio, log_split
-from trueup.kernel.grids.sums import convolve_at, log_weights, parabolas, slope_and_scale
+from trueup.kernel.grids.sums import convolve_at, log_spacings, parabolas, slope_and_scale
 
 
 def convolved(xf, lf, xg, lg, xo):
@@ -25,7 +25,7 @@ def normal(x, mean, sd):
 
 def moments(x, log):
     weight = np.empty(len(x))
-    log_weights(x, weight)
+    log_spacings(x, weight)
     p = np.exp(log + weight - (log + weight).max())
     p /= p.sum()
     return (p * x).sum(), np.sqrt((p * x**2).sum() - (p * x).sum() ** 2)
@@ -74,7 +74,7 @@ def test_a_narrow_part_is_seen_between_the_points_of_a_wide_one():
     g = normal(xg, 25, 4)
     xo = np.unique(np.concatenate([np.arange(5, 60), xf[3:] + 25]))
     weight = np.empty(len(xo))
-    log_weights(xo, weight)
+    log_spacings(xo, weight)
     p = np.exp(convolved(xf, f, xg, g, xo) + weight)
     assert abs(p[xo < 1000].sum() / p.sum() - 0.5) < 0.01
 

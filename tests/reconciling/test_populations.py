@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.structures import STRUCTURES
 from trueup.errors import SpecError
-from trueup.kernel.settling.split_draws import CONCENTRATIONS, Splits
+from trueup.kernel.settling.split_draws import CONCENTRATIONS, EstimatedSplits
 from trueup.model.constraints import violations
 from trueup.reconciling.populations import drawn_populations
 
@@ -55,7 +55,7 @@ def ranks(rng: np.random.Generator, deviation: float, thought: float, *, known: 
     found = []
     for _ in range(12):
         totals, true, noisy = world(rng, 8, deviation)
-        split = Splits(np.arange(0, true.size + 1, 8), noisy, np.full(true.size, thought**2))
+        split = EstimatedSplits(np.arange(0, true.size + 1, 8), noisy, np.full(true.size, thought**2))
         chances = split.concentrations(totals)
         a = rng.choice(CONCENTRATIONS, DRAWS, p=chances) if not known else np.full(DRAWS, 0.6)
         draws = np.rint([split.draw(totals, float(value), rng) for value in a])

@@ -21,7 +21,7 @@ from trueup.releasing.pipeline import release
 from trueup.synth import synthesize
 from trueup.synth.people import IN_QUARTERS, KNOWN
 from trueup.synth.places import EMPTY, grow, level_sizes
-from trueup.synth.totals import sized, stated
+from trueup.synth.totals import sized, stated_regions
 from trueup.synth.write import UNITS, _cut
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -68,14 +68,19 @@ def test_stated_totals_are_met_exactly(tmp_path):
     rows = _table(tmp_path / "out").aggregate("left(geocode, 2) AS state, count(*) AS n", "1").fetchall()
     assert dict(rows) == {region.code: region.persons for region in made}
     assert sum(region.persons for region in made) == 60_000
-    shares = np.array([r.persons for r in made]) / np.array([r.persons for r in stated()])
-    assert np.ptp(shares * sum(r.persons for r in stated())) < 1e6  # each within one person of its share
+    shares = np.array([r.persons for r in made]) / np.array([r.persons for r in stated_regions()])
+    assert (
+        np.ptp(shares * sum(r.persons for r in stated_regions())) < 1e6
+    )  # each within one person of its share
     assert _table(tmp_path / "out", "places").count("*").fetchall() == [(2000,)]
 
 
 def test_the_stated_populations_are_the_censuses_own():
-    assert [sum(r.persons for r in stated(year=year)) for year in (2010, 2020)] == [308_745_538, 331_449_281]
-    assert len(stated()) == 51
+    assert [sum(r.persons for r in stated_regions(year=year)) for year in (2010, 2020)] == [
+        308_745_538,
+        331_449_281,
+    ]
+    assert len(stated_regions()) == 51
 
 
 def test_every_file_says_that_it_is_synthetic(state):
@@ -224,7 +229,7 @@ def test_a_large_total_is_cut_into_parts():
 
 
 def test_sizes_that_are_given_or_follow():
-    regions = stated()
+    regions = stated_regions()
     assert sum(r.persons for r in sized(regions, None, None)) == 331_449_281
     assert sum(r.places for r in sized(regions, None, 1000)) == 1000
     assert sum(r.persons for r in sized(regions, None, 1000)) == 40_000

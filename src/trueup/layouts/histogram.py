@@ -16,7 +16,7 @@ from trueup.kernel.histogram.marginals import Marginal, cell_groups, refines
 from trueup.kernel.histogram.node_filter import determines
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
-from trueup.kernel.settling.descend import Settled, node_keys, settle, settling_sequence
+from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.layouts.linear import LinearProblem
@@ -122,7 +122,7 @@ class HistogramProblem:
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
         first: Sequence[Marginal] = (),
         drawn: np.random.Generator | None = None,
-    ) -> Settled:
+    ) -> SettledTables:
         """Settle every level from the top along its settling sequence; at posterior means if asked for, given `fixed` tables.
 
         `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.

@@ -17,7 +17,7 @@ from trueup.model.spec_table import AttributePart, Level, Parents, RecordsPart, 
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRecords:
     """Which records of a unit are kept: the column of units, and how many.
 
     Attributes
@@ -52,7 +52,7 @@ class Reading:
     levels: tuple[Level, ...]
     parents: Parents | None
     attributes: tuple[AttributePart, ...]
-    privacy: Kept
+    privacy: KeptRecords
 
     @classmethod
     def of(cls, spec: Spec | Reading) -> Reading:
@@ -60,7 +60,7 @@ class Reading:
         if isinstance(spec, Reading):
             return spec
         table = spec.table.model_copy(update={"name": "", "file": None, "keys": "confidential"})
-        kept = Kept(spec.privacy.id, spec.privacy.contribution)
+        kept = KeptRecords(spec.privacy.id, spec.privacy.contribution)
         return cls(table, spec.levels, spec.parents, spec.attributes, kept)
 
     @cached_property

@@ -17,7 +17,14 @@ from trueup.run.local import LocalPool
 from trueup.synth.layout import Digits, region_level, synth_layout
 from trueup.synth.places import level_sizes
 from trueup.synth.readme import readme
-from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE, SynthRegion, chosen, sized, stated
+from trueup.synth.totals import (
+    PERSONS_PER_BLOCK,
+    PERSONS_PER_PLACE,
+    SynthRegion,
+    chosen,
+    sized,
+    stated_regions,
+)
 from trueup.synth.wide import WideTable
 from trueup.synth.write import RegionPlan, WriteRegion
 
@@ -101,7 +108,11 @@ def synthesize(
     refuse_rules(spec)
     _refuse_wide(spec)
     made = _regions(
-        spec, chosen(stated(totals, year), regions), persons, places, bool(regions) or totals is not None
+        spec,
+        chosen(stated_regions(totals, year), regions),
+        persons,
+        places,
+        bool(regions) or totals is not None,
     )
     laid, plans = _plans(spec, made)
     with staged(out) as folder, LocalPool(workers) as pool:

@@ -44,7 +44,7 @@ class SynthRegion:
     places: int = 0
 
 
-def stated(totals: Any = None, year: int = 2020) -> list[SynthRegion]:
+def stated_regions(totals: Any = None, year: int = 2020) -> list[SynthRegion]:
     """Read stated totals: the states' populations in a census, or a table of the user.
 
     Parameters
@@ -61,7 +61,7 @@ def stated(totals: Any = None, year: int = 2020) -> list[SynthRegion]:
 
     Examples
     --------
-    >>> sum(region.persons for region in stated())
+    >>> sum(region.persons for region in stated_regions())
     331449281
     """
     if totals is None and year not in YEARS:

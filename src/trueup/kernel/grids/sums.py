@@ -29,7 +29,7 @@ FADED = 1e-12
 
 
 @njit(cache=True, error_model="numpy")
-def log_weights(x, out):
+def log_spacings(x, out):
     """Set `out` to the logs of the weights of points `x`."""
     last = len(x) - 1
     for k in range(last + 1):

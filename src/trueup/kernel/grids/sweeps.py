@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.grids.sums import convolve_at, log_weights, parabolas, reflected, slope_and_scale
+from trueup.kernel.grids.sums import convolve_at, log_spacings, parabolas, reflected, slope_and_scale
 from trueup.kernel.messages.pairs import PairPlan
 
 Reals = NDArray[np.float64]
@@ -51,7 +51,7 @@ def grids_of(plan: PairPlan, ptr: Integers, x: Integers) -> Grids:
 @njit(cache=True)
 def _all_weights(ptr, x, out):
     for v in range(len(ptr) - 1):
-        log_weights(x[ptr[v] : ptr[v + 1]], out[ptr[v] : ptr[v + 1]])
+        log_spacings(x[ptr[v] : ptr[v + 1]], out[ptr[v] : ptr[v + 1]])
 
 
 def upward(grids: Grids, factor: Reals) -> Reals:

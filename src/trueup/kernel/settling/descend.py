@@ -64,7 +64,7 @@ def settling_sequence(
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledTables:
     """Histograms (nodes, n) per level and what it took.
 
     `residual` is the largest optimality residual of a projection (counts); `misplaced` the units for which rounding
@@ -96,7 +96,7 @@ def settle(
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
     first: Sequence[Marginal] = (),
     drawn: np.random.Generator | None = None,
-) -> Settled:
+) -> SettledTables:
     """Settle every level below its parents.
 
     Parameters
@@ -165,7 +165,7 @@ def settle(
             for some, rows in stage.pieces()
         ]
         results.append(_Result.joined(pieces))
-    return Settled(
+    return SettledTables(
         tuple(r.x for r in results),
         largest(r.residual.max() for r in results),
         sum(int(r.misplaced.sum()) for r in results),

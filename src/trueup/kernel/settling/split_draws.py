@@ -15,7 +15,15 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
-from trueup.kernel.settling.split_laws import BEYOND, FIRST_STEPS, WIDEST, evidence, grid, laws, log_prior
+from trueup.kernel.settling.split_laws import (
+    BEYOND,
+    FIRST_STEPS,
+    WIDEST,
+    evidence,
+    grid,
+    log_prior,
+    write_laws,
+)
 from trueup.kernel.tree.simplex import project_part
 
 STEPS = 6  # Newton's, for the multipliers of a draw
@@ -107,7 +115,7 @@ def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
                 draws[c], draws[d] = new, s - new
 
 
-class Splits:
+class EstimatedSplits:
     """Children of some parents with their estimates, whose splits share one concentration.
 
     Parameters
@@ -118,7 +126,7 @@ class Splits:
 
     Examples
     --------
-    >>> splits = Splits(np.array([0, 3]), np.array([9.0, 1.0, -2.0]), np.full(3, 4.0))
+    >>> splits = EstimatedSplits(np.array([0, 3]), np.array([9.0, 1.0, -2.0]), np.full(3, 4.0))
     >>> chances = splits.concentrations(np.array([8.0]))
     >>> bool(abs(chances.sum() - 1) < 1e-12)
     True
@@ -166,19 +174,19 @@ class Splits:
         _exchange(int(rng.integers(2**32)), self.first, self.z, wide, self.low, self.high, a, SWEEPS, draws)
         return draws
 
-    def _some(self) -> Splits:
+    def _some(self) -> EstimatedSplits:
         """The first parents, of which there are no more children than `ENOUGH`, or all."""
         last = max(int(np.searchsorted(self.first, ENOUGH, side="right")) - 1, 1)
         if last >= self.first.size - 1:
             return self
         size = self.first[last]
         parts = (x[:size] for x in (self.z, np.where(self.known, 0.0, self.v), self.low, self.high))
-        return Splits(self.first[: last + 1], *parts)
+        return EstimatedSplits(self.first[: last + 1], *parts)
 
     def _run(self, totals, a, counts, prices, steps, u, beyond=1.0):
         means, spreads, draws = (np.empty(self.z.size) for _ in range(3))
         held = np.asarray(totals, float)
-        logs = laws(
+        logs = write_laws(
             self.first,
             held,
             self.z,

@@ -190,7 +190,7 @@ def _normal_evidence(x, z, v, a):
 
 
 @njit(cache=True)
-def laws(
+def write_laws(
     first, totals, z, v, low, high, a, prior, counts, weights, prices, steps, u, beyond, means, spreads, draws
 ):
     """Find every parent's multiplier; write the children's means, variances and draws; return the log evidence of a."""
@@ -264,7 +264,7 @@ def evidence(first, totals, z, v, low, high, a, counts, weights, prices):
             if v[some].min() >= (WEAK * x) ** 2 and low[some].max() <= 0.0 and high[some].min() >= x:
                 total += _normal_evidence(x, z[some], np.minimum(v[some], (WIDEST * x) ** 2), a)
             else:
-                total += laws(
+                total += write_laws(
                     np.array([0, z[some].size]),
                     totals[p : p + 1],
                     z[some],

@@ -14,7 +14,7 @@ import scipy  # its parts load when first used
 from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.settling.nearest import Metric
 from trueup.kernel.settling.refine import Coarse
-from trueup.kernel.settling.split_draws import CONCENTRATIONS, Splits
+from trueup.kernel.settling.split_draws import CONCENTRATIONS, EstimatedSplits
 
 SMALL = 1e-9  # counts, and counts squared: below, nothing is drawn
 
@@ -102,7 +102,7 @@ def drawn_parts(
     free = variances.copy()
     if held is not None:
         tables, free = np.where(held, 0.0, tables), np.where(held, 0.0, free)
-    split = Splits(np.append(0, np.cumsum(sizes)), tables[:, order].ravel(), free[:, order].ravel())
+    split = EstimatedSplits(np.append(0, np.cumsum(sizes)), tables[:, order].ravel(), free[:, order].ravel())
     found = np.empty((rows, cells))
     found[:, order] = _drawn(split, coarse.counts.ravel().astype(float), rng).reshape(rows, cells)
     return found
@@ -123,10 +123,10 @@ def drawn_columns(
     variances = np.broadcast_to(mean_variances(metric), tables.shape)
     first = np.append(metric.first, metric.rows)
     starts = np.append((np.arange(cells)[:, None] * rows + first[:-1]).ravel(), cells * rows)
-    split = Splits(starts, tables.T.ravel(), variances.T.ravel())
+    split = EstimatedSplits(starts, tables.T.ravel(), variances.T.ravel())
     return _drawn(split, sums.T.ravel().astype(float), rng).reshape(cells, rows).T
 
 
-def _drawn(split: Splits, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _drawn(split: EstimatedSplits, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     a = rng.choice(CONCENTRATIONS, p=split.concentrations(totals))
     return split.draw(totals, a, rng)

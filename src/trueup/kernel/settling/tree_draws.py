@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.settling.split_draws import CONCENTRATIONS, Splits
+from trueup.kernel.settling.split_draws import CONCENTRATIONS, EstimatedSplits
 from trueup.kernel.settling.table_draws import drawn_totals
 
 
@@ -51,7 +51,7 @@ def tree_draws(
     for level in range(1, len(level_ptr) - 1):
         parents, nodes = (slice(level_ptr[i], level_ptr[i + 1]) for i in (level - 1, level))
         first = child_ptr[level_ptr[level - 1] : level_ptr[level] + 1] - level_ptr[level]
-        split = Splits(first, estimates[nodes], variances[nodes], low[nodes], high[nodes])
+        split = EstimatedSplits(first, estimates[nodes], variances[nodes], low[nodes], high[nodes])
         chances = split.concentrations(mean)
         mean = split.means(mean, float(CONCENTRATIONS[chances.argmax()]))
         for row, a in zip(found, rng.choice(CONCENTRATIONS, number, p=chances), strict=True):

@@ -26,10 +26,10 @@ LARGEST_COMPOSITION = 2**31
 LARGEST_SUM = 2**62
 """What sums of noise must stay below, in 64-bit integers."""
 REACH = 64
-"""Cells with `exp(-epsilon |v|)` below `exp(-64) < 2^-92` are out of the question; see `reach_of`."""
+"""Cells with `exp(-epsilon |v|)` below `exp(-64) < 2^-92` are out of the question; see `noise_reach`."""
 
 
-def reach_of(parameter: Fraction, laplace: bool) -> float:
+def noise_reach(parameter: Fraction, laplace: bool) -> float:
     """The count that a cell's noise exceeds with a probability below `2^-92`."""
     return REACH / float(parameter) if laplace else math.sqrt(2 * REACH * float(parameter))
 

@@ -22,8 +22,8 @@ from trueup.noise.lattice.cost import (
     half_norm,
     laplace_factor,
     log_mass,
+    noise_reach,
     pair_mass,
-    reach_of,
     too_long,
     tries_for,
 )
@@ -182,7 +182,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
     if not beyond and seconds < NEVER:
         shared = integer_plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
         largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * max(
-            reach_of(p, laplace) for p in parameters
+            noise_reach(p, laplace) for p in parameters
         )
         beyond = f"sums up to {largest:.3g}, at most 2^62" if largest > LARGEST_SUM else ""
     return Choice("free", "integer", tries, seconds, draw, beyond=beyond)

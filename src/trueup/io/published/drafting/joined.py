@@ -30,7 +30,7 @@ _AGE = re.compile(r".*\d.*|under.*|over.*|adults?|children|young|old|middle", re
 
 
 @dataclass
-class Drawn:
+class DraftedKey:
     """A level or an attribute as the spec has it."""
 
     name: str
@@ -41,7 +41,7 @@ class Drawn:
 
 
 @dataclass
-class Entry:
+class DraftedTable:
     """One table of the spec."""
 
     seen: SeenTable
@@ -53,33 +53,33 @@ class Entry:
 
 
 @dataclass
-class Whole:
+class Draft:
     """Everything that a spec declares."""
 
-    levels: list[Drawn]
-    attributes: list[Drawn]
-    entries: list[Entry]
+    levels: list[DraftedKey]
+    attributes: list[DraftedKey]
+    entries: list[DraftedTable]
     undecided: list[str]
 
 
-def joined(seen: Sequence[SeenTable]) -> Whole:
+def joined(seen: Sequence[SeenTable]) -> Draft:
     """Find levels and attributes that tables share."""
     undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
-    levels = [Drawn("all", "")]
+    levels = [DraftedKey("all", "")]
     for column in longest.places:
         levels += _levels_of(column, last=column is longest.places[-1])
-    attributes: list[Drawn] = []
+    attributes: list[DraftedKey] = []
     entries = [_entry(table, levels, attributes, undecided) for table in seen]
-    return Whole(levels, attributes, entries, undecided)
+    return Draft(levels, attributes, entries, undecided)
 
 
-def _levels_of(column: SeenColumn, *, last: bool) -> Iterator[Drawn]:
+def _levels_of(column: SeenColumn, *, last: bool) -> Iterator[DraftedKey]:
     """The levels of a column: one, or one for each length of its codes that others go on from."""
     codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)})
     for length in _lengths(codes) if last else ():
-        yield Drawn(f"{column.name} {length}", column.name, length, of=column)
-    yield Drawn(column.name, column.name, of=column)
+        yield DraftedKey(f"{column.name} {length}", column.name, length, of=column)
+    yield DraftedKey(column.name, column.name, of=column)
 
 
 def _lengths(codes: Sequence[str]) -> list[int]:
@@ -93,7 +93,9 @@ def _lengths(codes: Sequence[str]) -> list[int]:
     return [] if any(" " in code for code in codes) else found
 
 
-def _entry(table: SeenTable, levels: list[Drawn], attributes: list[Drawn], undecided: list[str]) -> Entry:
+def _entry(
+    table: SeenTable, levels: list[DraftedKey], attributes: list[DraftedKey], undecided: list[str]
+) -> DraftedTable:
     columns: dict[str, str] = {}
     totals: dict[str, str] = {}
     level, found = "all", False
@@ -122,7 +124,7 @@ def _entry(table: SeenTable, levels: list[Drawn], attributes: list[Drawn], undec
         undecided.append(
             f"'{table.file}': columns {', '.join(named)} beside several columns of values; give each a table of its own"
         )
-    return Entry(table, level, cells, named, columns, totals)
+    return DraftedTable(table, level, cells, named, columns, totals)
 
 
 def _same(one: SeenColumn, other: SeenColumn) -> bool:
@@ -135,7 +137,7 @@ def _total_of(name: str, column: SeenColumn) -> dict[str, str]:
     return {} if label is None else {name: label}
 
 
-def _attribute(attributes: list[Drawn], name: str, values: list[str]) -> Drawn:
+def _attribute(attributes: list[DraftedKey], name: str, values: list[str]) -> DraftedKey:
     """The attribute of a name, or with these values; a new one if there is none."""
     fold = {value.casefold() for value in values}
     for known in attributes:
@@ -145,12 +147,12 @@ def _attribute(attributes: list[Drawn], name: str, values: list[str]) -> Drawn:
             return known
     while name in {known.name for known in attributes}:
         name += " 2"
-    attributes.append(Drawn(name, name, values=values))
+    attributes.append(DraftedKey(name, name, values=values))
     return attributes[-1]
 
 
 def _cells(
-    table: SeenTable, attributes: list[Drawn], undecided: list[str]
+    table: SeenTable, attributes: list[DraftedKey], undecided: list[str]
 ) -> Iterator[tuple[SeenColumn, dict[str, str]]]:
     """The combination of values that each column of a wide table holds."""
     total = next((c for c in table.values if TOTAL.fullmatch(c.path[-1]) or TOTAL.fullmatch(c.path[0])), None)
@@ -191,7 +193,7 @@ def _cells(
             yield column, {drawn.name: _value(drawn, column.path[-1])}
 
 
-def _value(drawn: Drawn, value: str) -> str:
+def _value(drawn: DraftedKey, value: str) -> str:
     return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
 
 
@@ -201,7 +203,7 @@ def _name_of(values: Sequence[str]) -> str:
     return "age" if all(_AGE.fullmatch(value) for value in values) else "category"
 
 
-def numbers(column: SeenColumn) -> list[float | None]:
+def column_numbers(column: SeenColumn) -> list[float | None]:
     """The numbers of a column, in whichever way it writes them, whole if they can be; None where there is none."""
     ways = []
     for by in (ENGLISH, CONTINENTAL):
@@ -213,7 +215,7 @@ def numbers(column: SeenColumn) -> list[float | None]:
 
 
 def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
-    rows = zip(numbers(total), *(numbers(part) for part in parts))
+    rows = zip(column_numbers(total), *(column_numbers(part) for part in parts))
     whole = [(t, x) for t, *x in rows if t is not None and None not in x]
     near = [abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t) for t, x in whole]  # pyright: ignore
     large = [t for t, _ in whole if t > 0]

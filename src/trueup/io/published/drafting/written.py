@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 
-from trueup.io.published.drafting.joined import Drawn, Entry, Whole, numbers
+from trueup.io.published.drafting.joined import Draft, DraftedKey, DraftedTable, column_numbers
 from trueup.io.published.drafting.look import SeenColumn, is_number
 from trueup.model.published_codes import read_interval
 
@@ -14,7 +14,7 @@ _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.
 _TOLD = "read what the publisher says of it"
 
 
-def written(whole: Whole, title: str) -> tuple[str, list[str]]:
+def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     """The spec, and what is undecided."""
     undecided = list(whole.undecided)
     parts = [_entry(entry, whole, name, undecided) for entry, name in zip(whole.entries, _names(whole))]
@@ -45,17 +45,17 @@ def _table(pairs: dict[str, str]) -> str:
     return "{ " + ", ".join(f"{_q(a)} = {_q(b)}" for a, b in pairs.items()) + " }"
 
 
-def _level(level: Drawn) -> str:
+def _level(level: DraftedKey) -> str:
     more = f", column = {_q(level.column)}" if level.column else ""
     return f"{{ name = {_q(level.name)}{more}{f', prefix = {level.prefix}' if level.prefix else ''} }}"
 
 
-def _names(whole: Whole) -> list[str]:
+def _names(whole: Draft) -> list[str]:
     names = [entry.seen.sheet or entry.seen.file.rpartition(".")[0] for entry in whole.entries]
     return [name if names.count(name) == 1 else f"{name} {k + 1}" for k, name in enumerate(names)]
 
 
-def _entry(entry: Entry, whole: Whole, name: str, undecided: list[str]) -> str:
+def _entry(entry: DraftedTable, whole: Draft, name: str, undecided: list[str]) -> str:
     seen = entry.seen
     lines = ["[[published]]", f"name = {_q(name)}", f"file = {_q(seen.file)}", f"level = {_q(entry.level)}"]
     if seen.sheet:
@@ -83,7 +83,7 @@ def _entry(entry: Entry, whole: Whole, name: str, undecided: list[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _unlisted(entry: Entry) -> list[str]:
+def _unlisted(entry: DraftedTable) -> list[str]:
     """A long table that leaves cells out."""
     seen = entry.seen
     if entry.cells or not seen.attributes:
@@ -99,7 +99,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
     return [text for column in columns for text in column.texts]
 
 
-def _codes(entry: Entry, undecided: list[str]) -> list[str]:
+def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
     """Codes that say no interval by themselves; what they mean is not known."""
     seen = entry.seen
     texts = Counter(
@@ -118,10 +118,10 @@ def _codes(entry: Entry, undecided: list[str]) -> list[str]:
     return [f"codes = {_table(dict.fromkeys(texts, 'unknown'))}"]
 
 
-def _law(entry: Entry, undecided: list[str]) -> str:
+def _law(entry: DraftedTable, undecided: list[str]) -> str:
     """The law that values and titles suggest."""
     seen = entry.seen
-    found = [x for column in seen.values for x in numbers(column) if x is not None]
+    found = [x for column in seen.values for x in column_numbers(column) if x is not None]
     said = seen.titles.casefold()
     where = f"'{seen.file}'"
     if any(x != int(x) for x in found):
@@ -150,7 +150,7 @@ def _law(entry: Entry, undecided: list[str]) -> str:
     return f'{{ name = "rounded", base = {base}, ties = "either" }}'
 
 
-def _noise(entry: Entry, name: str, undecided: list[str]) -> str:
+def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
     if entry.seen.variance is not None and not entry.cells:
         undecided.append(f"'{entry.seen.file}': the law of its noise, '{name}' or another, {_TOLD}")
         return f'{{ name = "{name}" }}'

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.published.perturbed.columns import Texts, attribute_column, text_of
-from trueup.io.published.perturbed.places import TableRows, places_of
+from trueup.io.published.perturbed.places import TableRows, place_index
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
@@ -43,7 +43,7 @@ def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterat
     part = table.part
     for at in np.unique(table.level)[::-1].tolist():
         rows = table.level == at
-        place = places_of(spec, cells.tree, table, at, rows)
+        place = place_index(spec, cells.tree, table, at, rows)
         main = spec.levels[at].name == part.level
         shown = (
             _wide(spec, cells, table, at, rows, place)

@@ -129,12 +129,12 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
     held = dict(zip(columns, places))
     return Tree.from_columns(
         names,
-        [place_keys(level, held) for level in spec.levels],
+        [_keys_of(level, held) for level in spec.levels],
         whole_code=[level.prefix is not None or is_whole(cast(Spec, spec), level) for level in spec.levels],
     )
 
 
-def place_keys(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
+def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
     """The key that a level adds: its column, or the prefix of one; a shorter code is its own."""
     if level.column is None:
         return {}
@@ -142,7 +142,7 @@ def place_keys(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
     return {level.column: text} if level.prefix is None else {level.name: text.astype(f"U{level.prefix}")}
 
 
-def places_of(
+def place_index(
     spec: PerturbedSpec, tree: Tree, table: TableRows, at: int, rows: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
     """The place of each of some rows of one level."""
@@ -150,9 +150,7 @@ def places_of(
     if not keys:
         return np.zeros(int(rows.sum()), np.int64)
     codes = {name: texts[rows] for name, texts in table.codes.items()}
-    own = {
-        name: column for level in spec.levels[: at + 1] for name, column in place_keys(level, codes).items()
-    }
+    own = {name: column for level in spec.levels[: at + 1] for name, column in _keys_of(level, codes).items()}
     given = [own[name].tolist() for name in keys]
     known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
     found = np.array([known.get(key, -1) for key in zip(*given)], dtype=np.int64)
