@@ -100,7 +100,10 @@ def measure(truth, rng):
 
 def posterior_of(measured, kinds=2):
     return infer(
-        measured, TreeExact(prior=Hierarchical(most_kinds=kinds)), spec=tree_constraints(WIDE), draws=200
+        measured,
+        TreeExact(prior=Hierarchical(most_kinds=kinds), tier="exact"),
+        spec=tree_constraints(WIDE),
+        draws=200,
     )
 
 

@@ -159,6 +159,6 @@ def test_equal_sources_give_equal_draws(rng):
 
 def test_values_with_normal_noise_are_answered(rng):
     cells = states([3, 6])
-    laws = {Margin(level): law_named("discrete-gaussian")("1/20000") for level in cells.tree.levels}
+    laws = {Margin(level): law_named("discrete-gaussian")("20000") for level in cells.tree.levels}
     measured = noisy(cells, rng.poisson(40, cells.n), laws, rng)
     assert infer(measured, spec=tree_constraints(cells), draws=50).draws.shape == (1, 50, 9)

@@ -189,7 +189,9 @@ def infer(
 
 def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
     """Name the published values that exclude each other; of one's own measurements, what the method said is enough."""
-    if measured.guarantee.kind == "none" or not all(header.law.additive for header in measured.headers):
+    if getattr(measured.guarantee, "kind", "") == "none" or not all(
+        header.law.additive for header in measured.headers
+    ):
         from trueup.inferring.contradictions import contradicting_values  # slow to import
 
         return contradicting_values(measured, constraints) or error

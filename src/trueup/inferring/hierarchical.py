@@ -150,12 +150,17 @@ def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Intege
 
 
 def ascend(
-    objective: Objective, theta: Reals, guess: Reals, few: Integers, within: float = SETTLED
+    objective: Objective,
+    theta: Reals,
+    guess: Reals,
+    few: Integers,
+    within: float = SETTLED,
+    steps: int = STEPS,
 ) -> Ascent:
     """Search for the mode until it is no further than `within` standard deviations, as far as is known."""
     here, evaluations, settled = objective(theta), 1, False
     inverse = _inverse(here.information, guess, few)
-    for _ in range(STEPS):
+    for _ in range(steps):
         step = inverse @ here.gradient
         if settled := bool(here.gradient @ step < within**2):
             break

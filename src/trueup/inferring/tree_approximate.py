@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.hierarchical import Estimate, given, start_of, with_curvature
+from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, with_curvature
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
@@ -32,6 +32,8 @@ LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 VARIED = 16
 """Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
+LARGE, LARGE_STEPS = 16_000, 6
+"""Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps, and none is integrated over."""
 POINTS = ((2_000, 24), (10_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
 
@@ -87,6 +89,11 @@ class ApproximateTree:
     def _estimated(self, grid: TreeGrid, splits: Splits, kinds: int) -> tuple[Splits, Estimate]:
         """Find the mode of the hyperparameters, and the curvature there."""
         grid.step = ESTIMATING
+        theta, guess, few = start_of(splits)
+        objective = grid.objective(splits, self.progress)
+        if grid.nodes > LARGE:  # many families inform what is sought: the mode's neighbourhood will do
+            found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS)
+            return splits, with_curvature(objective, found, guess, few[:0])
         beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
         splits, begun = beginning.chosen(splits, grid.noisy_total if kinds > 1 else None)
         _, guess, few = start_of(splits)

@@ -125,10 +125,15 @@ class TreeExact(InferenceMethod):
             if self.tier == "approximate":
                 raise TooCostly
             return self._exact(state, values, draws, rng, progress, executor or LocalThreads(), work)
-        except (TooCostly, ConvergenceError):
+        except TooCostly:
+            return approximate(state, values, draws, rng, progress, deadline)
+        except ConvergenceError as error:
             if self.tier == "exact":
                 raise
-            return approximate(state, values, draws, rng, progress, deadline)
+            try:
+                return approximate(state, values, draws, rng, progress, deadline)
+            except ConvergenceError:
+                raise error from None
 
     def _exact(
         self,

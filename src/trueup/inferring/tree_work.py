@@ -13,7 +13,7 @@ DIRECT = 1500.0
 """Counts of a window up to which each of another's entries is multiplied by all of them; wider ones take a Fourier transform."""
 TRANSFORM = 40.0
 """Multiplications for each entry of a wider one, and each doubling of a family."""
-WIDE = 1000.0
+WIDE = 300.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
 LEAST, EACH = 5e8, 3e7
 """Multiplications that a tree may take, and that each of its nodes adds: about a second of a processor, more for large trees."""

@@ -80,6 +80,8 @@ def first_points(plan, low, high, middle, spread):
 @njit(cache=True)
 def _first_of(low, high, middle, spread):
     """Return points around where a count is expected: messages from afar, on coarse grids, would be wrong by many nats."""
+    if not spread < np.inf:  # nothing but bounds is known
+        middle, spread = 0.5 * (low + high), (high - low) / (2.0 * REACHED)
     spread = max(spread, 1.0)
     middle = min(max(middle, float(low)), float(high))
     first = max(low, np.int64(max(middle - REACHED * spread, -FARAWAY)))

@@ -82,7 +82,7 @@ def _mean_and_sd(value, variance, mean, sd):
     """Return mean and standard deviation of a count with a gamma law of a mean and sd, given a value with normal noise."""
     if variance == 0.0:
         return value, 0.0
-    if mean == np.inf:
+    if mean == np.inf or sd == np.inf:
         return max(value, 0.0), np.sqrt(variance)
     noise = np.sqrt(variance)
     if noise == np.inf or sd == 0.0:
