@@ -43,13 +43,19 @@ def test_every_place_has_the_limit_of_its_own_row(tmp_path):
     whole = PLACES.astype({"prisons": "Int64"})
     whole.to_parquet(tmp_path / "places.parquet")
     whole.to_csv(tmp_path / "whole.csv", index=False)
-    for source in (PLACES, whole, tmp_path / "places.parquet", tmp_path / "whole.csv"):
+    files = (
+        "places.parquet",
+        "whole.csv",
+        "places.csv",
+    )  # the last has 3.0, which is a whole number as text too
+    for source in (PLACES, whole, *(tmp_path / name for name in files)):
         constraints = constraints_of(SPEC, source)
         lower, upper = constraints.bound_values(constraints.bounds[0])
         assert lower.tolist() == [-np.inf, 2, -np.inf, -np.inf, -np.inf, 3]
         assert (upper == np.inf).all()
+    PLACES.assign(prisons=[3.5, np.nan, 2.0]).to_csv(tmp_path / "halves.csv", index=False)
     with pytest.raises(DataError, match="'prisons' in row 1 holds text that is not a whole number"):
-        constraints_of(SPEC, tmp_path / "places.csv")  # 3.0 is no whole number as text
+        constraints_of(SPEC, tmp_path / "halves.csv")
     assert violations(constraints, np.array([0, 2, 5, 0, 9, 2])) == ["bound at b/1, quarters=prison"]
     assert not violations(constraints, np.array([0, 2, 5, 0, 0, 3]))
 
@@ -104,7 +110,11 @@ def test_limits_below_and_above_may_both_be_columns():
 WRONG = [
     ("negative", PLACES.assign(prisons=[1, -2, 0]), "'prisons' in row 2 holds a negative number"),
     ("fraction", PLACES.assign(prisons=[1, 2, 0.5]), "'prisons' in row 3 holds a fraction"),
-    ("boolean", PLACES.assign(prisons=[True, False, True]), "'prisons' in row 1 holds a boolean"),
+    (
+        "boolean",
+        PLACES.assign(prisons=[True, False, True]),
+        "'prisons' in row 1, row 2 and row 3 holds a boolean",
+    ),
     ("text", PLACES.assign(prisons=["1", "two", "0"]), "'prisons' in row 2 holds text"),
     ("no column", PLACES.drop(columns="prisons"), "no column 'prisons'"),
     (
