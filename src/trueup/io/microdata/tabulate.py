@@ -131,9 +131,10 @@ def _place_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> ND
     found = np.array([known.get(key, -1) for key in _rows(given)])
     if (lost := np.flatnonzero(found < 0)).size:
         columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
-        said = f"{rows_at(where, lost)} name{'s' if len(lost) == 1 else ''} no place of level"
+        rows_lost = rows_at(where, lost)
+        verb = "names" if rows_lost == where(int(lost[0])) else "name"
         raise DataError(
-            f"{said} '{cells.tree.levels[-1]}' of the geography (column {columns})",
+            f"{rows_lost} {verb} no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
             remedy=_lost_zeros(given, keys, int(lost[0]))
             or "correct or remove the row, or add the place: counts stand at the last level alone",
             about=PLACES,
