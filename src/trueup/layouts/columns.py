@@ -28,7 +28,8 @@ from trueup.kernel.table_walks.columns import (
 from trueup.kernel.table_walks.factors import Alike
 from trueup.kernel.table_walks.inhabited import STRENGTH
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
-from trueup.layouts.histogram import UNSETTLED, histogram_problem, refuses_on_histogram
+from trueup.layouts.histogram import UNSETTLED, histogram_problem
+from trueup.layouts.histogram_plan import refuses_on_histogram
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured

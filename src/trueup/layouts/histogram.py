@@ -8,25 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.histogram.anova import Domain
+from trueup.errors import InfeasibleError
 from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, refines
-from trueup.kernel.histogram.node_filter import determines
+from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
+from trueup.layouts.histogram_plan import domain_of, level_plans, refuse_undetermined, small_fold
 from trueup.layouts.linear import LinearProblem
-from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 
 CONFLICT = 1e-6  # an invariant missed by more than this share of the largest is contradicted by another
-FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
 UNSETTLED = 1e-3  # a projection off by more than this (counts) has not been solved
 CONFLICT_CELLS = 50_000  # above this, invariants are held against each other in pairs only
 
@@ -191,20 +188,6 @@ class HistogramProblem:
                 )
 
 
-def refuses_on_histogram(constraints: Constraints) -> str | None:
-    """What the histogram kernels cannot keep."""
-    if any(b.upper is not None for b in constraints.bounds):
-        return "it keeps no upper bounds on crossing margins"
-    if constraints.bounds and not constraints.nonnegative:
-        return "it keeps lower bounds on nonnegative counts only"
-    margins = (*constraints.invariants, *(b.margin for b in constraints.bounds))
-    tables = [constraints.cells.marginal(m.attributes) for m in margins]
-    for margin, mine in zip(margins, tables, strict=True):
-        if not all(refines(mine, other) or refines(other, mine) for other in tables):
-            return f"its invariants and bounds must be nested, and '{margin}' crosses another"
-    return None
-
-
 def histogram_problem(
     constraints: Constraints,
     headers: Sequence[Measured],
@@ -250,65 +233,9 @@ def histogram_problem(
     return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold, lower)
 
 
-def small_fold(constraints: Constraints) -> Fold | None:
-    """The fold of the structural zeros; None if it fuses too many codes for dense blocks."""
-    cells = constraints.cells
-    fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
-    return fold if fold.widest <= FUSED_CODES else None
-
-
-def level_plans(
-    constraints: Constraints, headers: Sequence[Measured], fold: Fold
-) -> list[list[tuple[Marginal, float]]]:
-    """For every level the measured marginals of the folded histograms, and the variances of their noise.
-
-    Raises
-    ------
-    SpecError
-        If only some groups of a margin were measured, or widths of noise on one level differ too far.
-    """
-    refuse_wide_levels(headers, OF_HISTOGRAMS)
-    cells = constraints.cells
-    if part := next((h for h in headers if h.groups is not None), None):
-        raise SpecError(
-            f"only some groups of '{part.margin}' were measured",
-            remedy="use the method 'general-projection' or 'general-integer'",
-        )
-    return [
-        [
-            (fold.marginal(cells.marginal(h.margin.attributes)), float(h.law.variance))
-            for h in headers
-            if h.margin.level == name
-        ]
-        for name in cells.tree.levels
-    ]
-
-
-def domain_of(
-    cells: Cells,
-    fold: Fold,
-    plan: Sequence[Sequence[tuple[Marginal, float]]],
-    known: Sequence[Margin] = (),
-) -> Domain:
-    """The basis in which all planned marginals, and those of known tables, are block diagonal."""
-    others = (fold.marginal(cells.marginal(m.attributes)) for m in known)
-    return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part), *others])
-
-
 def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[Margin, ...]:
     """Invariants of deeper levels."""
     return tuple(h.margin for h in headers if h.exact and cells.tree.level(h.margin.level) > level)
-
-
-def refuse_undetermined(domain: Domain, plan, cells: Cells, level: str) -> None:
-    """Raise SpecError if a level's measurements do not determine its histograms."""
-    if not determines(domain, plan):
-        margin = Margin(level, tuple(a.name for a in cells.attributes))
-        raise SpecError(
-            f"the measurements at level '{level}' do not determine its histograms cell by cell",
-            needed=f"'{margin}' measured, however noisily, or margins that determine it",
-            remedy=f"give a query on '{margin}' a budget",
-        )
 
 
 def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], ...]:

@@ -14,7 +14,7 @@ from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
 from trueup.noise.laws.of_variance import OF_VARIANCE
 from trueup.noise.perturbed import READ, CountInterval, HiddenValues, ShownCounts, Suppressed
-from trueup.noise.perturbed.composed import Range
+from trueup.noise.perturbed.ranges import Range
 
 
 @dataclass(frozen=True)

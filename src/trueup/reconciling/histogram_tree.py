@@ -13,8 +13,9 @@ from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
-from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, refuses_on_histogram
+from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem
 from trueup.layouts.histogram_errors import histogram_standard_errors
+from trueup.layouts.histogram_plan import refuses_on_histogram
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints

@@ -18,7 +18,8 @@ from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import settling_sequence
-from trueup.layouts.histogram import (
+from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
+from trueup.layouts.histogram_plan import (
     FUSED_CODES,
     domain_of,
     level_plans,
@@ -26,7 +27,6 @@ from trueup.layouts.histogram import (
     refuses_on_histogram,
     small_fold,
 )
-from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.model.cells import Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

@@ -24,18 +24,15 @@ from trueup.files.source import files_read, open_table
 from trueup.files.staging import staged
 from trueup.files.table import Source, require
 from trueup.files.whole import whole_counts
+from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import (
-    IDS,
     cell_index,
     cells_named,
     plain_keys,
     read_counts,
-    refuse_missing,
     refuse_overflow,
-    refuse_rows,
-    refuse_twins,
     row_columns,
 )
 from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited

@@ -24,8 +24,8 @@ from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.table import JoinedTables, Source, require
 from trueup.files.text import plain_text
+from trueup.io.microdata.refusals import LINKS
 from trueup.io.microdata.sql import text_sql
-from trueup.io.microdata.tabulate import LINKS
 from trueup.io.microdata.truncate import Limit, kept_sql
 from trueup.model.joined import LinkedTables, persons_of
 from trueup.model.reading import Reading, topic_of

@@ -14,7 +14,7 @@ PERTURBATIONS: Registry[Perturbation] = Registry(
         "suppressed": "suppressed.Suppressed",
         "interval": "interval.CountInterval",
         "shown-counts": "composed.ShownCounts",
-        "hidden-values": "composed.HiddenValues",
+        "hidden-values": "hidden_values.HiddenValues",
     },
 )
 """Every law, one file and one line each."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.joined import joined
-from trueup.io.published.drafting.look import SeenTable, look_at
+from trueup.io.published.drafting.look import look_at
+from trueup.io.published.drafting.roles import SeenTable
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import sheets_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trueup.io.published.drafting.look import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.roles import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 
 _SEX = {

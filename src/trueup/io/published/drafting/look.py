@@ -1,105 +1,20 @@
-"""What one file, or sheet, looks like: where its table stands, and which of its columns hold places, attributes and values."""
+"""Where the table of one file, or sheet, stands: below which rows of its header, and above which notes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from trueup.files.paths import is_parquet
 from trueup.files.source import open_table
+from trueup.io.published.drafting.roles import YEAR, SeenColumn, SeenTable, is_code, is_number, sorted_out
 from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
-from trueup.io.published.perturbed.numbers import NUMBER_LIKE
-from trueup.model.published_codes import read_interval
 
 MOST_ROWS = 200_000
 """Rows of a file that are looked at."""
-TOTAL = re.compile(
-    r"_?t|tot\.?|totals?|total .*|.* total|all|all .*|both( sexes)?|persons|insgesamt|gesamt|summe|alle|ensemble|totale|totaal",
-    re.IGNORECASE,
-)
-_MARK = re.compile(
-    r"[^\w\s]{1,3}|\.\.?[A-Za-z]|[A-Za-z]|n/?a|n\.a\.|nan|null|conf\.?|suppressed|suppr\.?", re.IGNORECASE
-)
-_KEY = re.compile(
-    r".*(\bid\b|code|geo|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|_cd\b|\bcd\b|area|region|district|county|municipality|"
-    r"tract|block|ward|gemeinde|kreis|land|province|state|country|place|town|city|village|page|site|clinic|hospital|school)",
-    re.IGNORECASE,
-)
-_ATTRIBUTE = re.compile(
-    r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
-    r"tenure|income|geschlecht|alter)([\W_].*)?",
-    re.IGNORECASE,
-)
-_TIME = re.compile(r".*(year|time|period|date|jahr|month|quarter)", re.IGNORECASE)
-_YEAR = re.compile(r"(18|19|20)\d\d")
-_VARIANCE = re.compile(r".*(variance|\bvar\b|_var\b)", re.IGNORECASE)
-
-
-class SeenColumn(NamedTuple):
-    """A column of a table.
-
-    Attributes
-    ----------
-    name, path
-        What the spec calls it, and the names of the header's rows above it.
-    texts
-        Its cells.
-    """
-
-    name: str
-    path: tuple[str, ...]
-    texts: list[str]
-
-    @property
-    def held(self) -> list[str]:
-        """Its texts without blanks."""
-        return [text for text in self.texts if text]
-
-
-class SeenTable(NamedTuple):
-    """What one file or sheet holds.
-
-    Attributes
-    ----------
-    file, sheet
-        Where it stands.
-    titles
-        Texts above and below it.
-    places, attributes, values, variance
-        Its columns, places from large to small.
-    ignored
-        Columns that say nothing more, and why.
-    headless
-        Whether it has no header.
-    """
-
-    file: str
-    sheet: str | None
-    titles: str
-    places: list[SeenColumn]
-    attributes: list[SeenColumn]
-    values: list[SeenColumn]
-    variance: SeenColumn | None
-    ignored: list[str]
-    headless: bool = False
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is meant as a number."""
-    return (
-        NUMBER_LIKE.fullmatch(text) is not None
-        or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
-    )
-
-
-def is_code(text: str) -> bool:
-    """Whether a text may stand in the place of a number."""
-    return read_interval(text) is not None or _MARK.fullmatch(text) is not None
 
 
 def look_at(path: Path, sheet: str | None) -> SeenTable | None:
@@ -108,7 +23,7 @@ def look_at(path: Path, sheet: str | None) -> SeenTable | None:
         held = open_table(path)
         columns = held.select(held.columns())
         every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
-        return _sorted_out(path.name, None, "", every, headless=False)
+        return sorted_out(path.name, None, "", every, headless=False)
     best: list[Row] = []
     for delimiter in delimiters_of(path):
         rows = list(islice(rows_of(path, sheet, delimiter), MOST_ROWS))
@@ -121,7 +36,7 @@ def look_at(path: Path, sheet: str | None) -> SeenTable | None:
     last = _last(best, first)
     body = [row for row in best[first : last + 1] if any(row)]
     titles = " ".join(cell for row in (*best[:top], *best[last + 1 :]) for cell in row if cell)
-    return _sorted_out(path.name, sheet, titles, _columns(block, body), headless=not block)
+    return sorted_out(path.name, sheet, titles, _columns(block, body), headless=not block)
 
 
 def _filled(rows: Sequence[Row]) -> int:
@@ -145,11 +60,11 @@ def _first(rows: Sequence[Row]) -> int | None:
         below = next((other for other in rows[at + 1 :] if any(other)), row)
         years = [row[k] for k in numbers]
         named = (
-            all(map(_YEAR.fullmatch, years))
+            all(map(YEAR.fullmatch, years))
             and len(set(years)) == len(years)
             and (len(numbers) > 1 or wide == 1)
         )
-        if named and not all(_YEAR.fullmatch(below[k]) for k in _numeric(below)):
+        if named and not all(YEAR.fullmatch(below[k]) for k in _numeric(below)):
             continue
         if numbers & (_numeric(below) | {k for k, cell in enumerate(below) if is_code(cell)}):
             return _with_codes(rows, at, numbers)
@@ -201,108 +116,3 @@ def _columns(block: Sequence[Row], body: Sequence[Row]) -> list[SeenColumn]:
         name = (joined if repeated else leaves[k]) or f"column {k + 1}"
         found.append(SeenColumn(name, tuple((joined or leaves[k]).split(JOINED)), texts))
     return [column for column in found if column.held]
-
-
-def _sorted_out(
-    file: str, sheet: str | None, titles: str, every: list[SeenColumn], *, headless: bool
-) -> SeenTable | None:
-    ignored, keys, values, variance = [], [], [], None
-    for at, column in enumerate(every):
-        held = column.held
-        if _TIME.fullmatch(column.name) and all(map(is_number, held)):
-            one = len(set(held)) == 1
-            what = (
-                f"says '{held[0]}' everywhere"
-                if one
-                else "has several periods, of which one spec describes one"
-            )
-            ignored.append(f"column '{column.name}' {what}, and is left out")
-        elif _VARIANCE.fullmatch(column.name):
-            variance = column
-        elif _holds_values(column, at):
-            values.append(column)
-        else:
-            keys.append(column)
-    if not values:
-        return None
-    if len(values) > 1 and all(_YEAR.fullmatch(column.name) for column in values):
-        ignored.append(
-            f"columns of years before {values[-1].name} are left out: one spec describes one population"
-        )
-        values = values[-1:]
-    places, attributes, more = _keys(keys, len(values[0].texts))
-    return SeenTable(file, sheet, titles, places, attributes, values, variance, [*ignored, *more], headless)
-
-
-def _holds_values(column: SeenColumn, at: int) -> bool:
-    held = column.held
-    numbers = [text for text in held if is_number(text)]
-    if len(numbers) < 0.5 * len(held) and not (numbers and all(is_number(t) or is_code(t) for t in held)):
-        return False
-    zeros = any(re.fullmatch(r"0\d+", text) for text in numbers)
-    one_width = len({len(text) for text in held}) == 1 and len(set(held)) == len(held) > 1
-    codes = _KEY.fullmatch(column.name) is not None and not re.search(r"[.,]\d", " ".join(numbers))
-    return not (
-        zeros
-        or codes
-        or (at == 0 and one_width and len(held[0]) > 1)
-        or (at == 0 and _TIME.fullmatch(column.name))
-    )
-
-
-def _keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Columns of places, from large to small, attributes, and what is left out."""
-    ignored = [
-        f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
-        for c in columns
-        if len(set(c.texts)) == 1 and rows > 1
-    ]
-    columns = [c for c in columns if len(set(c.texts)) > 1 or rows == 1]
-    columns, labels = _without_labels(columns)
-    ignored += labels
-    if not columns:
-        return [], [], ignored
-    likely = [c for c in columns if not _ATTRIBUTE.fullmatch(c.name)] if rows > 1 else columns
-    if not likely and len(columns) == 1 and len(set(columns[0].texts)) < rows:
-        likely = columns
-    if not likely:
-        return [], columns, ignored
-    finest = max(likely, key=lambda c: (_KEY.fullmatch(c.name) is not None, len(set(c.held))))
-    finest = max((c for c in likely if _determines(c, finest)), key=lambda c: len(set(c.held)))
-    above = [c for c in likely if c is not finest and _determines(finest, c)]
-    places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
-    return places, [c for c in columns if c not in places], ignored
-
-
-def _determines(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Whether each value of a column goes with one value of another, blanks and totals aside."""
-    pairs = {
-        (a, b)
-        for a, b in zip(fine.texts, coarse.texts)
-        if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)
-    }
-    return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
-
-
-def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Of two columns that say the same, the one that reads as a code is kept."""
-    kept, ignored = list(columns), []
-    for one, other in _pairs(columns):
-        if one in kept and other in kept and _determines(one, other) and _determines(other, one):
-            label = max((one, other), key=_wordy)
-            kept.remove(label)
-            ignored.append(f"column '{label.name}' names what the other keys say, and is left out")
-    return kept, ignored
-
-
-def _pairs(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:
-    return ((a, b) for k, a in enumerate(columns) for b in columns[k + 1 :])
-
-
-def _wordy(column: SeenColumn) -> tuple[float, float]:
-    held = column.held
-    blank = len(column.texts) - len(held)
-    return (
-        sum(not any(c.isdigit() for c in text) for text in held) / len(held),
-        sum(map(len, held)) / len(held) - blank,
-    )

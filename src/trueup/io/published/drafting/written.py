@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from trueup.io.published.drafting.joined import Draft, DraftedKey, DraftedTable, column_numbers
-from trueup.io.published.drafting.look import SeenColumn, is_number
+from trueup.io.published.drafting.roles import SeenColumn, is_number
 from trueup.model.published_codes import read_interval
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)

@@ -20,7 +20,7 @@ from trueup.model.published_codes import CodeMeaning, plain_meaning, read_meanin
 from trueup.model.published_rule import PublishingRule
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
-from trueup.noise.perturbed.composed import in_ranges, range_text
+from trueup.noise.perturbed.ranges import in_ranges, range_text
 
 
 class _Reading(NamedTuple):

@@ -1,0 +1,72 @@
+"""Faults of confidential tables that are refused: no value in a row, two rows of one cell, too few or too many rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+from trueup.files.rows import Where, rows_at
+from trueup.files.table import Source
+from trueup.files.whole import is_missing
+
+PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
+"""What a refusal of confidential rows is about, beside the topics of columns; see `TrueupError`."""
+
+
+def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> None:
+    """Refuse a column in which a row has no value; `topic` is what that is about.
+
+    Raises
+    ------
+    DataError
+        Naming column and row.
+    """
+    lost = np.flatnonzero([is_missing(value) for value in values])
+    if lost.size:
+        raise DataError(
+            f"column '{column}' has no value in {rows_at(where, lost)}",
+            needed="a value in every row",
+            about=topic,
+        )
+
+
+def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
+    """Refuse a table of counts in which two rows name the same cell (or, in a wide one, the same place).
+
+    Raises
+    ------
+    DataError
+        Naming the rows.
+    """
+    order = np.argsort(index, kind="stable")
+    if (same := np.flatnonzero(np.diff(index[order]) == 0)).size:
+        first, second = order[same[0] : same[0] + 2]
+        raise DataError(
+            f"{where(int(first))} and {where(int(second))} name the same cell",
+            needed="one row for each cell of a table of counts",
+            about=TABLE,
+        )
+
+
+def refuse_rows(found: int, expected: int | None, table: Source) -> None:
+    """Refuse a table that is empty, or that holds another number of rows than it must; how many is never said.
+
+    Raises
+    ------
+    DataError
+        Naming the table.
+    """
+    if expected is None and not found:
+        raise DataError(
+            f"{table.name} is empty: it has a header and no row",
+            needed="at least one row",
+            remedy="check the file; if it is to be empty, give --expect-rows 0",
+            about=ROWS,
+        )
+    if expected not in (None, found):
+        raise DataError(
+            f"{table.name} does not hold the {expected:,} rows that are expected",
+            remedy="check that the file is whole, and the number given as --expect-rows",
+            about=ROWS,
+        )

@@ -1,0 +1,180 @@
+"""A code in the place of some published values; the mathematics stands in `composed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.errors import SpecError
+from trueup.noise.law import Integers, Reals
+from trueup.noise.laws.base import LONGEST
+from trueup.noise.perturbed.base import ByChange
+from trueup.noise.perturbed.composed import DEPTH, LawOfShown
+from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
+
+
+@dataclass(frozen=True)
+class HiddenValues(LawOfShown):
+    """A code in the place of a published value that lies in some ranges, or of a true count that does.
+
+    Whatever value stands for the code says the same.
+
+    Parameters
+    ----------
+    law
+        The law of the published value.
+    published
+        Ranges of published values that the code stands for.
+    hidden
+        Ranges of true counts that are hidden before the law.
+    counts
+        Those of them that this code stands for too.
+
+    Examples
+    --------
+    >>> from trueup.noise import law_named
+    >>> law = HiddenValues(law_named("discrete-laplace")("1"), ((-np.inf, 9),))
+    >>> np.exp(law.log_mass(0, [9, 10])).round(4).tolist()
+    [0.7311, 0.2689]
+    """
+
+    name: ClassVar[str] = "hidden-values"
+    title: ClassVar[str] = "A code in the place of a published value"
+    numeric: ClassVar[bool] = False
+    law: Any
+    published: Any
+    hidden: Any = ()
+    counts: Any = ()
+
+    def __post_init__(self) -> None:
+        self._settle()
+        object.__setattr__(self, "published", read_ranges(self.published))
+        object.__setattr__(self, "counts", read_ranges(self.counts))
+        if any(np.isinf(high) for _, high in (*self.published, *self.counts)):
+            raise SpecError(
+                "a code stands for published values without an upper end",
+                needed="an upper end, or a range of the true count such as '10+'",
+            )
+
+    def parameters(self) -> dict[str, str]:
+        """Exact parameters as strings, for manifests."""
+        more = {"published": write_ranges(self.published), "counts": write_ranges(self.counts)}
+        return super().parameters() | more
+
+    @property
+    def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Codes of cells with the same records are the same, and said twice they say no more."""
+        return False
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Log probability of the code given true counts."""
+        x = np.asarray(true, np.int64) + np.zeros(np.shape(published), np.int64)
+        mass = np.where(self._shown(x), self._falls(np.maximum(x, 0)), 0.0)
+        mass = np.where((x >= 0) & in_ranges(x, self.counts), 1.0, mass)
+        with np.errstate(divide="ignore"):
+            return np.log(np.minimum(mass, 1.0))
+
+    def _falls(self, x: Integers) -> Reals:
+        """Probability that the published value lies in the ranges."""
+        return np.sum([_between(self.law, x, low, high) for low, high in self.published], axis=0)
+
+    @cached_property
+    def _window(self) -> tuple[int, int]:
+        """Smallest and largest count of any mass that a double can hold."""
+        top = 1
+        ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
+        least = max(int(max(ends)), 0)  # beyond all of them it falls
+        while least + top < LONGEST and self.log_mass(0, least + top)[()] > -DEPTH:
+            top *= 2
+        counts = np.arange(max(least + top, 0) + 1)
+        may = counts[self.log_mass(0, counts) > -DEPTH]
+        return (int(may[0]), int(may[-1])) if len(may) else (1, 0)
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        """Mean and variance of the count, all counts as probable beforehand."""
+        low, high = self._window
+        counts = np.arange(low, high + 1)
+        mass = np.exp(self.log_mass(0, counts))
+        mean = float(mass @ counts / mass.sum())
+        return mean, float(mass @ (counts - mean) ** 2 / mass.sum())
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Smallest and largest true count, whatever value stands for the code."""
+        low, high = self._window
+        shape = np.shape(published)
+        return np.full(shape, low, np.int64), np.full(shape, high, np.int64)
+
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Equal numbers: the table is the same whatever value stands for the code."""
+        return np.asarray(published, np.float64)
+
+    def says(self, published: float) -> str:
+        """Describe what the code says of the true count."""
+        seen = f"published as a code for a value {range_text(self.published)}" if self.published else "hidden"
+        return f"{seen} (from {self._window[0]} to {self._window[1]})"
+
+    @property
+    def centre(self) -> int:
+        """The count that stands for the code among numbers."""
+        return round(self._moments[0])
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Mean of the value that stands for the code."""
+        return np.full(np.shape(true), float(self.centre))
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the value that stands for the code: none."""
+        return np.zeros(np.shape(true))
+
+    @property
+    def variance(self) -> float:
+        """Variance of the count that the code leaves, all alike beforehand (counts squared)."""
+        return max(self._moments[1], 1 / 12)
+
+    @property
+    def shift(self) -> float:
+        """By how much `centre`, which is whole, differs from the mean."""
+        return self.centre - self._moments[0]
+
+    @property
+    def reach(self) -> int:
+        """Largest distance of the value that stands for the code from a possible count."""
+        return max(self._window[1] - self.centre, self.centre - self._window[0])
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the value that stands for the code."""
+        return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)
+
+    def sentence(self) -> str:
+        """Describe the law in one plain sentence."""
+        hid = f"counts {range_text(self.hidden)} were hidden; " if self.hidden else ""
+        return (
+            f"In the place of values {range_text(self.published)} a code was published; {hid}before it: "
+            + self.law.sentence()
+        )
+
+
+def _between(law: Any, x: Integers, low: float, high: float) -> Reals:
+    """Probability that a law publishes a number from `low` to `high` of each true count."""
+    if isinstance(law, ByChange):
+        y = x[..., None] + np.arange(-law.reach, law.reach + 1)
+        with np.errstate(under="ignore"):
+            mass = np.exp(law.log_mass(y, x[..., None]))
+        return np.where((y >= low) & (y <= high), mass, 0.0).sum(axis=-1)
+    if law.exact:
+        return ((x >= low) & (x <= high)).astype(np.float64)
+    if not law.additive:
+        raise SpecError(
+            f"values of law '{law.name}' are not hidden by what is published", needed="another law"
+        )
+    step = 1 if law.discrete else 0  # of a continuous law both ends have no mass
+    below, above = low - step - x, high - x
+    # Each tail is exact to its last digits where it is small, so the smaller ones are subtracted.
+    left = law.cdf(above) - (0.0 if np.isinf(low) else law.cdf(below))
+    right = (1.0 if np.isinf(low) else law.sf(below)) - law.sf(above)
+    return np.maximum(np.where(below > 0, right, left), 0.0)
