@@ -204,7 +204,7 @@ def nation_in_logs(nation, of_states, counties, a, b):
 
 @pytest.mark.parametrize("prior", ["flat", "hierarchical"])
 def test_measurements_so_far_apart_that_no_window_holds_the_posterior_are_refused(prior):
-    with pytest.raises(ConvergenceError, match="disagree so far with each other"):
+    with pytest.raises(ConvergenceError, match="disagree"):
         infer(of_total_and_parts(10_000), TreeExact(prior=prior), spec=tree_constraints(star(2)), draws=8)
 
 

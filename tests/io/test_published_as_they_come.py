@@ -194,7 +194,9 @@ def test_noisy_counts_that_are_shown_from_a_threshold_hold_as_often_as_they_clai
     for name, codes in (("published", ""), ("true count", 'codes = { "<60" = "0-59" }\n')):
         law = '"discrete-laplace", epsilon = "1/20"'
         measured = read_perturbed(parse_perturbed(HEAD + COUNT.replace('"exact"', law) + codes), [table])
-        found = tu.infer(measured, TreeExact(prior=NegativeBinomial(64, 4), tier="exact"), draws=1).summary("area")
+        found = tu.infer(measured, TreeExact(prior=NegativeBinomial(64, 4), tier="exact"), draws=1).summary(
+            "area"
+        )
         inside = (found["low"] <= true) & (true <= found["high"])
         held[name] = inside[noisy < 60].mean() - found["mass"][noisy < 60].mean()
     assert abs(held["published"]) < 0.05

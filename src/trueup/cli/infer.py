@@ -79,8 +79,8 @@ Tier = Annotated[
     str | None,
     typer.Option(
         "--tier",
-        help="Of trees exact, of histograms chains; or approximate. By default exact where counts are few, chains where they pass in 25 "
-        "seconds of a processor.",
+        help="Of trees exact, of histograms chains; or approximate. By default exact where noise is narrow, "
+        "chains where they pass in 25 seconds of a processor.",
         show_default=False,
     ),
 ]

@@ -171,7 +171,7 @@ class TreeGrid:
             begun  # the next point of the hyperparameters begins where this one did
         )
         raise ConvergenceError(
-            "the measurements, the bounds and the prior leave no counts that grids could hold",
+            "no grids hold the posterior: the measurements may disagree with each other, the prior or the bounds",
             remedy="check that the laws and values belong to these margins; or name a prior",
         )
 

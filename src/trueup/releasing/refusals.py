@@ -56,7 +56,9 @@ def _counted(error: Exception, account: Account, reservation: Reservation) -> Ex
     known = error if isinstance(error, TrueupError) else None
     named = reservation.refuse(known.about if known else "")
     account.note(reservation.name, refused=str(error) if known else type(error).__name__)
-    if isinstance(error, MemoryError | ResourceError | OSError):  # says nothing of the rows but that they are many
+    if isinstance(
+        error, MemoryError | ResourceError | OSError
+    ):  # says nothing of the rows but that they are many
         return error
     if known is not None and named is not None and named.is_rule and not named.rule:
         return known  # it names rules alone
