@@ -31,6 +31,7 @@ from trueup.kernel.messages.solve import (
 )
 from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import tree_problem
+from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import NestedTree
@@ -270,7 +271,8 @@ class TreeExact(InferenceMethod):
         return Drawn(
             counts[None],
             independent=True,
-            marginals=_by_margin(nested, *exact),
+            marginals=_by_margin(nested, *exact) if _holds_all_levels(nested) else {},
+            tables=tuple(nested.margins),
             mode=mode(tops[0][1])[leaves] if self.mode and len(tops) == 1 else None,
             stats={**_stats(dropped, search.deepest, len(counts), interrupted=not whole), **more},
         )
@@ -285,6 +287,11 @@ def _reorder(counts: NDArray, order: NDArray) -> None:
 
 def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
+
+
+def _holds_all_levels(nested: NestedTree) -> bool:
+    """Return True if every level's totals are among the margins: else tables from draws would not add up with exact ones."""
+    return {Margin(level) for level in nested.cells.tree.levels} <= set(nested.margins)
 
 
 def _by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:

@@ -30,7 +30,7 @@ STEP = 0.4
 """Gaps of grids, in standard scores of the marginal."""
 DEPTH = 80.0
 """Nats below its peak at which what a value says of a count is cut off."""
-ROUNDS, FIRST_ROUNDS = 8, 24
+ROUNDS, FIRST_ROUNDS = 16, 24
 """How often grids are moved to where the posterior is, and at first."""
 RESOLVED = 0.3
 """Largest marginal mass between two points, and gap as a share of a scale, at which grids are fine enough."""
