@@ -95,9 +95,9 @@ def test_coarse_grids_are_seen_to_err(rng):
     grid.step = 1.5
     grid.move(grid.settle(split)[1])
     coarse = grid.solve(split)
-    from trueup.kernel.grids.sweeps import downward
+    from trueup.kernel.grids.sweeps import grid_downward
 
-    means, masses = worst(state, grid, downward(grid.grids, coarse.factor, coarse.up), exact)
+    means, masses = worst(state, grid, grid_downward(grid.grids, coarse.factor, coarse.up), exact)
     assert means > MEANS or masses > INTERVALS
 
 

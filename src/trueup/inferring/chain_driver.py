@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import Limit, OutOfTimeError, told_in_draws, told_time
+from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws, told_time
 from trueup.inferring.method import Progress, announce
 from trueup.run.deadline import Deadline
 from trueup.run.local import cores
@@ -49,7 +49,7 @@ class Engine(Protocol):
     """What moves chains, and says how far they agree."""
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> ChainLimit:
         """Until when they may run."""
         ...
 

@@ -56,7 +56,7 @@ class OutOfTimeError(Exception):
 
 
 @dataclass
-class Limit:
+class ChainLimit:
     """Until when chains may run.
 
     Attributes
@@ -122,7 +122,7 @@ def run_side_by_side(
     of: int,
     tell: Progress,
     stop: Callable[[], object],
-    limit: Limit,
+    limit: ChainLimit,
 ) -> None:
     """Run chains in threads, one number of `done` each; an interruption calls `stop`, for which they must look.
 
@@ -149,7 +149,7 @@ def run_side_by_side(
             raise
 
 
-def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress, limit: Limit) -> None:
+def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress, limit: ChainLimit) -> None:
     """Wait for chains, and say how far they are after every twentieth of the way."""
     told = 0
     while True:

@@ -23,7 +23,7 @@ from trueup.inferring.chain_driver import (
 )
 from trueup.inferring.chains import (
     FEWEST,
-    Limit,
+    ChainLimit,
     OutOfTimeError,
     refuse_forecast,
     refuses_settings,
@@ -152,7 +152,7 @@ class HistogramGibbs(InferenceMethod):
         key = key_of(values, draws, state.headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        walk.limit = Limit(deadline)
+        walk.limit = ChainLimit(deadline)
         try:
             walk.run(1, 1, _silent)  # makes the kernels ready
             walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
@@ -199,7 +199,7 @@ class HistogramGibbs(InferenceMethod):
         walk.limit = replace(walk.limit, processor=plan.most)
         judged = until_long_enough(chains, chains.first, draws, progress)
         if not judged.enough and self.tier == "auto":
-            walk.limit = Limit(walk.limit.deadline)
+            walk.limit = ChainLimit(walk.limit.deadline)
             chains.back()
             return self._judged(walk, judged.first, replace(plan, tier="approximate"), rng, progress)
         return Drawn(
@@ -252,7 +252,7 @@ class _Chains:
     begun: tuple[NDArray, int] | None = None
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> ChainLimit:
         """Until when they may run."""
         return self.walk.limit
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.chain_driver import ENOUGH, Verdict
-from trueup.inferring.chains import AWAY, CHUNK, Limit, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chains import AWAY, CHUNK, ChainLimit, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
@@ -88,7 +88,7 @@ class HistogramWalk:
     learn: bool = True
     keep: Checkpoint | None = None
     sweeps: int = 0
-    limit: Limit = field(default_factory=Limit)
+    limit: ChainLimit = field(default_factory=ChainLimit)
     left_out: list[int] = field(default_factory=list)
     stopped: bool = False
     spent: list[float] = field(default_factory=list)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Longer, in_all, out_of_time, until_long_enough
-from trueup.inferring.chains import FEWEST, Limit, OutOfTimeError, thinned
+from trueup.inferring.chains import FEWEST, ChainLimit, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.listed import Weighed, drawn, weigh
@@ -125,7 +125,7 @@ class LatticeMoves(InferenceMethod):
         for one in spread:
             if one is not None:
                 problem = pinned_counts(problem, one.cells, one.draw(1, rng)[0])
-        limit = Limit(deadline or Deadline.of())
+        limit = ChainLimit(deadline or Deadline.of())
         chains = Walk.of(state, values, problem, rng.spawn(self.chains))
         chains.limit = limit
         return _with_exact(self._run(chains, draws, progress), exact, rng)
@@ -163,7 +163,7 @@ class _Chains:
     lacks: float = 1.0
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> ChainLimit:
         """Until when they may run."""
         return self.walk.limit
 

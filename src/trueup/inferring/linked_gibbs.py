@@ -19,7 +19,7 @@ from trueup.inferring.chain_driver import (
 from trueup.inferring.chains import (
     ESS,
     FEWEST,
-    Limit,
+    ChainLimit,
     OutOfTimeError,
     refuse_forecast,
     refuses_settings,
@@ -110,7 +110,7 @@ class LinkedGibbs(InferenceMethod):
         problem = LinkedProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
         announce(progress, "finding tables to start from")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
-        walk.limit = Limit(deadline)
+        walk.limit = ChainLimit(deadline)
         kept = -(-max(draws, FEWEST) // self.chains)
         chains = _Chains(walk, kept, 1 if problem.whole or problem.exchanged else THIN, progress)
         try:
@@ -144,7 +144,7 @@ class _Chains:
     least: float = 0.0
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> ChainLimit:
         """Until when they may run."""
         return self.walk.limit
 

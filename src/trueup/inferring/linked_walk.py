@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Verdict
-from trueup.inferring.chains import AWAY, ESS, Limit, diagnosed_in_pieces, run_side_by_side, told_cost
+from trueup.inferring.chains import AWAY, ESS, ChainLimit, diagnosed_in_pieces, run_side_by_side, told_cost
+from trueup.inferring.laplace_as_normal import normal_given_variances
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
-from trueup.kernel.table_walks.linked import LinkedState, LinkedValues, linked_sweeps, near_zero_sweep
+from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
 from trueup.kernel.table_walks.linked_exchange import exchange_sweep
 from trueup.kernel.table_walks.linked_fresh import LARGEST, fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
@@ -43,8 +44,6 @@ FRESH = 2
 """Times that a small place is drawn from its prior for each single step."""
 EXCHANGES = 20
 """Exchanges of households at a place in a sweep at first; single steps are half as many there as elsewhere."""
-TINIEST = 1e-4
-"""Least gap of a count and its value that are not equal (scales of Laplace noise)."""
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
@@ -96,7 +95,7 @@ class LinkedWalk:
     stopped: bool = False
     seconds: float = 0.0
     slowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    limit: Limit = field(default_factory=Limit)
+    limit: ChainLimit = field(default_factory=ChainLimit)
     fewer: tuple[NDArray[np.int64], NDArray[np.int64]] = field(init=False)
 
     @classmethod
@@ -295,22 +294,3 @@ class LinkedWalk:
         if self.problem.constraints.joined is not None:
             found = [m for each in found for m in (Margin(each.level, (COUNTED,)), each)]
         return found
-
-
-def normal_given_variances(
-    rng: np.random.Generator, known: LinkedValues, gap: NDArray[np.float64]
-) -> LinkedValues:
-    """Laplace laws as normal ones, each with a variance V that is drawn given the gap d of count and value.
-
-    As exp(-s |d|) is the integral of V^(-1/2) exp(-d^2 / (2 V) - s^2 V / 2), but for a factor, V being exponential before d is
-    known, 1 / V is inverse normal given d (Andrews and Mallows 1974, "Scale mixtures of normal distributions"), and s^2 V
-    chi-squared of one degree where d is 0. Far from zero, where the normal law of the noise's own variance would hardly ever
-    return, V is large.
-    """
-    at = known.slope > 0
-    if not at.any():
-        return known
-    curve, slope, far = known.curve.copy(), known.slope[at], np.abs(gap[at])
-    near = slope**2 / rng.chisquare(1.0, far.size)
-    curve[at] += 0.5 * np.where(far > 0, rng.wald(slope / np.maximum(far, TINIEST / slope), slope**2), near)
-    return known._replace(slope=np.where(at, 0.0, known.slope), curve=curve)

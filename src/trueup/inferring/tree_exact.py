@@ -14,6 +14,7 @@ from trueup.errors import ConvergenceError
 from trueup.inferring.closed_tree import ClosedTree
 from trueup.inferring.family_odds import cut_above_families, estimate_odds, families_at
 from trueup.inferring.hierarchical import given
+from trueup.inferring.margins_of_nodes import by_margin, holds_all_levels
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.tree_approximate import approximate
@@ -21,8 +22,8 @@ from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState
-from trueup.inferring.tree_work import TooCostly, Work
-from trueup.kernel.messages.partition import Partition, partition_tree, spread_messages
+from trueup.inferring.tree_work import AllowedWork, TooCostly
+from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals
 from trueup.kernel.messages.solve import (
     joint_draws,
@@ -31,10 +32,8 @@ from trueup.kernel.messages.solve import (
 )
 from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import tree_problem
-from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.nested import NestedTree
 from trueup.model.prior import (
     HIERARCHICAL,
     PRIORS,
@@ -43,7 +42,6 @@ from trueup.model.prior import (
     Hierarchical,
 )
 from trueup.model.records.drawn import Drawn
-from trueup.model.records.marginals import Marginals
 from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
 from trueup.run.local import LocalThreads
@@ -73,8 +71,7 @@ class TreeExact(InferenceMethod):
     mode
         Whether to also find a most probable vector of counts; where the prior is estimated, given its parameters' mode.
     tier
-        `exact`; `approximate`, messages on grids, with a stated error; or `auto`: exact where that takes few multiplications,
-        counted before they are made. No clock decides, so that equal sources give equal draws.
+        `exact`; `approximate`, messages on grids with a stated error; or `auto`, exact where that takes few multiplications.
     """
 
     prior: AnyPrior = HIERARCHICAL
@@ -121,7 +118,7 @@ class TreeExact(InferenceMethod):
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
-        work = Work.of(len(state.child_ptr) - 1) if self.tier == "auto" else Work()
+        work = AllowedWork.of(len(state.child_ptr) - 1) if self.tier == "auto" else AllowedWork()
         try:
             if self.tier == "approximate":
                 raise TooCostly
@@ -144,7 +141,7 @@ class TreeExact(InferenceMethod):
         rng: np.random.Generator,
         progress: Progress,
         executor: Executor,
-        work: Work,
+        work: AllowedWork,
     ) -> Drawn:
         """Draw by exact messages, as long as their work is allowed."""
         roughly = np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY])
@@ -271,7 +268,7 @@ class TreeExact(InferenceMethod):
         return Drawn(
             counts[None],
             independent=True,
-            marginals=_by_margin(nested, *exact) if _holds_all_levels(nested) else {},
+            marginals=by_margin(nested, *exact) if holds_all_levels(nested) else {},
             tables=tuple(nested.margins),
             mode=mode(tops[0][1])[leaves] if self.mode and len(tops) == 1 else None,
             stats={**_stats(dropped, search.deepest, len(counts), interrupted=not whole), **more},
@@ -287,22 +284,3 @@ def _reorder(counts: NDArray, order: NDArray) -> None:
 
 def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
-
-
-def _holds_all_levels(nested: NestedTree) -> bool:
-    """Return True if every level's totals are among the margins: else tables from draws would not add up with exact ones."""
-    return {Margin(level) for level in nested.cells.tree.levels} <= set(nested.margins)
-
-
-def _by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
-    """Cut the nodes' marginals into those of each margin, in the order of its groups."""
-    result = {}
-    for margin, nodes in zip(nested.margins, nested.nodes):
-        sizes = np.diff(start)[nodes]
-        begin = np.concatenate([[0], np.cumsum(sizes)])
-        if (np.diff(nodes) == 1).all():  # side by side: no copy of a nation's masses
-            own = masses[start[nodes[0]] : start[nodes[-1] + 1]]
-        else:
-            own = masses[spread_messages(start[nodes], sizes)]
-        result[margin] = Marginals(begin, offset[nodes], own)
-    return result

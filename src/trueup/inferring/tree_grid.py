@@ -16,7 +16,15 @@ from trueup.inferring.tree_state import TreeState, reach_of
 from trueup.kernel.grids.points import coarsest, first_points, pair_sums, zoom
 from trueup.kernel.grids.rough import rough_posterior
 from trueup.kernel.grids.splits import add_splits, add_tables, expected_slopes
-from trueup.kernel.grids.sweeps import Grids, Marginals, downward, grids_of, joint_draws, log_evidence, upward
+from trueup.kernel.grids.sweeps import (
+    GridMarginals,
+    Grids,
+    grid_downward,
+    grid_draws,
+    grid_upward,
+    grids_of,
+    log_evidence,
+)
 from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.tree.bounds import propagate
@@ -38,7 +46,7 @@ ENDED = 1e-5
 """Largest marginal mass at an end of a window that is no bound."""
 
 
-class Solution(NamedTuple):
+class GridSolution(NamedTuple):
     """Messages at one point of the hyperparameters.
 
     Attributes
@@ -60,7 +68,7 @@ class Settled(NamedTuple):
     Attributes
     ----------
     grids, up, slope
-        Grids, log densities of nodes given all that is at and below them, and slopes of `Marginals`.
+        Grids, log densities of nodes given all that is at and below them, and slopes of `GridMarginals`.
     """
 
     grids: Grids
@@ -69,7 +77,7 @@ class Settled(NamedTuple):
 
     def draw(self, nodes: int, draws: int, rng: np.random.Generator) -> Integers:
         """Return joint draws `(nodes, draws)` of the first nodes."""
-        return joint_draws(self.grids, self.up, self.slope, nodes, draws, rng)
+        return grid_draws(self.grids, self.up, self.slope, nodes, draws, rng)
 
 
 @dataclass(eq=False)
@@ -143,14 +151,14 @@ class TreeGrid:
         add_tables(ptr, x, self.prior, out)
         return out
 
-    def solve(self, split: Split) -> Solution:
+    def solve(self, split: Split) -> GridSolution:
         """Work messages up the tree."""
         factor = self.likelihood.copy()
         add_splits(self.grids.ptr, self.grids.x, split, factor)
-        up = upward(self.grids, factor)
-        return Solution(factor, up, log_evidence(self.grids, up))
+        up = grid_upward(self.grids, factor)
+        return GridSolution(factor, up, log_evidence(self.grids, up))
 
-    def settle(self, split: Split) -> tuple[Solution, Marginals]:
+    def settle(self, split: Split) -> tuple[GridSolution, GridMarginals]:
         """Solve on grids that are fine enough where the posterior is; return also what is then known of every node.
 
         Raises
@@ -161,7 +169,7 @@ class TreeGrid:
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else FIRST_ROUNDS):
             solved = self.solve(split)
-            found = downward(self.grids, solved.factor, solved.up)
+            found = grid_downward(self.grids, solved.factor, solved.up)
             if not (np.isfinite(solved.evidence) and np.isfinite(found.p).all()):
                 break
             if self._fits(found):
@@ -175,7 +183,7 @@ class TreeGrid:
             remedy="check that the laws and values belong to these margins; or name a prior",
         )
 
-    def _fits(self, found: Marginals) -> bool:
+    def _fits(self, found: GridMarginals) -> bool:
         """Return True if points are close enough where the posterior is, and windows end where it is not."""
         ptr, x = self.grids.ptr, self.grids.x
         first, last = ptr[:-1], ptr[1:] - 1
@@ -186,7 +194,7 @@ class TreeGrid:
         widest = RESOLVED * self.step / STEP
         return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
 
-    def move(self, found: Marginals) -> None:
+    def move(self, found: GridMarginals) -> None:
         """Put the points of grids where marginal masses are."""
         ptr, x = self.grids.ptr, self.grids.x
         points = zoom(self.plan, ptr, x, found.p, found.scale, self.low, self.high, self.step)

@@ -17,7 +17,7 @@ from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import ALONE, expected_of
 from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
-from trueup.inferring.tree_work import Work
+from trueup.inferring.tree_work import AllowedWork
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
 from trueup.kernel.messages.pmf import reach_all
@@ -81,7 +81,7 @@ class SolutionSearch:
     reached: int = ROUGHLY
     last: int = len(DEPTHS) - 1
     tries: float = np.inf
-    work: Work = field(default_factory=Work)
+    work: AllowedWork = field(default_factory=AllowedWork)
 
     def __post_init__(self) -> None:
         self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)

@@ -24,14 +24,14 @@ class TooCostly(Exception):
 
 
 @dataclass(eq=False)
-class Work:
+class AllowedWork:
     """Multiplications that may be spent, and those that were."""
 
     allowed: float = np.inf
     spent: float = 0.0
 
     @classmethod
-    def of(cls, nodes: int) -> Work:
+    def of(cls, nodes: int) -> AllowedWork:
         """What a tree of so many nodes may take."""
         return cls(LEAST + EACH * nodes)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.inferring.chain_driver import ENOUGH
-from trueup.inferring.chains import ESS, Limit, run_side_by_side
+from trueup.inferring.chains import ESS, ChainLimit, run_side_by_side
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
 from trueup.inferring.table_moves import table_moves, with_vectors
@@ -69,7 +69,7 @@ class Walk:
     moved: float = 0.0
     sweeps: int = 0
     left: NDArray[np.bool_] | None = None
-    limit: Limit = field(default_factory=Limit)
+    limit: ChainLimit = field(default_factory=ChainLimit)
     seconds: float = 0.0
     stopped: bool = False
 

@@ -175,7 +175,9 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
     for v in range(nodes):
         here = slice(ptr[v], ptr[v + 1])
         first[v], last[v] = _window(x[here], score[here], ends[v], low[v], high[v])
-    for v in plan.order[::-1]:  # what one part may be, its sibling must leave room for: else each cuts off the other in turn
+    for v in plan.order[
+        ::-1
+    ]:  # what one part may be, its sibling must leave room for: else each cuts off the other in turn
         a, b = plan.left[v], plan.right[v]
         if b >= 0:
             for own, other in ((a, b), (b, a)):

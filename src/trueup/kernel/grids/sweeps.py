@@ -54,7 +54,7 @@ def _all_weights(ptr, x, out):
         log_spacings(x[ptr[v] : ptr[v + 1]], out[ptr[v] : ptr[v + 1]])
 
 
-def upward(grids: Grids, factor: Reals) -> Reals:
+def grid_upward(grids: Grids, factor: Reals) -> Reals:
     """Return the log density `(points,)` of every node given all that is at and below it.
 
     Parameters
@@ -92,7 +92,7 @@ def _up(at, grids, factor, out):
     return at
 
 
-class Marginals(NamedTuple):
+class GridMarginals(NamedTuple):
     """What is known of every node given everything.
 
     Attributes
@@ -109,10 +109,10 @@ class Marginals(NamedTuple):
     scale: Reals
 
 
-def downward(grids: Grids, factor: Reals, up: Reals) -> Marginals:
+def grid_downward(grids: Grids, factor: Reals, up: Reals) -> GridMarginals:
     """Return what is known of every node given everything; NaN where that is nothing."""
     outside, count = np.zeros(len(grids.x)), len(grids.ptr) - 1
-    out = Marginals(np.zeros(len(up)), np.zeros(count), np.full(count, np.inf))
+    out = GridMarginals(np.zeros(len(up)), np.zeros(count), np.full(count, np.inf))
     at = len(grids.plan.order) - 1
     while at >= 0:
         at = _down(at, grids, factor, up, outside, out)
@@ -160,7 +160,7 @@ def log_evidence(grids, up):
     return top + math.log(np.exp(own - top).sum()) if top > -np.inf else top
 
 
-def joint_draws(
+def grid_draws(
     grids: Grids, up: Reals, slopes: Reals, nodes: int, draws: int, rng: np.random.Generator
 ) -> Integers:
     """Return `(nodes, draws)` joint draws of the first nodes: whole numbers, parts that add up."""
