@@ -32,9 +32,9 @@ LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 VARIED = 16
 """Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
-LARGE, LARGE_STEPS = 16_000, 6
-"""Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps, and none is integrated over."""
-POINTS = ((2_000, 24), (10_000, 12), (1 << 62, 6))
+LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
+"""Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
+POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
 
 
@@ -91,9 +91,12 @@ class ApproximateTree:
         grid.step = ESTIMATING
         theta, guess, few = start_of(splits)
         objective = grid.objective(splits, self.progress)
-        if grid.nodes > LARGE:  # many families inform what is sought: the mode's neighbourhood will do
+        if (
+            grid.nodes > LARGE
+        ):  # many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do
             found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS)
-            return splits, with_curvature(objective, found, guess, few[:0])
+            few = few[few < splits.concentrations] if grid.nodes <= LARGEST else few[:0]
+            return splits, with_curvature(objective, found, guess, few)
         beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
         splits, begun = beginning.chosen(splits, grid.noisy_total if kinds > 1 else None)
         _, guess, few = start_of(splits)
