@@ -121,10 +121,10 @@ REFUSED = {
     f"{INFER} --draws many": "valid integer",
     f"{INFER} --draws 100000000000000": "this machine has .* fewer draws",
     f"{INFER} --workers 0": "greater than or equal to 1",
-    f"{INFER} --tier chains": "'tree-exact', which has no tiers. To do: leave out --tier",
-    f"{INFER} --tier best": "'tree-exact', which has no tiers",
+    f"{INFER} --tier chains": "'tree-exact': tier is not 'auto', 'exact' or 'approximate'",
+    f"{INFER} --tier best": "'tree-exact': tier is not 'auto', 'exact' or 'approximate'",
     f"{INFER} --minutes .5": "0.5 minutes are given. Needed: at least 1",
-    f"{INFER} --minutes soon": "valid float",
+    f"{INFER} --minutes soon": "valid number",
     f"{INFER} --within county=09": "level 'county' has no place '09'",
     f"{INFER} --within town=a": "names no place that holds others",
     f"{INFER} --within nonsense": "levels: all, county",
@@ -300,5 +300,5 @@ def test_a_tier_of_histograms_that_does_not_exist_names_those_that_do(tmp_path):
     assert done.returncode == 2
     error = json.loads(done.stdout)["error"]["message"]
     assert "'histogram-gibbs'" in error
-    assert "full" in error
+    assert "chains" in error
     assert "approximate" in error
