@@ -81,7 +81,9 @@ def _cells(totals: NDArray[np.int64], combinations: int, rng: np.random.Generato
 def _spec(levels: tuple[str, ...], sizes: list[int], epsilon: float, rng: np.random.Generator) -> str:
     names = [f"a{i}" for i in range(len(sizes))]
     exact = rng.random() < 0.2
-    tables = [((), [level for level in levels[exact:] if rng.random() < 0.75])]
+    tables: list[tuple[list[str], list[str]]] = [
+        ([], [level for level in levels[exact:] if rng.random() < 0.75])
+    ]
     if len(sizes) == 2 and rng.random() < 0.6:
         tables.append((names[:1], [levels[-1]]))
     if sizes and rng.random() < 0.5:

@@ -77,9 +77,8 @@ def _held(size: int, error, margin, stated) -> Held:
 def over_all(rows: list[Held]) -> tuple[float, float]:
     """What margins, and narrower ones, cover over all counts of a table."""
     counts = [row.counts for row in rows]
-    return tuple(
-        float(np.average([getattr(r, n) for r in rows], weights=counts)) for n in ("covered", "narrower")
-    )
+    covered = np.average([row.covered for row in rows], weights=counts)
+    return float(covered), float(np.average([row.narrower for row in rows], weights=counts))
 
 
 _FOUND: list[tuple[RandomTable, list[Held]]] = []
