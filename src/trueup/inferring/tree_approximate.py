@@ -20,7 +20,6 @@ from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits, splits_of
 from trueup.model.prior import Hierarchical
 from trueup.model.records.drawn import Drawn
-from trueup.run.deadline import Deadline
 
 Reals = NDArray[np.float64]
 Part = tuple[Settled, int]
@@ -46,14 +45,13 @@ class ApproximateTree:
     ----------
     state, values, prior
         The problem, its values and its prior.
-    progress, deadline
-        What is told, and when an answer must stand.
+    progress
+        What is told.
     """
 
     state: TreeState
     values: NDArray
     progress: Progress
-    deadline: Deadline
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
         """Draw the counts."""
@@ -177,7 +175,6 @@ def approximate(
     draws: int,
     rng: np.random.Generator,
     progress: Progress,
-    deadline: Deadline | None = None,
 ) -> Drawn:
     """Draw the counts of a tree `(1, draws, n)` on grids.
 
@@ -186,4 +183,4 @@ def approximate(
     ConvergenceError
         If no grids hold the posterior.
     """
-    return ApproximateTree(state, values, progress, deadline or Deadline.of()).drawn(draws, rng)
+    return ApproximateTree(state, values, progress).drawn(draws, rng)

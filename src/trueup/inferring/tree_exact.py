@@ -124,12 +124,12 @@ class TreeExact(InferenceMethod):
                 raise TooCostly
             return self._exact(state, values, draws, rng, progress, executor or LocalThreads(), work)
         except TooCostly:
-            return approximate(state, values, draws, rng, progress, deadline)
+            return approximate(state, values, draws, rng, progress)
         except ConvergenceError as error:
             if self.tier == "exact":
                 raise
             try:
-                return approximate(state, values, draws, rng, progress, deadline)
+                return approximate(state, values, draws, rng, progress)
             except ConvergenceError:
                 raise error from None
 
