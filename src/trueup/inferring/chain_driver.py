@@ -68,6 +68,22 @@ class Engine(Protocol):
         ...
 
 
+class OfWalk:
+    """What engines read off the chains that they move."""
+
+    walk: Any
+
+    @property
+    def limit(self) -> ChainLimit:
+        """Until when they may run."""
+        return self.walk.limit
+
+    @property
+    def sweeps(self) -> int:
+        """Of each chain so far."""
+        return self.walk.sweeps
+
+
 @dataclass(frozen=True, eq=False)
 class Judged:
     """A run of chains, and what was found.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import (
     Longer,
+    OfWalk,
     chains_too_short,
     in_all,
     out_of_time,
@@ -238,7 +239,7 @@ def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(eq=False)
-class _Chains:
+class _Chains(OfWalk):
     """Chains on histograms as the driver takes them.
 
     A run is made longer with draws that lie further apart: of what was drawn before, as many are kept as do so already.
@@ -250,16 +251,6 @@ class _Chains:
     progress: Progress
     thin: int
     begun: tuple[NDArray, int] | None = None
-
-    @property
-    def limit(self) -> ChainLimit:
-        """Until when they may run."""
-        return self.walk.limit
-
-    @property
-    def sweeps(self) -> int:
-        """Of each chain so far."""
-        return self.walk.sweeps
 
     @property
     def chains(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chain_driver import Longer, in_all, out_of_time, until_long_enough
+from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, until_long_enough
 from trueup.inferring.chains import FEWEST, ChainLimit, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
@@ -152,7 +152,7 @@ class LatticeMoves(InferenceMethod):
 
 
 @dataclass(eq=False)
-class _Chains:
+class _Chains(OfWalk):
     """Chains as the driver takes them: a run that is too short is made anew, with what was learnt of how far cells move."""
 
     walk: Walk
@@ -161,16 +161,6 @@ class _Chains:
     progress: Progress
     thin: int = 1
     lacks: float = 1.0
-
-    @property
-    def limit(self) -> ChainLimit:
-        """Until when they may run."""
-        return self.walk.limit
-
-    @property
-    def sweeps(self) -> int:
-        """Of each chain so far."""
-        return self.walk.sweeps
 
     @property
     def chains(self) -> int:

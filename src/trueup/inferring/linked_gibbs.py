@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import (
     Longer,
+    OfWalk,
     chains_too_short,
     in_all,
     out_of_time,
@@ -130,7 +131,7 @@ class LinkedGibbs(InferenceMethod):
 
 
 @dataclass(eq=False)
-class _Chains:
+class _Chains(OfWalk):
     """Chains on linked counts as the driver takes them.
 
     A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws lie
@@ -142,16 +143,6 @@ class _Chains:
     thin: int
     progress: Progress
     least: float = 0.0
-
-    @property
-    def limit(self) -> ChainLimit:
-        """Until when they may run."""
-        return self.walk.limit
-
-    @property
-    def sweeps(self) -> int:
-        """Of each chain so far."""
-        return self.walk.sweeps
 
     @property
     def chains(self) -> int:
