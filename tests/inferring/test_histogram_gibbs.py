@@ -30,6 +30,7 @@ from trueup.inferring import chain_driver, chains, histogram_gibbs, histogram_wa
 from trueup.inferring.areas import infer_areas
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
+from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.io.bundle.posterior import margins
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.layouts.columns import ColumnProblem
@@ -176,6 +177,25 @@ def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_a
     assert posterior.draws.reshape(-1, cells.n).shape == (400, cells.n)
     with pytest.raises(ConvergenceError, match="effective size"):
         infer(record, HistogramGibbs(tier="chains"), spec=constraints_of(cells, laws), draws=400)
+
+
+def test_a_processor_that_compiles_does_not_spend_the_time_of_chains(rng, monkeypatch):
+    # Kernels are made ready by the first sweeps, which cost most of a minute where none are kept from before.
+    cells, laws, record = blocks(rng)
+    ready = HistogramWalk.run
+
+    def slow(walk, count, thin, *rest, **more):
+        drawn = ready(walk, count, thin, *rest, **more)
+        if walk.sweeps == 1:
+            begun = time.process_time()
+            while time.process_time() - begun < 1.5:
+                pass
+        return drawn
+
+    monkeypatch.setattr(HistogramWalk, "run", slow)
+    monkeypatch.setattr(histogram_gibbs, "QUICK", 1.0)
+    posterior = infer(record, spec=constraints_of(cells, laws), draws=400)
+    assert posterior.draws.reshape(-1, cells.n).shape == (400, cells.n)
 
 
 def test_a_place_alone_conditions_on_what_was_measured_in_it(rng):

@@ -55,7 +55,7 @@ LENGTHENED = 1.2
 SMALL, PROBED = 20_000, 20
 """Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
 QUICK = 25.0
-"""Seconds of a processor that chains may take where no tier is asked for."""
+"""Seconds of a processor that making chains longer may take where no tier is asked for."""
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
 """Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
 its least and most sweeps."""
@@ -197,7 +197,6 @@ class HistogramGibbs(InferenceMethod):
         chains = _Chains(walk, plan, rng, progress, plan.thin)
         if plan.tier == "approximate":
             return self._judged(walk, chains.first(told_in_draws(progress, draws)), plan, rng, progress)
-        walk.limit = replace(walk.limit, processor=plan.most)
         judged = until_long_enough(chains, chains.first, draws, progress)
         if not judged.enough and self.tier == "auto":
             walk.limit = ChainLimit(walk.limit.deadline)
@@ -265,6 +264,7 @@ class _Chains(OfWalk):
         self.thin = begun or self.thin
         run = walk.run(plan.kept, self.thin, tell, saved=True)
         self.begun = walk.concentrations, walk.sweeps
+        walk.limit = ChainLimit(walk.limit.deadline, plan.most)  # compiling and the first run are not counted
         return run
 
     def back(self) -> None:
@@ -306,7 +306,7 @@ class Plan:
     usual
         Sweeps of each chain that are usually needed in all.
     draws, most
-        Draws that are asked for; seconds of a processor that it may take.
+        Draws that are asked for; seconds of a processor that making chains longer may take.
     """
 
     tier: str
@@ -327,7 +327,9 @@ class Plan:
     def seconds(self) -> float:
         """Of wall time, what is compared at the end included."""
         each, side = self.walk.seconds, max(1.0, self.chains / cores())
-        chains = min(each * (WARM_UP + self.usual) * self.chains, self.most) / self.chains * side
+        first = self.kept * self.thin
+        longer = min(each * (self.usual - first), self.most / self.chains)
+        chains = (each * (WARM_UP + first) + longer) * side
         check = 0.0 if self.tier == "chains" else each * sweeps_of_check(self.walk.problem, CHECKED)
         return (chains + check) * self.walk.slower
 
