@@ -24,24 +24,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         attack = Attack(Path(folder), options.seed)
         attack.warm()
-        said = 0
         start = time.process_time()
         for number in range(options.first, options.first + -(-options.count // len(kinds))):
             for kind in kinds:
-                attack.run(kind, number)
-                for fault in attack.figures[kind].faults[said if len(kinds) == 1 else 0 :]:
+                for fault in attack.run(kind, number):
                     print(fault, flush=True)
-                said = len(attack.figures[kind].faults)
-                if len(kinds) > 1:
-                    attack.faulted = getattr(attack, "faulted", 0) + said
-                    attack.figures[kind].faults.clear()
     print(f"{time.process_time() - start:.0f} s of a processor")
     for kind in kinds:
-        held = attack.figures[kind]
-        print(
-            f"{kind:18} {held.made:7} made, {held.read:6} read, {held.slowest:5.1f} s, {held.most / 1e6:4.0f} MB at most"
-        )
-    return 0
+        print(f"{kind:18} {attack.figures[kind]}")
+    return any(attack.figures[kind].faults for kind in kinds)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +52,12 @@ class Figures:
     most: int = 0
     faults: list[str] = field(default_factory=list)
 
+    def __str__(self) -> str:
+        return (
+            f"{self.made:7} made, {self.read:6} read, {len(self.faults)} faults; at most {self.slowest:.1f} s and "
+            f"{self.most / 1e6:.0f} MB"
+        )
+
 
 class Attack:
     """Honest files in a folder, and copies of them made hostile one after the other."""
@@ -80,9 +86,10 @@ class Attack:
                     for call in calls:
                         call()
 
-    def run(self, kind: str, number: int) -> None:
-        """Make one hostile file of a kind, give it to those who read it, and note what came of it."""
+    def run(self, kind: str, number: int) -> list[str]:
+        """Make one hostile file of a kind, give it to those who read it, and note what came of it; return its faults."""
         figures = self.figures[kind]
+        before = len(figures.faults)
         figures.made += 1
         with self._files(kind, number) as calls:
             rng = self._rng(kind, number, "reader")
@@ -97,10 +104,11 @@ class Attack:
                 figures.faults.append(f"{kind} {number}: left {left}")
             if any((self.outside / name).read_text() != "mine" for name in ("secret", "secret.parquet")):
                 figures.faults.append(f"{kind} {number}: a file outside was written")
+        return figures.faults[before:]
 
     def _read(self, figures: Figures, name: str, call: Call) -> None:
         tempfile.tempdir = str(self.folder / "out")
-        self.opened.allowed = _system() + (str(self.work / "given"), str(self.folder / "out"))
+        self.opened.allowed = (*_system(), str(self.work / "given"), str(self.folder / "out"))
         try:
             with watched(self.outside) as seen, _stopped_after(6 * SECONDS), warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -211,10 +219,8 @@ def _allowing(rng: random.Random | None, calls: list[Call]) -> list[Call]:
 
     def allowed(call: Call) -> Call:
         def called() -> None:
-            try:
+            with suppress(TrueupError):
                 call()
-            except TrueupError:
-                pass
 
         return called
 

@@ -102,17 +102,21 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
         refuse_altered(source, manifest)
         whole = manifest["kind"] == "measurements"
         record = read_measurements(source) if whole else StoredRelease(source, manifest)
-        return reporting.report(record, read_spec(source)[1], ledger=manifest["ledger"], **options)
+        return _laid_out(source, record, read_spec(source)[1], ledger=manifest["ledger"], **options)
     record, spec = read_assessment(source)
     if publish:
         refuse_confidential(record.public)
+    return _laid_out(source, record, spec, **options)
+
+
+def _laid_out(source: Path, *given: Any, **options: Any) -> str:
+    """The page of a record that files hold, which may lack a figure that the page looks up by table, method or budget."""
     try:
-        return reporting.report(record, spec, **options)
+        return reporting.report(*given, **options)
     except (LookupError, ValueError) as error:
         if isinstance(error, TrueupError):
             raise
-        # The pages look figures up by table, method and budget, and a summary may lack any of them.
-        raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
+        raise BundleError(f"'{source}' lacks figures that its report shows", remedy="restore it") from None
 
 
 @renamed(spec_path="spec")

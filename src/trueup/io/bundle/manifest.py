@@ -105,6 +105,7 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
     parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
+    parts += [(manifest, {"cells", "levels"})] if "parts" in manifest else []
     if lost := [name for part, names in parts for name in names - set(part)]:
         raise KeyError(min(lost))
 
