@@ -19,6 +19,7 @@ from trueup.files.table import JoinedTables
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.terms import CHECKS, Terms
+from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import Spec, parse_spec
 from trueup.releasing import pipeline
@@ -288,3 +289,16 @@ def test_refusals_carry_no_more_bits_than_checks_were_counted(tmp_path, rng, kin
     assert sum(2.0 ** -min(costs) for costs in seen.values()) <= 1, (
         "Kraft: a code of these lengths could tell them apart"
     )
+
+
+def test_a_guarantee_of_noise_drawn_in_doubles_states_a_delta():
+    spec = parse_spec(
+        COUNTS.replace("COLUMN", "sex").replace(
+            '"discrete-gaussian", rho = { block = "1/1000" }',
+            '"lattice-l2-laplace", epsilon = { block = "1/2" }',
+        )
+        + INVARIANT
+    )
+    guarantee = plan_measurements(spec, public_cells(spec, geography=PLACES))[1]
+    assert 0 < guarantee.delta < Fraction(1, 10**9)
+    assert "delta = " in " ".join(guarantee.sentences)

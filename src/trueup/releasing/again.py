@@ -113,7 +113,7 @@ def _laid_out(source: Path, *given: Any, **options: Any) -> str:
     """The page of a record that files hold, which may lack a figure that the page looks up by table, method or budget."""
     try:
         return reporting.report(*given, **options)
-    except (LookupError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, TrueupError):
             raise
         raise BundleError(f"'{source}' lacks figures that its report shows", remedy="restore it") from None
