@@ -113,7 +113,7 @@ class Checkpoint:
                 found.append(Saved(int(path.stem.split()[-1]), held))
         if found:
             with _whole(self.folder):
-                rng.bit_generator.state = last
+                rng.bit_generator.state = last  # pyright: ignore[reportAttributeAccessIssue]
         return found
 
     @property

@@ -106,6 +106,10 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
     parts += [(manifest, {"cells", "levels"})] if "parts" in manifest else []
+    if (
+        "parts" not in manifest and manifest["guarantee"].get("kind") != "none"
+    ):  # each header of format 1 has a file
+        parts += [(header, {"file", "some_groups"}) for header in manifest["headers"]]
     if lost := [name for part, names in parts for name in names - set(part)]:
         raise KeyError(min(lost))
 

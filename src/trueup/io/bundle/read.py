@@ -131,7 +131,10 @@ class StoredRelease(Release):
     @cached_property
     def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Its finest counts, read from the bundle."""
-        return self._tables[self.measurements.cells.finest][0]
+        finest = self.measurements.cells.finest
+        if finest not in self._tables:
+            raise BundleError(f"'{self.folder}' holds no counts of '{finest}'", remedy="restore the bundle")
+        return self._tables[finest][0]
 
     @cached_property
     def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
