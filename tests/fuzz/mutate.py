@@ -274,7 +274,7 @@ def _changed_table(table: pa.Table, rng: random.Random, rows: int) -> pa.Table:
     if not names:
         return pa.table({"x": [1]})
     if act < 0.1:
-        return table.drop_columns([names[at]])
+        return table.remove_column(at)
     if act < 0.2:
         new = rng.choice(
             ["", "x", names[-1], AWAY, "a" * 5000, 'q"q', names[at].upper(), "trueup_row", "position"]
