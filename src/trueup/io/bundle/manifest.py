@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import numpy as np
@@ -88,7 +88,8 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
     refuse_names(files)
     refuse_names(measured_file(name) for name in parts)
     refuse_names((entry.get("files") or entry["file"] for entry in counts), pattern=True)
-    if lost := {"spec.toml", *map(measured_file, parts)} - set(files):
+    own = {entry["file"] for entry in manifest["headers"] if not parts and "file" in entry}
+    if lost := {"spec.toml", *map(measured_file, parts), *own} - set(files):
         raise KeyError(min(lost))
     guarantee_in(manifest["guarantee"])
     if written := manifest.get("expected errors"):
@@ -104,6 +105,11 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
     parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
+    parts += [(manifest, {"cells", "levels"})] if "parts" in manifest else []
+    if (
+        "parts" not in manifest and manifest["guarantee"].get("kind") != "none"
+    ):  # each header of format 1 has a file
+        parts += [(header, {"file", "some_groups"}) for header in manifest["headers"]]
     if lost := [name for part, names in parts for name in names - set(part)]:
         raise KeyError(min(lost))
 
@@ -157,6 +163,11 @@ def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, st
         for name, found in zip(held, threads.map(digest, held.values())):
             if found != manifest["files"][name]:
                 yield name, "is not the file that was written"
+
+
+def listed(manifest: Mapping[str, Any], pattern: str) -> list[str]:
+    """Name the files of a pattern that the manifest lists: what else lies in `public/` is never opened."""
+    return sorted(name for name in manifest["files"] if PurePosixPath(name).match(pattern))
 
 
 def unlisted(folder: Path) -> list[str]:

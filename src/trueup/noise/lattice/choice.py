@@ -39,6 +39,8 @@ class Choice:
         `draw(count, words) -> Drawn`, vectors over the piece's cells in flat order.
     distance
         Upper limit of the total variation between what is drawn and the law; 0 if exact.
+    rounding
+        Upper limit of the total variation that the rounding of doubles adds to it; 0 where it is not derived, or nothing rounds.
     beyond
         What of its set-up is beyond a limit of the sampler, and the limit; empty if nothing is.
     """
@@ -49,6 +51,7 @@ class Choice:
     seconds: float
     draw: Callable[[int, Words], Any]
     distance: float = 0.0
+    rounding: float = 0.0
     beyond: str = ""
 
     def sentence(self) -> str:
@@ -57,7 +60,8 @@ class Choice:
             return f"sampler '{self.sampler}' would need {self.beyond}"
         about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
         told = f"sampler '{self.sampler}' ({_HOW[self.arithmetic]}), {about}"
-        return f"{told}, within total variation {self.distance:.3g} of the law" if self.distance else told
+        apart = self.distance + self.rounding
+        return f"{told}, within total variation {apart:.3g} of the law" if apart else told
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,11 @@ class BoundSampler:
     def distance(self) -> float:
         """Upper limit of the total variation between what is drawn and the law; 0 if exact."""
         return sum(choice.distance for _, choice in self.pieces)
+
+    @property
+    def apart(self) -> float:
+        """The same with what the rounding of doubles adds, where that is derived."""
+        return self.distance + sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):
         """Draw `count` noise vectors `(count, n)`; pinned cells get zero."""

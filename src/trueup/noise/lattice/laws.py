@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, isqrt
+from math import ceil, exp, isqrt, log, log1p
 from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
@@ -76,12 +76,14 @@ class OnLattice:
         return self.on(lattice, **options)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the loss of the exact law, with the delta of the sampler if that is approximate.
+        """Return the loss of the exact law, with the delta of the sampler if that draws another law.
 
         A sampler within total variation eta of an epsilon-private law is (epsilon, (1 + e^epsilon) eta)-private.
         """
-        exact: Cost = super().cost(sensitivity)  # type: ignore[misc]
-        if not self.approximate:
+        return self._as_drawn(super().cost(sensitivity))  # type: ignore[misc]
+
+    def _as_drawn(self, exact: Cost) -> Cost:
+        if self.bound is None or not self.bound.apart:
             return exact
         if exact.currency != "epsilon":
             raise SpecError(
@@ -89,8 +91,7 @@ class OnLattice:
                 needed="an exact sampler: a delta does not compose with zCDP",
                 remedy="use 'lattice-laplace' with the Markov chain, or an exact sampler",
             )
-        delta = (1 + exp(float(exact.amount))) * self.bound.distance
-        return Cost("epsilon", exact.amount, min(Fraction(1), Fraction(delta)))
+        return Cost("epsilon", exact.amount, _delta(exact.amount, self.bound.apart))
 
     def scaled(self, factor: Fraction) -> Self:
         """Refuse: the law is bound to samplers at its own cost."""
@@ -216,7 +217,10 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
 @dataclass(frozen=True)
 class LatticeL2Laplace(OnLattice, BaseLaw):
-    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (pure differential privacy).
+    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, with the delta of its sampler).
+
+    The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost
+    (see `lattice.double.rounding_of`).
 
     It is far wider than `lattice-laplace` at equal privacy: its norm grows with the dimension of the
     lattice. It is no product over cells, so it has no mass for one cell.
@@ -233,7 +237,9 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     """
 
     name: ClassVar[str] = "lattice-l2-laplace"
-    title: ClassVar[str] = "Laplace in the L2 norm given the invariants, pure epsilon"
+    title: ClassVar[str] = (
+        "Laplace in the L2 norm given the invariants, epsilon with the delta of drawing it in doubles"
+    )
     discrete: ClassVar[bool] = True
     factors: ClassVar[bool] = False
     epsilon: Fraction
@@ -245,12 +251,12 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
-        """Return the law that spends at most the pure epsilon `amount` on one smallest change."""
+        """Return the law that spends at most the epsilon `amount` on one smallest change."""
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the pure epsilon, rounded up: inverse scale times L2 sensitivity."""
-        return Cost("epsilon", self.epsilon * _root_above(sensitivity.l2_squared))
+        """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the delta of the sampler, once that is chosen."""
+        return self._as_drawn(Cost("epsilon", self.epsilon * _root_above(sensitivity.l2_squared)))
 
     @property
     def variance(self) -> float:
@@ -278,6 +284,12 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-{self.epsilon} ||noise||)."
         )
+
+
+def _delta(epsilon: Fraction, apart: float) -> Fraction:
+    """`(1 + e^epsilon) apart`, rounded up to a power of two so that it is the same on every machine; at most 1."""
+    logarithm = log(apart) + float(epsilon) + log1p(exp(-float(epsilon)))
+    return min(Fraction(1), Fraction(2) ** ceil(logarithm / log(2) + 1e-9))
 
 
 def _joint(what: str) -> SpecError:
