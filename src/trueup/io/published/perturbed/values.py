@@ -56,7 +56,10 @@ def _read(
     rule = part.rule
     for code, said in codes.items():
         rule = _agreeing(part, rule, code, said)
-    numbers = numbers_of(part, [text for text in texts if text not in codes], whole=rule.whole)
+    variances = {text for shown in margins for text in np.unique(_or_none(shown.variances)).tolist()}
+    numbers = numbers_of(
+        part, [text for text in texts if text not in codes], sorted(variances), whole=rule.whole
+    )
     known = {text: numbers.read(text) for text in texts if text not in codes}
     known |= {text: _value_of(codes[text]) for text in texts if text in codes and codes[text].of == "value"}
     for text in [text for text in texts if text not in codes and known[text] is None]:
@@ -66,6 +69,10 @@ def _read(
         codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
         rule = rule.with_code(codes[text])
     return _Reading(rule, codes, numbers, known, [])
+
+
+def _or_none(texts: NDArray | None) -> NDArray:
+    return np.zeros(0, str) if texts is None else texts
 
 
 def _value_of(said: CodeMeaning) -> int:
@@ -135,7 +142,8 @@ def _of_margin(
     if numeric.any():
         values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
         if shown.variances is not None:
-            result += by_variance(cells, values, shown.variances[order][numeric], str(reading.rule.law))
+            variances, by = shown.variances[order][numeric], reading.numbers.by
+            result += by_variance(cells, values, variances, str(reading.rule.law), by)
         else:
             result += _under_rule(cells, values, reading)
     meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
