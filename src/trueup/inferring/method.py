@@ -14,10 +14,11 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.methods import structural_misfit
 from trueup.model.nested import canonical
-from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
+from trueup.model.prior import FACTORED, Estimated, Flat, Hierarchical, settle_priors
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
+from trueup.noise.perturbed.hidden_values import HiddenValues
 from trueup.run.deadline import Deadline
 
 Progress = Callable[[int, int], None]
@@ -80,10 +81,13 @@ class InferenceMethod(ABC):
         """Parameters that take the place of its own defaults where such measurements are given and none is named.
 
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
-        flat one.
+        flat one. Where noisy values below a threshold are not shown, parts are taken to be of one kind: small values are what
+        tells two kinds apart.
         """
         noisy = any(header.law.additive and not header.exact for header in headers)
         perturbed = any(not header.law.additive for header in headers)
+        if Hierarchical in cls.priors and any(_conceals_noisy(header.law) for header in headers):
+            return {"prior": {"name": Hierarchical().name, "most_kinds": 1}}
         if noisy or not perturbed or Estimated not in cls.priors:
             return {}
         return {"prior": (Estimated if values_of_a_class(cells, headers) >= ENOUGH else Flat)().name}
@@ -119,6 +123,11 @@ class InferenceMethod(ABC):
         SpecError
             If the posterior is improper; it names the count that nothing bounds.
         """
+
+
+def _conceals_noisy(law: Any) -> bool:
+    """Return True for a code that stands for noisy values."""
+    return isinstance(law, HiddenValues) and bool(law.published) and law.law.additive and not law.law.exact
 
 
 def inference_misfit(
