@@ -113,7 +113,7 @@ class HistogramWalk:
         starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
         wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
         starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
-        moves = problem.moves(max(int(x.sum(axis=1).max()) for x in starts))
+        moves = problem.moves(starts)
         return cls(problem, moves, rngs, [problem.state(x, *parameters) for x in starts], not given)
 
     def run(

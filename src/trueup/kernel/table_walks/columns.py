@@ -113,6 +113,8 @@ class Directions(NamedTuple):
         `(2,)` pairs and squares a sweep.
     window, span
         Steps of a lowest place's window, and `(levels,)` of the windows of siblings' sums.
+    scale
+        `(levels,)` the narrowest noise of a count of each level (counts), 0 where counts are known to their roots.
     """
 
     singles: NDArray[np.int64]
@@ -124,6 +126,7 @@ class Directions(NamedTuple):
     turns: NDArray[np.int64]
     window: int
     span: NDArray[np.int64]
+    scale: NDArray[np.float64]
 
 
 class ChainState(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.columns import column_sweep
 from trueup.kernel.table_walks.compositions import draw_prior
+from trueup.kernel.table_walks.rate_moves import move_rates
 from trueup.kernel.table_walks.sizes import draw_sizes
 
 EVERY, SELDOM = 3, 6
@@ -36,6 +37,8 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tab
     for sweep in range(first, first + count):
         failed += column_sweep(rng, places, tables, moves, state, work)
         draw_sizes(rng, places, state)
+        if sweep % EVERY == 1:
+            move_rates(rng, places, tables, moves, state, open_, hyper, learn)
         if sweep % EVERY == 0:
             draw_prior(rng, places, state, open_, alike, room, hyper, learn and sweep % SELDOM == 0)
         if (sweep + 1) % thin == 0:
