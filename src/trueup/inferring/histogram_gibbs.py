@@ -152,7 +152,7 @@ class HistogramGibbs(InferenceMethod):
         problem = state.problem(values)
         key = key_of(values, draws, state.headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
-        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
+        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations, deadline)
         walk.limit = ChainLimit(deadline)
         try:
             walk.run(1, 1, _silent)  # makes the kernels ready

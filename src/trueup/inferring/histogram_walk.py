@@ -32,6 +32,7 @@ from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
+from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
 TOGETHER = 100_000
@@ -98,7 +99,11 @@ class HistogramWalk:
 
     @classmethod
     def of(
-        cls, problem: ColumnProblem, rngs: list[np.random.Generator], given: Sequence[float] = ()
+        cls,
+        problem: ColumnProblem,
+        rngs: list[np.random.Generator],
+        given: Sequence[float] = (),
+        deadline: Deadline | None = None,
     ) -> HistogramWalk:
         """Start chains apart: the first at the default release, others at those of noisier values.
 
@@ -110,7 +115,10 @@ class HistogramWalk:
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
-        starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        starts = [
+            _start(problem, rng, AWAY * (chain > 0), deadline or Deadline.of())
+            for chain, rng in enumerate(rngs)
+        ]
         wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
         starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
         moves = problem.moves(starts)
@@ -311,7 +319,9 @@ def _described(draws: NDArray) -> dict[str, float]:
     return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 
-def _start(problem: ColumnProblem, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
+def _start(
+    problem: ColumnProblem, rng: np.random.Generator, away: float, deadline: Deadline
+) -> NDArray[np.int64]:
     """The default release; where settling from the top finds none, a table near least squares by an integer program."""
     try:
         return problem.start(rng, away)
@@ -319,7 +329,8 @@ def _start(problem: ColumnProblem, rng: np.random.Generator, away: float) -> NDA
         linear = LinearProblem(problem.constraints, problem.headers)
         values = np.concatenate(problem.values)
         rows = RowProblem.of(linear, values, FLAT)
-        return start_near(linear, values, rows, rows.estimate()[0]).reshape(problem.cells.shape[0], -1)
+        found = start_near(linear, values, rows, rows.estimate()[0], deadline)
+        return found.reshape(problem.cells.shape[0], -1)
 
 
 def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:

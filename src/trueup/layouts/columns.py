@@ -188,7 +188,10 @@ class ColumnProblem:
             Tables `(leaves, n)` where chains start.
         """
         scale = self._scales
-        largest, total = max(int(x.sum(axis=1).max()) for x in starts), max(x.sum(dtype=np.int64) for x in starts)
+        largest, total = (
+            max(int(x.sum(axis=1).max()) for x in starts),
+            max(x.sum(dtype=np.int64) for x in starts),
+        )
         wide = scale**2 > NARROWEST * total / np.array(self.cells.tree.sizes)
         window = int(np.clip(7 * scale[-1], *WINDOWS))
         span = np.clip(14 * scale, *SPANS).astype(np.int64)

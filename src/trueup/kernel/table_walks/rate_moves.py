@@ -2,262 +2,53 @@
 
 Given the counts, compositions and sizes are known to about the root of a count, and given these so are the counts. Where noise
 says less, a chain that draws either given the other takes steps of sqrt(count) in a posterior as wide as the noise, which
-it crosses in noise^2 / count sweeps. Here both move at once.
-
-*Rates.* The prior is that of counts which are multinomial given gamma numbers: the total T of a place above the lowest is shared
-among its parts in proportion to numbers Gamma(a) (the inhabited ones alone), the total of a lowest place among its cells in
-proportion to g_j ~ Gamma(b_j, rate kappa_j), b_j = kappa_j theta_j; the flat total of the root is Poisson with a flat rate. Given the
-counts the numbers are Gamma(T + a), the g_j are Gamma(x_j + e_j + b_j, rate kappa_j + s), and the root's rate is Gamma(T + 1).
+it crosses in noise^2 / count sweeps. Here both move at once. `rates` has the gamma numbers that make counts multinomial.
 
 *Counts that follow.* Where multinomial probabilities change from p to p', each person of a cell i that loses leaves it with
-probability `1 - p'_i / p_i`, and those who leave go to the cells that gain in proportion to `p'_j - p_j`. As many go from i to j as would
-come back, on average over the law: `p_i (1 - p'_i / p_i) (p'_j - p_j)` is symmetric. So probabilities and counts may be proposed
-together, and the ratio of Metropolis and Hastings has the prior of the numbers and the noise alone. Poisson counts of the root lose
-and gain in the same way.
+probability `1 - p'_i / p_i`, and those who leave go to the cells that gain in proportion to `p'_j - p_j`. On average over the
+law as many go from i to j as would come back: `p_i (1 - p'_i / p_i) (p'_j - p_j)` is the same both ways, but for a factor that
+is. So probabilities and counts may be proposed together, and the ratio of Metropolis and Hastings has the prior of
+the numbers and the noise alone. Poisson counts of the root lose and gain in the same way.
 
-*Gamma numbers that follow.* Where the shape of Gamma(b) changes to b', the number gains an independent Gamma(b' - b), or keeps a
-Beta(b', b - b') share: the law of the pair is symmetric too. So a change of a place's composition is passed on to all
-compositions below it, to g and to counts, and the ratio has the prior of that one composition and the noise.
+*Gamma numbers that follow.* Where the shape of Gamma(b) changes to b', the number gains an independent Gamma(b' - b), or
+keeps a Beta(b', b - b') share: the law of the pair is symmetric too. So a change of a place's composition is passed on to
+all compositions below it, to g and to counts, and the ratio has the prior of that one composition and the noise.
 
-Four moves. *A total*: the rate of a place and of all above it changes by as much. With the numbers as rates R, of which those of a
-place's C parts add up to its own, their density is `R^(1 - C a)` times the product of the parts' `R^(a - 1)`. *An exchange* between two parts of
-a place, of constant sum: the log odds take a normal step, about themselves or about their negative, which lets two places change roles.
-*A column* of the composition of one place takes a normal step of its log, and a *concentration* of a column at one level another.
+Four moves. *A total*: the rate of a place and of all above it change by as much. With the numbers as rates R, where those of a
+place's C parts add up to its own, their density is `R^(1 - C a)` times the product of the parts' `R^(a - 1)`. *An exchange*
+between two parts of a place, of constant sum: the log odds take a normal step, from themselves or from their negative, which lets
+two places change roles. *A column* of the composition of one place takes a normal step of its log. So does a *concentration* of
+a column at one level, the gamma numbers around all its places with it. What the steps' scales depend on is kept by the moves.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.compositions import FAR
 from trueup.kernel.table_walks.factors import EVEN, TINY
 from trueup.kernel.table_walks.inhabited import parts
-from trueup.kernel.table_walks.place_masses import SLACK
-from trueup.kernel.table_walks.sizes import LARGEST_SIZE
+from trueup.kernel.table_walks.rates import (
+    Rates,
+    arrive,
+    change,
+    draw_rates_of_places,
+    draw_sizes_from,
+    fill,
+    find_places,
+    leave,
+    log_noise,
+    settle_change,
+    share_of,
+)
 
 SHORTEST, USUAL, LONGEST = 1e-3, 0.05, 3.0
 """Least scale of a step of a log, that where nothing says how wide noise is, and the largest."""
 WIDEST = 3.0
 """Largest step of a total, in standard deviations of the noise."""
-
-
-class Rates(NamedTuple):
-    """Gamma numbers, what a move changes, and room.
-
-    Attributes
-    ----------
-    share, whole
-        `(nodes,)` numbers of totals, and `(places above the lowest,)` their sums over parts.
-    rate
-        `(nodes,)` those of a place and all above it.
-    cell
-        `(leaves, n)` numbers g.
-    above
-        `(levels, leaves)` which place of each level a lowest one belongs to.
-    theta, fresh
-        `(places above the lowest,)` and `(leaves,)` what a column is to become.
-    arrived
-        `(nodes,)` persons who are yet to be shared among a place's parts.
-    counts
-        How many cells are changed, and how many measured values.
-    at, by
-        `(k, 2)` place and column, and by how much.
-    touched, seen, shift
-        Which measured values change, and their table `(values, 2)`; whether they do, and by how much `(values,)`.
-    """
-
-    share: NDArray[np.float64]
-    whole: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    cell: NDArray[np.float64]
-    above: NDArray[np.int64]
-    theta: NDArray[np.float64]
-    fresh: NDArray[np.float64]
-    arrived: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    at: NDArray[np.int64]
-    by: NDArray[np.int64]
-    touched: NDArray[np.int64]
-    seen: NDArray[np.bool_]
-    shift: NDArray[np.float64]
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _draw_rates(rng, places, state, rates):
-    """Draw all gamma numbers given the counts."""
-    last, first = places.level_ptr.size - 2, places.level_ptr[-2]
-    rates.share[0] = rng.standard_gamma(state.total[0] + 1.0)
-    for level in range(1, last + 1):
-        for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-            lived = level < last or state.inhabited[v - first]
-            rates.share[v] = rng.standard_gamma(state.total[v] + state.a[level]) if lived else 0.0
-            rates.whole[places.parent[v]] += rates.share[v]
-    for row in range(len(state.x)):
-        p = places.parent[first + row]
-        for j in range(state.x.shape[1]):
-            kappa = state.kappa[last, j]
-            shape = state.x[row, j] + (state.spare[row] == j) + max(kappa * state.theta[p, j], TINY)
-            rates.cell[row, j] = rng.standard_gamma(shape) / (kappa + state.size[row])
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _find_places(places, above):
-    """Set which place of each level a lowest one belongs to."""
-    last, first = places.level_ptr.size - 2, places.level_ptr[-2]
-    for row in range(above.shape[1]):
-        v = first + row
-        for level in range(last, -1, -1):
-            above[level, row] = v - places.level_ptr[level]
-            v = places.parent[v]
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _draw_sizes(rng, state, rates):
-    """Draw sizes and cells of one person more given the gamma numbers."""
-    for row in range(len(state.x)):
-        whole = rates.cell[row].sum()
-        if whole > 0.0:
-            total = state.x[row].sum()
-            state.size[row] = min(rng.standard_gamma(total + 1.0) / whole, LARGEST_SIZE)
-            left, at = rng.random() * whole - rates.cell[row, 0], 0
-            while left >= 0.0 and at < state.x.shape[1] - 1:
-                at += 1
-                left -= rates.cell[row, at]
-            state.spare[row] = at
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _change(tables, rates, row, j, by):
-    """Note that a cell changes, and the measured values with it."""
-    k = rates.counts[0]
-    rates.at[k, 0], rates.at[k, 1], rates.by[k] = row, j, by
-    rates.counts[0] += 1
-    for r in range(tables.level.size):
-        i = tables.start[r] + rates.above[tables.level[r], row] * tables.groups[r] + tables.group[r, j]
-        if not rates.seen[i]:
-            rates.touched[rates.counts[1], 0], rates.touched[rates.counts[1], 1] = i, r
-            rates.counts[1] += 1
-            rates.seen[i] = True
-        rates.shift[i] += by
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_mass(tables, r, y):
-    """Log mass of the noise at a difference."""
-    if tables.bound[r] != 0:
-        return 0.0 if tables.bound[r] * y >= -SLACK else -np.inf
-    away = abs(y)
-    return -(tables.slope[r] + tables.curve[r] * away) * away if away <= tables.reach[r] + SLACK else -np.inf
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _log_noise(tables, state, rates):
-    """Log ratio of the masses of the noise after and before what was noted."""
-    log = 0.0
-    for k in range(rates.counts[1]):
-        i, r = rates.touched[k]
-        if rates.shift[i] != 0.0:
-            y = float(state.gap[i])
-            log += _log_mass(tables, r, y + rates.shift[i]) - _log_mass(tables, r, y)
-    if tables.pull.size:
-        for k in range(rates.counts[0]):
-            j, by = rates.at[k, 1], rates.by[k]
-            log += by * tables.pull[j]
-            for m in range(state.top.size):
-                log -= by * tables.message[j, m] * state.top[m]
-            for other in range(rates.counts[0]):
-                log -= 0.5 * by * rates.by[other] * tables.message[j, rates.at[other, 1]]
-    return log
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _settle(places, state, rates, taken):
-    """Carry out what was noted if it is taken, and forget it."""
-    first = places.level_ptr[-2]
-    for k in range(rates.counts[0] if taken else 0):
-        row, j = rates.at[k]
-        state.x[row, j] += rates.by[k]
-        state.top[j] += rates.by[k]
-        v = first + row
-        while v >= 0:
-            state.total[v] += rates.by[k]
-            v = places.parent[v]
-    for k in range(rates.counts[1]):
-        i = rates.touched[k, 0]
-        if taken:
-            state.gap[i] += rates.shift[i]
-        rates.shift[i], rates.seen[i] = 0.0, False
-    rates.counts[:] = 0
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _share_of(rng, count, weight, whole):
-    """How many of a count go where `weight` of `whole` is."""
-    if count == 0 or not weight > 0.0:
-        return 0
-    return count if weight >= whole else rng.binomial(count, weight / whole)
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _leave(rng, places, tables, state, rates, level, v, chance):
-    """Let each person of a place leave with a chance; how many do."""
-    first, low, high, gone = places.level_ptr[-2], v, v + 1, 0
-    for _ in range(level, places.level_ptr.size - 2):
-        low, high = places.child_ptr[low], places.child_ptr[high]
-    for row in range(low - first, high - first):
-        if state.total[first + row] > 0:
-            for j in range(state.x.shape[1]):
-                by = _share_of(rng, state.x[row, j], chance, 1.0)
-                if by > 0:
-                    _change(tables, rates, row, j, -by)
-                    gone += by
-    return gone
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _arrive(rng, places, tables, state, rates, level, v, count):
-    """Share persons who come to a place among its parts and their cells; False if no rate is left."""
-    first, last, low, high, well = places.level_ptr[-2], places.level_ptr.size - 2, v, v + 1, True
-    rates.arrived[v] = count
-    for _ in range(level, last):
-        for u in range(low, high):
-            left, whole = rates.arrived[u], 0.0
-            rates.arrived[u] = 0
-            if left > 0:
-                for c in range(places.child_ptr[u], places.child_ptr[u + 1]):
-                    whole += rates.share[c]
-                for c in range(places.child_ptr[u], places.child_ptr[u + 1]):
-                    rates.arrived[c] = _share_of(rng, left, rates.share[c], whole)
-                    left -= rates.arrived[c]
-                    whole -= rates.share[c]
-                well = well and left == 0
-        low, high = places.child_ptr[low], places.child_ptr[high]
-    for u in range(low, high):
-        if rates.arrived[u] > 0:
-            well = _fill(rng, tables, rates, u - first, -1, rates.arrived[u]) and well
-            rates.arrived[u] = 0
-    return well
-
-
-@njit(cache=True, error_model="numpy", _nrt=False)
-def _fill(rng, tables, rates, row, but, count):
-    """Share persons among the cells of a lowest place, all `but` one; False if no rate is left."""
-    whole = 0.0
-    for j in range(rates.cell.shape[1]):
-        whole += rates.cell[row, j] if j != but else 0.0
-    for j in range(rates.cell.shape[1]):
-        if j != but and count > 0:
-            by = _share_of(rng, count, rates.cell[row, j], whole)
-            if by > 0:
-                _change(tables, rates, row, j, by)
-            count -= by
-            whole -= rates.cell[row, j]
-    return count == 0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -315,12 +106,12 @@ def _move_total(rng, places, tables, state, rates, level, v, noise):
         return
     log += _log_of_rates(places, state, rates, level, v, step)
     if step < 0.0:
-        _leave(rng, places, tables, state, rates, level, v, -step / rate)
+        leave(rng, places, tables, state, rates, level, v, -step / rate)
     else:
         count = rng.poisson(step)
-        well = count == 0 or _arrive(rng, places, tables, state, rates, level, v, count)
-    taken = well and math.log(1.0 - rng.random()) < log + _log_noise(tables, state, rates)
-    _settle(places, state, rates, taken)
+        well = count == 0 or arrive(rng, places, tables, state, rates, level, v, count)
+    taken = well and math.log(1.0 - rng.random()) < log + log_noise(tables, state, rates)
+    settle_change(places, state, rates, taken)
     while taken and v >= 0:
         fresh = rates.share[v] * (1.0 + step / rates.rate[v])
         if v > 0:
@@ -345,10 +136,10 @@ def _exchange(rng, places, tables, state, rates, level, one, other, noise):
         return
     log = math.log(mine) - math.log(rates.share[one]) + math.log(others) - math.log(rates.share[other])
     log *= state.a[level]
-    gone = _leave(rng, places, tables, state, rates, level, one, max(1.0 - mine / rates.share[one], 0.0))
-    well = gone == 0 or _arrive(rng, places, tables, state, rates, level, other, gone)
-    taken = well and math.log(1.0 - rng.random()) < log + _log_noise(tables, state, rates)
-    _settle(places, state, rates, taken)
+    gone = leave(rng, places, tables, state, rates, level, one, max(1.0 - mine / rates.share[one], 0.0))
+    well = gone == 0 or arrive(rng, places, tables, state, rates, level, other, gone)
+    taken = well and math.log(1.0 - rng.random()) < log + log_noise(tables, state, rates)
+    settle_change(places, state, rates, taken)
     if taken:
         rates.share[one], rates.share[other] = mine, others
 
@@ -397,25 +188,25 @@ def _relabel(rng, tables, state, rates, row, j):
     if new > old:
         gone = 0
         for i in range(rates.cell.shape[1]):
-            by = _share_of(rng, state.x[row, i], new - old, rest + new) if i != j else 0
+            by = share_of(rng, state.x[row, i], new - old, rest + new) if i != j else 0
             if by > 0:
-                _change(tables, rates, row, i, -by)
+                change(tables, rates, row, i, -by)
                 gone += by
         if gone > 0:
-            _change(tables, rates, row, j, gone)
+            change(tables, rates, row, j, gone)
         return True
     stay = new * (rest + old) / (old * (rest + new)) if old > 0.0 else 1.0
-    gone = _share_of(rng, state.x[row, j], max(1.0 - stay, 0.0), 1.0)
+    gone = share_of(rng, state.x[row, j], max(1.0 - stay, 0.0), 1.0)
     if gone == 0:
         return True
-    _change(tables, rates, row, j, -gone)
-    return _fill(rng, tables, rates, row, j, gone)
+    change(tables, rates, row, j, -gone)
+    return fill(rng, tables, rates, row, j, gone)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _move_column(rng, places, tables, state, rates, open_, level, v, j, noise):
     """Propose another share of a column at a place, which all below it follow."""
-    old, first = state.theta[v, j], places.level_ptr[-2]
+    old = state.theta[v, j]
     if old <= TINY:
         return
     step = _scale(rng, noise / (state.total[v] + 1.0)) * rng.normal()
@@ -454,8 +245,8 @@ def _try(rng, places, tables, state, rates, level, begin, end, j, kappa, log):
     for row in range(low, high):
         if well and state.total[first + row] > 0:
             well = _relabel(rng, tables, state, rates, row, j)
-    taken = well and math.log(1.0 - rng.random()) < log + _log_noise(tables, state, rates)
-    _settle(places, state, rates, taken)
+    taken = well and math.log(1.0 - rng.random()) < log + log_noise(tables, state, rates)
+    settle_change(places, state, rates, taken)
     if taken:
         state.kappa[level + 1, j] = kappa
         for row in range(low, high):
@@ -503,19 +294,22 @@ def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
         np.empty(places.level_ptr[-2]),
         np.empty(leaves),
         np.zeros(nodes, np.int64),
+        np.empty(n),
         np.zeros(2, np.int64),
-        np.empty((2 * leaves * n, 2), np.int64),
-        np.empty(2 * leaves * n, np.int64),
-        np.empty((state.gap.size, 2), np.int64),
+        np.empty((leaves * n, 2), np.int32),
+        np.empty(leaves * n, np.int64),
+        np.empty((state.gap.size, 2), np.int32),
         np.zeros(state.gap.size, np.bool_),
         np.zeros(state.gap.size),
     )
-    _find_places(places, rates.above)
-    _draw_rates(rng, places, state, rates)
+    find_places(places, rates.above)
+    draw_rates_of_places(rng, places, state, rates)
     free = _free_from(tables)
     for level in range(levels):
         noise = moves.scale[level]
-        for v in range(places.level_ptr[level] if noise > 0.0 else 0, places.level_ptr[level + 1] if noise > 0.0 else 0):
+        for v in range(
+            places.level_ptr[level] if noise > 0.0 else 0, places.level_ptr[level + 1] if noise > 0.0 else 0
+        ):
             if free == 0:
                 _move_total(rng, places, tables, state, rates, level, v, noise)
             if level >= max(free, 1):
@@ -530,4 +324,4 @@ def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
         for j in range(n if moves.scale[level + 1] > 0.0 else 0):
             if open_[j] > 0.0:
                 _move_concentration(rng, places, tables, state, rates, hyper, level, j)
-    _draw_sizes(rng, state, rates)
+    draw_sizes_from(rng, state, rates)
