@@ -16,7 +16,7 @@ from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 
-REPLICATES, MOVES = 3000, 6
+REPLICATES, MOVES = 1200, 8
 FALSE_ALARM = 1e-6
 LEVELS = ("all", "tract", "block")
 
@@ -34,7 +34,7 @@ def problem(noise, total):
     return ColumnProblem(Constraints(cells, tuple(laws)), headers, values)
 
 
-def drawn(p, total, rng, wrong):
+def drawn(p, total, rng):
     """A state drawn from the prior, the root's total given by its measurement of 30, and values measured of it."""
     kappa = np.exp(np.log(8.0) + HYPERPRIOR.cell_spread * rng.normal(size=(3, 3)))
     a = np.array([1.0, 0.8, 0.5])
@@ -89,21 +89,27 @@ def numbers(p, state):
             np.log(state.theta[:2, 1] + 1e-12),
             np.log(state.kappa[1:, 0]),
             np.log(state.size[:1]),
-            [np.square(state.x).sum()],
+            [np.square(state.x).sum(), np.square(state.total[1:3]).sum(), np.square(state.gap).sum()],
         ]
     )
 
 
-def smallest_p(noise, total, rng, wrong=1.0):
-    """The smallest p-value of any number before and after moves, of as many independent states each."""
+def p_values(noise, total, rng, wrong=""):
+    """p-values of each number before and after moves, of as many independent states each."""
     p = problem(noise, total)
-    found = [[], []]
+    tables, found = p.tables, ([], [])
+    if wrong == "noise":
+        tables = tables._replace(curve=tables.curve / 2)
     for replicate in range(2 * REPLICATES):
-        state = drawn(p, total, rng, wrong if replicate % 2 else 1.0)
+        state = drawn(p, total, rng)
         if replicate % 2:
+            if wrong == "totals":
+                state.a[:] *= 2
             moves = p.moves([state.x])._replace(scale=np.array([6.0, noise, 2 * noise]))
             for _ in range(MOVES):
-                move_rates(rng, p.places, p.tables, moves, state, p.open, HYPERPRIOR, True)
+                move_rates(rng, p.places, tables, moves, state, p.open, HYPERPRIOR, wrong != "concentrations")
+                if wrong == "concentrations":
+                    state.kappa[:] = 8.0
             kept = p.state(state.x.copy(), 1.0, 1.0)
             np.testing.assert_array_equal(kept.total, state.total)
             np.testing.assert_array_equal(kept.top, state.top)
@@ -112,11 +118,11 @@ def smallest_p(noise, total, rng, wrong=1.0):
     return np.array([ks_2samp(x, y).pvalue for x, y in zip(before.T, after.T)])
 
 
-@pytest.mark.parametrize("total", [False, True])
-@pytest.mark.parametrize("noise", [3, 15])
+@pytest.mark.parametrize(("noise", "total"), [(3, False), (15, False), (15, True)])
 def test_moves_keep_the_posterior(noise, total, rng):
-    assert smallest_p(noise, total, rng).min() > FALSE_ALARM
+    assert p_values(noise, total, rng).min() > FALSE_ALARM
 
 
-def test_values_that_are_not_as_noisy_as_said_are_told(rng):
-    assert smallest_p(3, False, rng, wrong=0.7).min() < FALSE_ALARM
+@pytest.mark.parametrize("wrong", ["noise", "totals", "concentrations"])
+def test_wrong_versions_are_told(wrong, rng):
+    assert p_values(15 if wrong == "totals" else 3, False, rng, wrong).min() < FALSE_ALARM

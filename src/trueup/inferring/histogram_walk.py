@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -36,7 +36,9 @@ from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
 TOGETHER = 100_000
-"""Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
+"""Cells that are moved in one go, in several sweeps: an interruption waits for them."""
+STEPS_AT_ONCE = 300_000
+"""Steps of places along directions that are made in one go of one sweep, for the same reason: a fifth of a second."""
 ROUNDED = 0.5
 """Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
 present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
@@ -234,7 +236,8 @@ class HistogramWalk:
             count = min(most, thin * min(whole, len(part.out) - drawn) - here)
             fresh = (here + count) // thin
             learnt = self.concentrations[chain, drawn : drawn + fresh]
-            self._move(chain, work, prior, (done[chain], count, thin), kept, learnt)
+            if not self._move(chain, work, prior, (done[chain], count, thin), kept, learnt):
+                return
             done[chain] += count
             if not fresh:
                 continue
@@ -252,12 +255,28 @@ class HistogramWalk:
         prior: tuple[Any, ...],
         sweeps: tuple[int, int, int],
         *kept: NDArray,
-    ) -> None:
-        """Make sweeps of a chain; `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them."""
-        p = self.problem
-        self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain], p.places, p.tables, self.moves, self.states[chain], work, prior, sweeps, *kept
-        )
+    ) -> bool:
+        """Make sweeps of a chain, a large one in parts; False if they were stopped between two.
+
+        `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
+        """
+        p, rng, state = self.problem, self.rngs[chain], self.states[chain]
+        for part in self._parts if sweeps[1] == 1 else ((0, self.directions, True),):
+            if self.stopped:
+                return False
+            self.left_out[chain] += histogram_sweeps(
+                rng, p.places, p.tables, self.moves, state, work, prior, sweeps, part, *kept
+            )
+        return True
+
+    @property
+    def _parts(self) -> list[tuple[int, int, bool]]:
+        """Directions that one sweep takes in one go, and whether all else of it follows."""
+        many = -(-self.steps // STEPS_AT_ONCE)
+        ends = np.linspace(0, self.directions, many + 1).astype(int).tolist()
+        if many == 1:
+            return [(0, self.directions, True)]
+        return [*((a, b, False) for a, b in pairwise(ends)), (self.directions, self.directions, True)]
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
         """What the record says of a run: R-hat and effective sizes of the counts of each table.

@@ -44,6 +44,8 @@ STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
 NARROWEST = 0.1
 """Variance of the noise, of a mean count of a level, above which rates are moved there."""
+MOVED = 50_000
+"""Cells up to which rates are moved: on larger problems few sweeps are made, and more is known of counts."""
 SIGNS = 1, -1, -1, 1
 """Of the columns of a direction."""
 WHOLE = 1 << 24
@@ -192,7 +194,7 @@ class ColumnProblem:
             max(int(x.sum(axis=1).max()) for x in starts),
             max(x.sum(dtype=np.int64) for x in starts),
         )
-        wide = scale**2 > NARROWEST * total / np.array(self.cells.tree.sizes)
+        wide = (scale**2 > NARROWEST * total / np.array(self.cells.tree.sizes)) & (self.cells.n <= MOVED)
         window = int(np.clip(7 * scale[-1], *WINDOWS))
         span = np.clip(14 * scale, *SPANS).astype(np.int64)
         open_ = np.flatnonzero(self.open)
