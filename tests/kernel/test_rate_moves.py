@@ -70,10 +70,7 @@ def drawn(p, total, rng):
         if header.margin.level == "all":
             state.gap[at] -= 30
         else:
-            truth = state.gap[at : at + size].copy()
-            state.gap[at : at + size] = truth - (
-                truth + wrong * header.law.variance**0.5 * rng.normal(size=size)
-            )
+            state.gap[at : at + size] = header.law.variance**0.5 * rng.normal(size=size)
         at += size
     return state
 

@@ -37,7 +37,7 @@ from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
-from trueup.layouts.columns import ColumnProblem, refuses_columns
+from trueup.layouts.columns import MOVED, ColumnProblem, refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
@@ -64,7 +64,7 @@ ALL = 2
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
 SHORT = 2
-"""Chains of the approximate tier on large problems."""
+"""Chains of the approximate tier on large problems, where rates are not moved."""
 SHORTEST = 100
 """Draws of each of these, at least."""
 CHECKED = 30
@@ -187,8 +187,9 @@ class HistogramGibbs(InferenceMethod):
             return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
-        each = max(-(-draws // SHORT), SHORTEST)
-        return Plan("approximate", SHORT, each, 1, each, walk, draws)
+        chains = SHORT if n > MOVED else self.chains
+        each = max(-(-draws // chains), SHORTEST)
+        return Plan("approximate", chains, each, 1, each, walk, draws)
 
     def _drawn(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
