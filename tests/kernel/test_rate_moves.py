@@ -18,6 +18,7 @@ from trueup.noise import law_named
 
 REPLICATES, MOVES = 1200, 8
 FALSE_ALARM = 1e-6
+EMPTY = 0.4
 LEVELS = ("all", "tract", "block")
 
 
@@ -38,7 +39,9 @@ def drawn(p, total, rng):
     """A state drawn from the prior, the root's total given by its measurement of 30, and values measured of it."""
     kappa = np.exp(np.log(8.0) + HYPERPRIOR.cell_spread * rng.normal(size=(3, 3)))
     a = np.array([1.0, 0.8, 0.5])
-    parents, first, lived = p.places.parent, p.places.level_ptr[-2], np.array([True, True, True, False, True])
+    parents, first, lived = p.places.parent, p.places.level_ptr[-2], np.zeros(5, bool)
+    while not (lived[:2].any() and lived[2:].any()):
+        lived = rng.random(5) > EMPTY
     shape = 1 / np.sqrt(3)
     theta = np.empty((3, 3))
     theta[0] = rng.gamma(shape, 1 / (3 * shape), 3)
@@ -61,7 +64,7 @@ def drawn(p, total, rng):
         x[block] = rng.multinomial(x[block, 0], g[block] / g[block].sum())
     state = p.state(x, 1.0, 1.0)
     state.a[:], state.common[:], state.kappa[:], state.theta[:] = a, 8.0, kappa, theta
-    state.inhabited[:] = lived
+    state.inhabited[:], state.rate[:] = lived, EMPTY
     state.size[:] = rng.gamma(x.sum(axis=1) + 1.0) / g.sum(axis=1)
     state.spare[:] = [rng.choice(3, p=one / one.sum()) for one in g]
     at = 0
@@ -86,6 +89,7 @@ def numbers(p, state):
             np.log(state.theta[:2, 1] + 1e-12),
             np.log(state.kappa[1:, 0]),
             np.log(state.size[:1]),
+            [state.inhabited.sum(), state.total[state.total > 0].min()],
             [np.square(state.x).sum(), np.square(state.total[1:3]).sum(), np.square(state.gap).sum()],
         ]
     )
@@ -100,8 +104,8 @@ def p_values(noise, total, rng, wrong=""):
     for replicate in range(2 * REPLICATES):
         state = drawn(p, total, rng)
         if replicate % 2:
-            if wrong == "totals":
-                state.a[:] *= 2
+            state.a[:] *= 2 if wrong == "totals" else 1
+            state.rate[:] = 0.6 if wrong == "uninhabited" else EMPTY
             moves = p.moves([state.x])._replace(scale=np.array([6.0, noise, 2 * noise]))
             for _ in range(MOVES):
                 move_rates(rng, p.places, tables, moves, state, p.open, HYPERPRIOR, wrong != "concentrations")
@@ -120,6 +124,6 @@ def test_moves_keep_the_posterior(noise, total, rng):
     assert p_values(noise, total, rng).min() > FALSE_ALARM
 
 
-@pytest.mark.parametrize("wrong", ["noise", "totals", "concentrations"])
+@pytest.mark.parametrize("wrong", ["noise", "totals", "concentrations", "uninhabited"])
 def test_wrong_versions_are_told(wrong, rng):
     assert p_values(15 if wrong == "totals" else 3, False, rng, wrong).min() < FALSE_ALARM

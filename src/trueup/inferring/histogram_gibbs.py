@@ -52,8 +52,10 @@ USUAL = 12
 MOST_THIN = 256
 LENGTHENED = 1.2
 """Length of the next run over what the last one says is needed."""
-SMALL, PROBED = 20_000, 20
-"""Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
+SMALL = 20_000
+"""Cells below which more draws are judged than are asked for."""
+PROBED, TIMED = 20, 200_000
+"""Sweeps that are timed for the prediction, at most, and their cells: what takes turns in sweeps, and starting threads, count."""
 QUICK = 25.0
 """Seconds of a processor that making chains longer may take where no tier is asked for."""
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
@@ -156,7 +158,9 @@ class HistogramGibbs(InferenceMethod):
         walk.limit = ChainLimit(deadline)
         try:
             walk.run(1, 1, _silent)  # makes the kernels ready
-            walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
+            walk.run(
+                1, max(min(PROBED, TIMED // problem.cells.n), 1), _silent
+            )  # times do not decide what is run
             plan = self.plan(walk, draws)
             plan.refuse(deadline)
             announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")

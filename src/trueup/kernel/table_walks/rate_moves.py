@@ -14,11 +14,14 @@ the numbers and the noise alone. Poisson counts of the root lose and gain in the
 keeps a Beta(b', b - b') share: the law of the pair is symmetric too. So a change of a place's composition is passed on to
 all compositions below it, to g and to counts, and the ratio has the prior of that one composition and the noise.
 
-Four moves. *A total*: the rate of a place and of all above it change by as much. With the numbers as rates R, where those of a
-place's C parts add up to its own, their density is `R^(1 - C a)` times the product of the parts' `R^(a - 1)`. *An exchange*
-between two parts of a place, of constant sum: the log odds take a normal step, from themselves or from their negative, which lets
-two places change roles. *A column* of the composition of one place takes a normal step of its log. So does a *concentration* of
-a column at one level, the gamma numbers around all its places with it. What the steps' scales depend on is kept by the moves.
+Five moves. *A total*: the rate of a place and of all above it change by as much. With the numbers as rates R, where those of
+a place's C parts add up to its own, their density is `R^(1 - C a)` times the product of the parts' `R^(a - 1)`. *An exchange*
+between two parts of a place, of constant sum: the log odds take a normal step, from themselves or from their negative, which
+lets two places change roles. *Who is inhabited*: an uninhabited lowest place takes a share b of a sibling's number, of
+density `1 / (b L)`, or an inhabited one leaves all to it. With I inhabited ones before, W the sibling's share of their parent
+and w the rate, the ratio is `(1 - w) / w Gamma((I + 1) a) / (Gamma(I a) Gamma(a)) (b (1 - b))^(a - 1) W^a b L` times that of
+the noise. *A column* of the composition of one place takes a normal step of its log. So does a *concentration* of a column at
+one level, the gamma numbers around all its places with it. What the steps' scales depend on is kept by the moves.
 """
 
 from __future__ import annotations
@@ -142,6 +145,37 @@ def _exchange(rng, places, tables, state, rates, level, one, other, noise):
     settle_change(places, state, rates, taken)
     if taken:
         rates.share[one], rates.share[other] = mine, others
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _inhabit(rng, places, tables, state, rates, v, other):
+    """Propose that a lowest place becomes inhabited with a share of a sibling's persons, or uninhabited, leaving all to it."""
+    first, p, last = places.level_ptr[-2], places.parent[v], places.level_ptr.size - 2
+    rate, a, born = state.rate[p - places.level_ptr[-3]], state.a[last], not state.inhabited[v - first]
+    both = rates.share[other] + rates.share[v]
+    if not rate > 0.0 or not state.inhabited[other - first] or not both > 0.0:
+        return
+    long = math.log(2.0 * (state.total[v] + state.total[other] + 1.0))
+    share = math.exp(-long * rng.random()) if born else rates.share[v] / both
+    if not math.exp(-long) <= share < 1.0:
+        return
+    others = a * (parts(places, state.inhabited, p) - (0 if born else 1))
+    log = math.log1p(-rate) - math.log(rate) + math.lgamma(others + a) - math.lgamma(others) - math.lgamma(a)
+    log += (a - 1.0) * (math.log(share) + math.log1p(-share)) + a * math.log(both / rates.whole[p])
+    log += math.log(share * long)
+    gone, well = (
+        leave(rng, places, tables, state, rates, last, other if born else v, share if born else 1.0),
+        True,
+    )
+    if gone > 0:
+        well = arrive(rng, places, tables, state, rates, last, v if born else other, gone)
+    log = (log if born else -log) + log_noise(tables, state, rates)
+    taken = well and math.log(1.0 - rng.random()) < log
+    settle_change(places, state, rates, taken)
+    if taken:
+        state.inhabited[v - first] = born
+        rates.share[v] = share * both if born else 0.0
+        rates.share[other] = both - rates.share[v]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -317,6 +351,8 @@ def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
                 other = begin + int(rng.random() * (end - begin))
                 if other != v:
                     _exchange(rng, places, tables, state, rates, level, v, other, noise)
+                    if level == levels - 1:
+                        _inhabit(rng, places, tables, state, rates, v, other)
             for j in range(n if level < levels - 1 else 0):
                 if open_[j] > 0.0:
                     _move_column(rng, places, tables, state, rates, open_, level, v, j, noise)
