@@ -154,9 +154,13 @@ def announce(progress: Progress, stage: str) -> None:
 
 
 def in_blocks(
-    draw: Callable[[int], NDArray], draws: int, size: int, progress: Progress
+    draw: Callable[[int], NDArray],
+    draws: int,
+    size: int,
+    progress: Progress,
+    deadline: Deadline | None = None,
 ) -> tuple[NDArray, bool]:
-    """Draw `(..., draws, n)` block by block; an interruption keeps the finished blocks.
+    """Draw `(..., draws, n)` block by block; an interruption keeps the finished blocks, and so does a deadline.
 
     Returns
     -------
@@ -172,7 +176,7 @@ def in_blocks(
     blocks: list[NDArray] = []
     done = 0
     try:
-        while done < draws:
+        while done < draws and not (blocks and deadline and deadline.passed):
             blocks.append(draw(min(size, draws - done)))
             done += blocks[-1].shape[-2]
             progress(done, draws)
