@@ -72,11 +72,6 @@ def test_editors_are_told_where_every_public_name_lives():
         assert pkgutil.resolve_name(f"{module}:{called}") is getattr(trueup, name)
 
 
-def test_an_old_name_works_and_says_the_new_one():
-    with pytest.warns(DeprecationWarning, match="write trueup.check$"):
-        assert trueup.check_bundle is trueup.check
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_public_function_can_be_pickled_and_read(name):
     function = getattr(trueup, name)
@@ -86,15 +81,12 @@ def test_a_public_function_can_be_pickled_and_read(name):
     assert ">>>" in function.__doc__
 
 
-def test_a_record_knows_its_spec_and_the_old_form_of_a_call_warns():
+def test_a_record_knows_its_spec():
     spec = trueup.parse_spec(SPEC)
     noisy = trueup.measure(trueup.Problem.of(spec, COUNTIES), COUNTIES)
     released = trueup.reconcile(noisy)
-    with pytest.warns(DeprecationWarning, match="old form: write trueup.reconcile\\(measurements\\)"):
-        old = trueup.reconcile(spec, noisy)
-    assert (old.counts == released.counts).all()
-    with pytest.warns(DeprecationWarning, match="old form: write trueup.infer\\(source\\)"):
-        posterior = trueup.infer(spec, noisy, draws=20)
+    assert (trueup.reconcile(noisy, spec=spec).counts == released.counts).all()
+    posterior = trueup.infer(noisy, spec=spec, draws=20)
     assert (posterior.draws == trueup.infer(released, draws=20).draws).all()
     with pytest.raises(SpecError, match="do not know their spec"):
         trueup.reconcile(dataclasses.replace(noisy, spec=None))

@@ -153,7 +153,7 @@ def test_groups_that_are_treated_alike_do_not_disperse_and_others_do(rng):
     """Zhu et al. (theorem 12): under one exact total, projected noise has variance 2 lambda^2 (1 - 1/n)."""
     spec = parse_spec(
         """
-format = 1
+format = 2
 title = "Groups"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -186,7 +186,7 @@ constraints = { invariants = [{ level = "state" }], nonnegative = false }
 def test_attribute_groups_are_compared(rng):
     spec = parse_spec(
         """
-format = 1
+format = 2
 title = "Sexes"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -21,7 +21,7 @@ from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
 
 SPEC = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

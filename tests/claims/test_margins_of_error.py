@@ -40,7 +40,7 @@ def spec_of(noise: str, budgets: str, *, by: bool):
         f'[[query]]\nname = "kinds"\nattributes = ["kind"]\nnoise = "{noise}"\n{budgets}\n' if by else ""
     )
     return parse_spec(f"""
-format = 1
+format = 2
 title = "Heavy-tailed"
 table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}

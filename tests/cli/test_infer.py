@@ -154,7 +154,7 @@ def test_an_occupied_folder_and_missing_files_are_refused(bundle, tmp_path):
 
 
 NMF = """
-format = 1
+format = 2
 title = "Persons in group quarters"
 table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "replace" }
@@ -205,7 +205,7 @@ def test_published_noisy_measurement_files_are_read_with_their_bounds(tmp_path):
 
 
 RELEASED = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -20,7 +20,7 @@ from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 
 SPEC = parse_spec("""
-format = 1
+format = 2
 title = "Persons"
 table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "replace" }
@@ -102,7 +102,7 @@ def test_missing_levels_and_columns_are_named(written, tmp_path):
 
 
 WITH_QUARTERS = parse_spec("""
-format = 1
+format = 2
 title = "Persons in group quarters"
 table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "replace" }

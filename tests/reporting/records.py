@@ -25,7 +25,7 @@ HOSTILE = "<script>alert('place')</script>"
 HOSTILE_TITLE = "</title><img src=x onerror=alert(1)> & \"quoted\" 'title'"
 
 PLAIN = """
-format = 1
+format = 2
 title = "Areas & places"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

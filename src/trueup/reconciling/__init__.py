@@ -25,7 +25,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.stacking import COUNTED
-from trueup.model.verb import record_first
+from trueup.model.verb import takes_records
 from trueup.reconciling.expected_errors import WORK, ErrorSimulation, chosen_level
 from trueup.reconciling.method import Method, Solution
 from trueup.registry import Registry
@@ -109,7 +109,7 @@ class Prepared:
         )
 
 
-@record_first
+@takes_records
 def reconcile(
     measurements: Measurements, method: Method | str | None = None, *, spec: Spec | Problem | None = None
 ) -> Release:
@@ -198,7 +198,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
 def default(constraints: Constraints) -> Method:
     """Return the first method that handles the constraints, chosen from structure alone."""
     for kind in METHODS:
-        method = kind.usual()
+        method = kind()
         if misfit(method, constraints) is None:
             return method
     raise SpecError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +39,6 @@ class Method(ABC):
     random: ClassVar[bool] = False
     shrinks: ClassVar[bool] = False
     effort: ClassVar[int] = 1
-
-    @classmethod
-    def usual(cls) -> Self:
-        """Return it with the parameters that it has where a spec names no method."""
-        return cls()
 
     @property
     def integer(self) -> bool:
