@@ -92,7 +92,7 @@ def cases(harness: Harness) -> Iterator[Case]:
                 spec,
                 truth,
                 1_000,
-                methods=["tree-topdown", "tree-nonnegative", "topdown-raw", "tree-equality"],
+                methods=["tree-topdown", "multinomial-mode", "multinomial-sample", "tree-equality"],
                 budgets=["1/2", 1, 2],
             ),
         )

@@ -119,9 +119,9 @@ def test_a_record_that_was_pickled_knows_its_problem_but_not_the_rows_that_were_
 
 def test_another_spec_or_problem_of_the_same_cells_replaces_the_record_s_own():
     noisy = trueup.measure(trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES), COUNTIES)
-    other = trueup.parse_spec(SPEC + 'reconcile = { method = "tree-integer" }')
+    other = trueup.parse_spec(SPEC + 'reconcile = { method = "multinomial-mode" }')
     for given in (other, trueup.Problem.of(other, COUNTIES)):
-        assert trueup.reconcile(noisy, spec=given).method["method"] == "tree-integer"
+        assert trueup.reconcile(noisy, spec=given).method["method"] == "multinomial-mode"
         assert trueup.infer(noisy, spec=given, draws=20).spec is other
 
 
@@ -195,13 +195,13 @@ def test_text_serves_wherever_a_list_a_level_or_a_margin_is_meant():
     one = trueup.assess(
         trueup.parse_spec(SPEC),
         COUNTIES,
-        methods="tree-integer",
+        methods="multinomial-mode",
         intervals="noise",
         budgets="1/2",
         level="95%",
         **world,
     )
-    assert [method.label for method in one.methods] == ["tree-integer"]
+    assert [method.label for method in one.methods] == ["multinomial-mode"]
     assert one.intervals == {"noise": 0.95}
     with pytest.raises(SpecError, match="comparator 'swap' is unknown"):
         trueup.assess(trueup.parse_spec(SPEC), COUNTIES, comparators="swap", **world)

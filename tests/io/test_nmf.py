@@ -6,10 +6,10 @@ import duckdb
 import numpy as np
 import pytest
 
+from tests.io.nmf_writer import write_nmf
 from trueup.errors import DataError, InfeasibleError
 from trueup.inferring import infer
 from trueup.io.published.nmf import read_nmf
-from trueup.io.published.nmf_writer import write_nmf
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound

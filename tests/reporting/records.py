@@ -99,7 +99,7 @@ RECORDS = {
 }
 
 
-def assessed(methods=("tree-topdown", "tree-nonnegative"), budgets=(1, 2), public=True):
+def assessed(methods=("tree-topdown", "multinomial-mode"), budgets=(1, 2), public=True):
     """Assess methods on made-up counts, some of them zero."""
     spec = parse_spec(PLAIN)
     names = ["Avalon", HOSTILE]

@@ -37,19 +37,10 @@ METHODS: Registry[Method] = Registry(
         "multinomial-mode": "multinomial_mode.MultinomialMode",
         "multinomial-sample": "multinomial_sample.MultinomialSample",
         "tree-equality": "tree_equality.TreeEquality",
-        "tree-nonnegative": "tree_nonnegative.TreeNonnegative",
-        "tree-integer": "tree_integer.TreeInteger",
-        "topdown-raw": "topdown_raw.TopDownRaw",
-        "margins-controlled": "margins_controlled.MarginsControlled",
         "margins-projection": "margins_projection.MarginsProjection",
-        "histogram-posterior": "histogram_posterior.HistogramPosterior",
         "histogram-tree": "histogram_tree.HistogramTree",
-        "joined-posterior": "joined_posterior.JoinedPosterior",
         "joined-tree": "joined_tree.JoinedTree",
-        "topdown-multipass": "topdown_multipass.TopDownMultipass",
-        "general-integer": "general_integer.GeneralInteger",
         "general-projection": "general_projection.GeneralProjection",
-        "projected-discrete-laplace": "projected_laplace.ProjectedDiscreteLaplace",
         "lattice-posterior": "lattice_posterior.LatticePosterior",
     },
 )
@@ -163,7 +154,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
     """The error of a method that has no answer; that the rules are at fault is said by `InfeasibleError` alone."""
     return ConvergenceError(
         f"method '{method}' has no answer: {why}",
-        remedy="use the method 'general-integer' with more 'seconds', or coarser margins",
+        remedy="use the method 'general-projection' with more 'seconds', or coarser margins",
     )
 
 

@@ -27,8 +27,6 @@ class Method(ABC):
         Structures of constraints it handles; see `Constraints.structure`.
     random
         Whether it adds randomness of its own, so that even counts that add up do not come back.
-    shrinks
-        Whether it draws estimates towards a prior, so that even counts that add up do not come back.
     effort
         How many times longer a cell takes than with a fast method: simulations of its errors are shortened by it.
     """
@@ -37,8 +35,12 @@ class Method(ABC):
     title: ClassVar[str]
     structures: ClassVar[frozenset[str]]
     random: ClassVar[bool] = False
-    shrinks: ClassVar[bool] = False
     effort: ClassVar[int] = 1
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether it draws estimates towards a prior, so that even counts that add up do not come back."""
+        return False
 
     @property
     def integer(self) -> bool:

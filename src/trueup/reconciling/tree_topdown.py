@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from trueup.kernel.tree.topdown import raw_weights, topdown
+from trueup.kernel.tree.topdown import topdown
 from trueup.layouts.tree import TreeProblem, refuse_conflicts
 from trueup.reconciling.method import Solution
 from trueup.reconciling.tree_method import RoundedTreeMethod
@@ -35,18 +35,16 @@ class TreeTopDown(RoundedTreeMethod):
 
     name: ClassVar[str] = "tree-topdown"
     title: ClassVar[str] = "least squares up, one bounded projection per parent down, controlled rounding"
-    raw: ClassVar[bool] = False
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
         """Estimate from the leaves up, and project from the top."""
-        weights = raw_weights(state.variance) if self.raw else state.messages
         bounds = state.bounds()
         x, bad = topdown(
             state.child_ptr,
             state.variance,
             *bounds,
             nodes,
-            weights=weights,
+            weights=state.messages,
             overwrite_bounds=True,
             shrink=self.small_counts == "shrunk",
         )

@@ -26,6 +26,11 @@ def in_box(matrix, radius):
     return grid[(grid @ matrix.T == 0).all(axis=1)]
 
 
+def _same_lattice(left, right) -> bool:
+    """Whether the rows of two matrices generate the same lattice: their Hermite forms are equal."""
+    return np.array_equal(algebra.hermite(left), algebra.hermite(right))
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(MATRICES)
 def test_the_basis_generates_every_solution(rows):
@@ -35,8 +40,8 @@ def test_the_basis_generates_every_solution(rows):
     assert len(basis) == matrix.shape[1] - algebra.rank(matrix)
     solutions = in_box(matrix, 2)
     if len(basis):
-        assert algebra.same_lattice(np.vstack([basis, solutions]), basis)
-        assert algebra.same_lattice(algebra.smith_basis(matrix), basis)
+        assert _same_lattice(np.vstack([basis, solutions]), basis)
+        assert _same_lattice(algebra.smith_basis(matrix), basis)
     else:
         assert len(solutions) == 1
 
