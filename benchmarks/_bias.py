@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._nonnegative import nonnegative
 from benchmarks._trees import Instance, instance
 from trueup.kernel.tree.least_squares import aggregate, least_squares
-from trueup.kernel.tree.nonnegative import nonnegative
 from trueup.kernel.tree.rounding import controlled_rounding
-from trueup.kernel.tree.topdown import raw_weights, topdown
+from trueup.kernel.tree.topdown import topdown
 
 Estimate = Callable[[Instance, NDArray], NDArray]
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")
@@ -26,7 +26,7 @@ SIZES = {
 
 def default(problem: Instance, y: NDArray, raw: bool = False) -> NDArray:
     zero, infinity = np.zeros(problem.size), np.full(problem.size, np.inf)
-    weights = raw_weights(problem.variance) if raw else None
+    weights = ((problem.variance < np.inf).astype(float), problem.variance) if raw else None
     return topdown(problem.child_ptr, problem.variance, zero, infinity, y, weights=weights)[0]
 
 
@@ -44,10 +44,10 @@ def leaves_first(problem: Instance, y: NDArray) -> NDArray:
 METHODS: dict[str, Estimate] = {
     "raw measurements": lambda problem, y: y,
     "tree-equality": lambda problem, y: least_squares(problem.child_ptr, problem.variance, y),
-    "topdown-raw": lambda problem, y: default(problem, y, raw=True),
+    "raw measurements, from the top": lambda problem, y: default(problem, y, raw=True),
     "tree-topdown, continuous": default,
     "tree-topdown, rounded": rounded,
-    "tree-nonnegative": lambda problem, y: nonnegative(problem.child_ptr, problem.variance, y)[0],
+    "global nonnegative optimum": lambda problem, y: nonnegative(problem.child_ptr, problem.variance, y)[0],
     "leaves first, then added up": leaves_first,
 }
 

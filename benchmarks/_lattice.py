@@ -11,9 +11,9 @@ from numba import njit
 from scipy.special import gammaln
 
 from benchmarks.harness import Case, Harness
+from papers import markov_chain as chain
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.lattice_samplers import markov_chain as chain
 from trueup.measuring.entropy import words
 
 PAIRS = 400

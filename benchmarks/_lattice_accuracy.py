@@ -94,7 +94,7 @@ def counties(draws: int) -> Iterator[Picture]:
 
 
 def records(draws: int) -> Picture:
-    """Compare on 14 records with three crossing sums kept, as linear rules; `general-integer` is the default there."""
+    """Compare on 14 records with three crossing sums kept, as linear rules; `general-projection` is the default there."""
     epsilon, matrix = Fraction(EPSILON), crossing()
     constraints, whole = fourteen()
     order = _order()

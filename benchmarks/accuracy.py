@@ -1,9 +1,8 @@
 """What histograms on a hierarchy err by, released by the default and by its alternatives, by table and size of the true count.
 
-Every method sees the same noise. `histogram-posterior` and `histogram-tree` are those of the package; `total, cells` and
-`cells only` are `histogram-tree` with other settling sequences; `topdown-multipass` settles each level from its own
-measurements as the census's TopDown does, and `two passes` is the census's algorithm written anew, without any of the
-package's methods. Bristol county was looked at when the method was chosen; no other population was.
+Every method sees the same noise. `posterior means` and `least squares` are the two forms of `histogram-tree`; `total, cells`
+and `cells only` are least squares with other settling sequences; `two passes` is the census's algorithm written anew,
+without any of the package's methods. Bristol county was looked at when the method was chosen; no other population was.
 """
 
 from __future__ import annotations
@@ -22,16 +21,12 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many
 from trueup.model.spec import Spec, load_spec
-from trueup.reconciling.histogram_posterior import HistogramPosterior
 from trueup.reconciling.histogram_tree import HistogramTree, solution
-from trueup.reconciling.topdown_multipass import TopDownMultipass
 
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**12))
 ADJACENT, RUNS = 10, 300
 MOST_PLACES = 5000
 """Places up to which `two passes` is run: its quadratic programs of a parent's children take minutes a release above."""
-PEERS = ("topdown-multipass", "two passes")
-"""The census's methods, in the order of the tables."""
 Release = Callable[[NDArray], NDArray]
 
 
@@ -108,11 +103,10 @@ def _made_up(name: str, blocks: int, races: int, replicates: int) -> Population:
 def methods(population: Population) -> dict[str, Release]:
     """Each method, prepared."""
     ready = {
-        "histogram-posterior": _prepared(population, HistogramPosterior()),
-        "histogram-tree": _prepared(population, HistogramTree()),
+        "posterior means": _prepared(population, HistogramTree()),
+        "least squares": _prepared(population, HistogramTree(estimates="least-squares")),
         "total, cells": _settled(population, [[]]),
         "cells only": _settled(population, []),
-        "topdown-multipass": _prepared(population, TopDownMultipass()),
     }
     if population.cells.shape[0] > MOST_PLACES:
         return ready
@@ -196,16 +190,16 @@ def cases(harness: Harness) -> Iterator[Case]:
             population.cells, population.truth, population.headers, np.random.default_rng(1), 1
         )[0]
         ready = methods(population)
-        ours = ready.pop("histogram-posterior")
-        peer = ready["histogram-tree"]
-        runs: dict = {"histogram-tree": lambda values=values, peer=peer: peer(values)}
+        ours = ready.pop("posterior means")
+        peer = ready["least squares"]
+        runs: dict = {"least squares": lambda values=values, peer=peer: peer(values)}
         yield from harness.compare(
             population.name, lambda values=values, ours=ours: ours(values), runs, memory=False
         )
 
 
 def pictures(harness: Harness) -> Iterator[Picture]:
-    """Two tables a population: RMSE (bias) of every method, and where the default errs more than the census's methods."""
+    """Two tables a population: RMSE (bias) of every method, and where the default errs more than the census's method."""
     for population in populations(harness):
         found = figures(population, harness)
         first = next(iter(found.values()))
@@ -216,19 +210,18 @@ def pictures(harness: Harness) -> Iterator[Picture]:
         ]
         title = f"RMSE (bias), {population.name}, {population.replicates} replicates"
         yield Picture(title=title, columns=["table", "true count", "counts", *found], rows=rows)
-        title = f"Where histogram-posterior errs more, {population.name}, {population.replicates} replicates"
-        columns = ["than", "table", "true count", "counts", "RMSE / its RMSE", "standard errors"]
+        title = f"Where the default errs more, {population.name}, {population.replicates} replicates"
+        columns = ["table", "true count", "counts", "RMSE / its RMSE", "standard errors"]
         yield Picture(title=title, columns=columns, rows=list(_larger(found)))
 
 
 def _larger(found: dict[str, list[Figure]]) -> Iterator[list[str]]:
-    """Classes in which the default's RMSE is larger than a census method's; the same noise is in both, so they are paired."""
-    for peer in (name for name in PEERS if name in found):
-        for ours, its in zip(found["histogram-posterior"], found[peer], strict=True):
-            if ours.rmse > its.rmse:
-                ratio = ours.rmse / its.rmse if its.rmse else np.inf
-                chance = f"{_standard_errors(ours.squares - its.squares):.1f}"
-                yield [peer, ours.table, ours.size, f"{ours.counts:,}", f"{ratio:.3f}", chance]
+    """Classes in which the default's RMSE is larger than `two passes` has; the same noise is in both, so they are paired."""
+    for ours, its in zip(found["posterior means"], found.get("two passes", []), strict=False):
+        if ours.rmse > its.rmse:
+            ratio = ours.rmse / its.rmse if its.rmse else np.inf
+            chance = f"{_standard_errors(ours.squares - its.squares):.1f}"
+            yield [ours.table, ours.size, f"{ours.counts:,}", f"{ratio:.3f}", chance]
 
 
 def _standard_errors(differences: NDArray[np.float64]) -> float:

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 BOTH = [("multinomial-mode", {"total": total}) for total in ("independent", "summed")]
 FIFTY = parse_spec(
     """
-format = 1
+format = 2
 title = "Fifty counts"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -92,7 +92,7 @@ def cases(harness: Harness) -> Iterator[Case]:
                 spec,
                 truth,
                 1_000,
-                methods=["tree-topdown", "tree-nonnegative", "topdown-raw", "tree-equality"],
+                methods=["tree-topdown", "multinomial-mode", "multinomial-sample", "tree-equality"],
                 budgets=["1/2", 1, 2],
             ),
         )

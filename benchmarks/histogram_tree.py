@@ -1,7 +1,7 @@
 """Histograms on a hierarchy: race (8) x voting age (2), four marginals at five levels, down to blocks.
 
-`difference` is from the peer: for least squares that is an oracle; for `topdown-multipass` (each level from its own
-measurements, as production does it) and `continuous` it is how far apart the two released block tables are.
+`difference` is from the peer: for least squares that is an oracle; for `continuous` it is how far apart the two released
+block tables are.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks import _histograms
-from benchmarks._histograms import MARGINALS, Histograms
+from benchmarks._histograms import Histograms
 from benchmarks.harness import Case, Harness
-from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.settling.descend import settle
 
@@ -37,7 +36,6 @@ def cases(harness: Harness) -> Iterator[Case]:
             f"{places}: whole, nonnegative, additive",
             lambda problem=problem: _whole(problem, problem.tree()),
             {
-                "topdown-multipass": lambda problem=problem: _whole(problem, _own_level_only(problem)),
                 "ours, continuous": lambda problem=problem: _whole(problem, problem.tree(), integer=False),
             },
         )
@@ -45,8 +43,3 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 def _whole(problem: Histograms, tree: HistogramLeastSquares, *, integer: bool = True):
     return settle(tree, tree.fit(problem.answers).subtree, problem.chains(), integer=integer).values[-1]
-
-
-def _own_level_only(problem: Histograms) -> HistogramLeastSquares:
-    domain = Domain.of(list(MARGINALS.values()))
-    return HistogramLeastSquares.prepare(domain, problem.spine, problem.plan, upward=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks._lattice import Tuned, against_chain, bind, margins
 from benchmarks.harness import Case, Harness, Run
-from trueup.kernel.lattice_samplers import markov_chain as chain
+from papers import markov_chain as chain
 from trueup.measuring.entropy import words
 from trueup.noise.lattice.laws import LatticeGaussian
 

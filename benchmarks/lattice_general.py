@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks._lattice import PAIRS, Tuned, against_chain, bind, crossing, float_free, margins
 from benchmarks._lattice_accuracy import records
 from benchmarks.harness import Case, Harness, Picture
-from trueup.kernel.lattice_samplers import markov_chain as chain
+from papers import markov_chain as chain
 from trueup.measuring.entropy import words
 from trueup.noise.lattice.integer import integer_plan as lay_out
 from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace

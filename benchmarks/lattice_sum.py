@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks._lattice import FloatSums, Tuned, against_chain, bind
 from benchmarks._lattice_accuracy import counties
 from benchmarks.harness import Case, Harness, Picture
+from papers import markov_chain as chain
 from trueup.kernel.lattice import algebra
-from trueup.kernel.lattice_samplers import markov_chain as chain
 from trueup.measuring.entropy import words
 from trueup.noise.lattice.laws import LatticeLaplace
 

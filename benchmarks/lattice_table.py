@@ -13,7 +13,7 @@ from fractions import Fraction
 from benchmarks._lattice import Tuned, against_chain, bind, margins
 from benchmarks._lattice_accuracy import accuracy
 from benchmarks.harness import Case, Harness, Picture
-from trueup.kernel.lattice_samplers import markov_chain as chain
+from papers import markov_chain as chain
 from trueup.measuring.entropy import words
 from trueup.noise.lattice.laws import LatticeLaplace
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from benchmarks.harness import Case, Harness
-from trueup.kernel.multinomial.mode import multinomial_mode, multinomial_mode_groups
+from trueup.kernel.multinomial.mode import multinomial_mode
 
 
 def cases(harness: Harness) -> Iterator[Case]:
@@ -28,16 +28,6 @@ def cases(harness: Harness) -> Iterator[Case]:
         "1,000,000 parts, all distinct and large",
         lambda: multinomial_mode(distinct, int(distinct.sum() * 1.01)),
         {"literal loop, compiled": "quadratic: not run above 1e5"},
-    )
-    groups, size = 10**5, 50
-    weights = rng.poisson(20, groups * size)
-    starts = np.arange(groups + 1) * size
-    trials = weights.reshape(groups, size).sum(axis=1) + rng.integers(-5, 6, groups)
-    yield from harness.compare(
-        f"{groups:,} groups of {size}",
-        lambda: multinomial_mode_groups(weights, starts, trials),
-        {"literal loop, compiled": lambda: _literal_groups(weights, size, trials)},
-        difference=lambda ours, peer: float(np.abs(ours.reshape(groups, size).sum(1) - trials).max()),
     )
 
 
@@ -80,11 +70,3 @@ def literal_loop(weights, trials):
         f[a] += 1
         placed -= 1
     return k
-
-
-@njit(cache=True)
-def _literal_groups(weights, size, trials):
-    out = np.empty(weights.size)
-    for g in range(trials.size):
-        out[g * size : (g + 1) * size] = literal_loop(weights[g * size : (g + 1) * size], trials[g])
-    return out

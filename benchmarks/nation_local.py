@@ -1,7 +1,7 @@
 """The redistricting tables of a synthetic state by blocks: the whole command on one machine, two workers.
 
 `ours_s` is the processor time of `trueup release` with all its processes, `peer_s` that of the previous version beside it where
-`--previous` names one (both by `histogram-tree`, which every version has), and `peak_mb` the largest memory of all processes
+`--previous` names one (both by least squares), and `peak_mb` the largest memory of all processes
 together, sampled. Sizes: 10,000 blocks; with `--full` 50,000 and 150,000 as well. The data are made first, untimed.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.harness import Case, Harness, Picture
 
 SPEC = Path(__file__).parents[1] / "examples" / "pl94.toml"
-METHOD = '\n[reconcile]\nmethod = "histogram-tree"\n'
+METHOD = '\n[reconcile]\nmethod = "histogram-tree"\nestimates = "least-squares"\n'
 COMMAND = (sys.executable, "-m", "trueup")
 _PICTURES: list[Picture] = []
 

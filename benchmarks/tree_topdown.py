@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks._nonnegative import nonnegative
 from benchmarks._trees import Instance, instance
 from benchmarks.harness import Case, Harness
-from trueup.kernel.tree.nonnegative import nonnegative
 from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
 

@@ -41,7 +41,7 @@ in place and expects the item to differ; an item without one fails the tests.
 A tolerance comes from Monte Carlo error, printed rounding or the error of an exact computation, never from what passes.
 What is right comes from the paper's setting (`papers/*/exact.py`), not from what the item takes from the package.
 
-`pictures` are blocks of the report (`trueup.reporting.drawing`: `pictures`, `curves`, `blocks`)
+`pictures` are blocks of the report (`papers.curves`, and `pictures` and `blocks` of `trueup.reporting.drawing`)
 drawn below the item's table; `notes` are sentences that hold for the whole item. An item draws from
 `setting.rng(self)` alone, so its figures depend on the seed and on nothing that ran before it, and it asks
 `setting.runs(n)` how often to replicate, so that a quick run is a fiftieth of a full one with wider tolerances.

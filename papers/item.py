@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from papers.curves import Plot
 from papers.row import Row
 from trueup.errors import SpecError, TrueupError
 from trueup.reporting.drawing.blocks import Block
@@ -69,7 +70,7 @@ class Found:
     """
 
     rows: tuple[Row, ...]
-    pictures: tuple[Block, ...] = ()
+    pictures: tuple[Block | Plot, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -30,7 +30,8 @@ def render(outcomes: Sequence[Outcome], setting: Setting) -> str:
                 ("Replicates", "a fiftieth of each paper's" if setting.quick else "as in each paper"),
             ),
             (_reading(), *(_section(each) for each in outcomes)),
-        )
+        ),
+        more="papers",
     )
 
 
@@ -49,7 +50,7 @@ def _section(done: Outcome) -> Section:
     power = f"Wrong versions that a full run tells from the right one: {'; '.join(done.catches)}."
     about = Text((f"{done.paper}, {done.place}. {done.shows}", power, *found.notes))
     figures = _table(found.rows) if found.rows else Notice(_unseen(done))
-    return Section(done.name, f"{done.name}: {done.status}", (about, figures, *found.pictures))
+    return Section(done.name, f"{done.name}: {done.status}", (about, figures, *found.pictures))  # pyright: ignore[reportArgumentType]
 
 
 def _unseen(done: Outcome) -> str:

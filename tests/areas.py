@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 SPEC = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

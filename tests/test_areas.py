@@ -20,7 +20,7 @@ from trueup.run.local import LocalPool
 
 PAGE = Path(__file__).parents[1] / "docs" / "bad-input.md"
 SPEC = """
-format = 1
+format = 2
 title = "Blocks"
 table = { name = "blocks", kind = "counts", counts = "person", count = "n" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -236,7 +236,7 @@ def test_an_altered_table_is_refused(released, tmp_path):
 
 
 RAGGED = """
-format = 1
+format = 2
 title = "Ragged"
 table = { name = "ragged", kind = "counts", counts = "person", count = "n" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -72,11 +72,6 @@ def test_editors_are_told_where_every_public_name_lives():
         assert pkgutil.resolve_name(f"{module}:{called}") is getattr(trueup, name)
 
 
-def test_an_old_name_works_and_says_the_new_one():
-    with pytest.warns(DeprecationWarning, match="write trueup.check$"):
-        assert trueup.check_bundle is trueup.check
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_public_function_can_be_pickled_and_read(name):
     function = getattr(trueup, name)
@@ -86,15 +81,12 @@ def test_a_public_function_can_be_pickled_and_read(name):
     assert ">>>" in function.__doc__
 
 
-def test_a_record_knows_its_spec_and_the_old_form_of_a_call_warns():
+def test_a_record_knows_its_spec():
     spec = trueup.parse_spec(SPEC)
     noisy = trueup.measure(trueup.Problem.of(spec, COUNTIES), COUNTIES)
     released = trueup.reconcile(noisy)
-    with pytest.warns(DeprecationWarning, match="old form: write trueup.reconcile\\(measurements\\)"):
-        old = trueup.reconcile(spec, noisy)
-    assert (old.counts == released.counts).all()
-    with pytest.warns(DeprecationWarning, match="old form: write trueup.infer\\(source\\)"):
-        posterior = trueup.infer(spec, noisy, draws=20)
+    assert (trueup.reconcile(noisy, spec=spec).counts == released.counts).all()
+    posterior = trueup.infer(noisy, spec=spec, draws=20)
     assert (posterior.draws == trueup.infer(released, draws=20).draws).all()
     with pytest.raises(SpecError, match="do not know their spec"):
         trueup.reconcile(dataclasses.replace(noisy, spec=None))
@@ -127,9 +119,9 @@ def test_a_record_that_was_pickled_knows_its_problem_but_not_the_rows_that_were_
 
 def test_another_spec_or_problem_of_the_same_cells_replaces_the_record_s_own():
     noisy = trueup.measure(trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES), COUNTIES)
-    other = trueup.parse_spec(SPEC + 'reconcile = { method = "tree-integer" }')
+    other = trueup.parse_spec(SPEC + 'reconcile = { method = "multinomial-mode" }')
     for given in (other, trueup.Problem.of(other, COUNTIES)):
-        assert trueup.reconcile(noisy, spec=given).method["method"] == "tree-integer"
+        assert trueup.reconcile(noisy, spec=given).method["method"] == "multinomial-mode"
         assert trueup.infer(noisy, spec=given, draws=20).spec is other
 
 
@@ -203,13 +195,13 @@ def test_text_serves_wherever_a_list_a_level_or_a_margin_is_meant():
     one = trueup.assess(
         trueup.parse_spec(SPEC),
         COUNTIES,
-        methods="tree-integer",
+        methods="multinomial-mode",
         intervals="noise",
         budgets="1/2",
         level="95%",
         **world,
     )
-    assert [method.label for method in one.methods] == ["tree-integer"]
+    assert [method.label for method in one.methods] == ["multinomial-mode"]
     assert one.intervals == {"noise": 0.95}
     with pytest.raises(SpecError, match="comparator 'swap' is unknown"):
         trueup.assess(trueup.parse_spec(SPEC), COUNTIES, comparators="swap", **world)

@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from papers import markov_chain as chain
+from papers.curves import Curve, Plot, plot
 from papers.dharangutte.exact import mean_norm, moments
 from papers.dharangutte.examples import EPSILON, PAPER, Example, children, records
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, held
 from trueup.kernel.lattice import algebra
-from trueup.kernel.lattice_samplers import markov_chain as chain
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 PAIRS, LONGEST = 200, 400_000
 CONVERGED, FEWEST_STEPS = 0.01, 5_000

@@ -22,12 +22,14 @@ from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace, Exact
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.method import Method
-from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
 from trueup.reporting.drawing.pictures import Figure, strips
 
 COUNTIES = 102
 KEPT, REAL, WHOLE = "given the total", "projected (reals)", "projected (whole numbers)"
-PROJECTIONS: Mapping[str, Method] = {REAL: GeneralProjection(norm="l1"), WHOLE: ProjectedDiscreteLaplace()}
+PROJECTIONS: Mapping[str, Method] = {
+    REAL: GeneralProjection("l1", "none"),
+    WHOLE: GeneralProjection("l1", "optimal"),
+}
 DRAWS = {KEPT: RUNS, REAL: RUNS, WHOLE: 400}
 """Fewer in whole numbers, where each takes a mixed-integer program."""
 ON_TABLE = 200

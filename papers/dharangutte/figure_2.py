@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.census import COUNTIES, counts_by_state
+from papers.curves import Curve, Plot, plot
 from papers.dharangutte.examples import EPSILON_COUNTIES, PAPER, RUNS, Integers, unbiased
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, furthest, held, likely
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise.lattice.laws import LatticeLaplace
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 from trueup.reporting.drawing.pictures import Figure, strips
 
 STATE = "Illinois"

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.census import COUNTIES, counts_by_state
+from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.janicki import metropolis
 from papers.row import Row, claim, compare, held, share_error, shown
@@ -28,7 +29,6 @@ from trueup.model.tree import Tree
 from trueup.noise.law import Law
 from trueup.noise.laws.gaussian import Gaussian
 from trueup.noise.laws.laplace import Laplace
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 Reals = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, compare, corrected, printed
 from papers.wang.posterior import RELEASED, WINDOW, Pair, Posterior, likelihoods, posterior, same_pairs
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 PRINTED = {
     (250, 357): "0.03",

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim
 from papers.wang.posterior import RELEASED, Posterior, as_enumerated, posterior
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 NEAR = 4
 """The paper: most mass is within so many counts of the released ones."""

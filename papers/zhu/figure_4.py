@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from papers.census import BLOCKS, block_counts
+from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.row import ERRORS, claim, held
 from papers.zhu.exact import biases
 from papers.zhu.residuals import EPSILON, GROUP, PAPER, RUNS, SETTING, Integers, Mean, errors
 from trueup.noise import DiscreteLaplace
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 from trueup.theory import nonnegative_bias_bound
 
 SHIFTS = (0, 1, 2, 5, 10, 20, 40)

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.row import ERRORS, Row, claim, held
 from papers.zhu.marginal import ACCURACY, distance, distribution
 from papers.zhu.residuals import PAPER, mean
 from trueup.noise import Laplace
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 from trueup.theory import wasserstein, wasserstein_bound
 
 SCALE, RUNS = 10, 200_000

@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim
 from papers.zhu.marginal import distribution
 from papers.zhu.residuals import PAPER
 from trueup.noise import Laplace
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 from trueup.theory import kolmogorov, projected_error
 
 SCALE, RUNS = 10, 400_000

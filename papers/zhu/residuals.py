@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.curves import Curve, Plot, plot
 from papers.row import ERRORS
 from trueup.kernel.tree.simplex import project
 from trueup.noise import DiscreteLaplace
-from trueup.reporting.drawing.curves import Curve, Plot, plot
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

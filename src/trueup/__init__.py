@@ -92,18 +92,11 @@ _HOMES = {
     "write_areas": "trueup.io.bundle.areas",
 }
 """Where each public name lives."""
-_RENAMED = {"check_bundle": "check"}
-"""Old names, which work for one release."""
 
 __all__ = sorted(["__version__", "theory", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        from trueup.model.verb import warn_old_form
-
-        warn_old_form(f"trueup.{name}", f"trueup.{_RENAMED[name]}")
-        name = _RENAMED[name]
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name == "theory":

@@ -23,8 +23,8 @@ def spec_schema() -> dict[str, Any]:
 
     Examples
     --------
-    >>> spec_schema()["properties"]["format"]["enum"]
-    [1, 2]
+    >>> spec_schema()["properties"]["format"]["const"]
+    2
     """
     schema = Spec.model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -32,7 +32,7 @@ IN_TABLE = {
 @pytest.fixture(scope="module")
 def runs():
     table = blocks(np.random.default_rng(8), tracts=6, most=9)
-    options = {"methods": ["tree-topdown", "tree-nonnegative"], "thresholds": {"block": 20}}
+    options = {"methods": ["tree-topdown", "multinomial-mode"], "thresholds": {"block": 20}}
     return [
         assess(block_spec(), table, replicates=100, seed=seed, public_truth=True, **options)
         for seed in range(SEEDS)
@@ -47,7 +47,7 @@ def ratio(values, errors):
 @pytest.mark.parametrize(("statistic", "level"), IN_TABLE)
 def test_of_tables(runs, statistic, level):
     where = IN_TABLE[statistic, level]
-    method = "tree-nonnegative" if "difference" in statistic else "tree-topdown"
+    method = "multinomial-mode" if "difference" in statistic else "tree-topdown"
     values, errors = zip(*(run.figure(statistic, level, method=method, **where) for run in runs))
     found = ratio(values, errors)
     assert LEAST < found < MOST

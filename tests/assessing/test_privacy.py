@@ -26,7 +26,7 @@ def mode(path):
 def folders(tmp_path):
     """A confidential and a public assessment."""
     spec, table = write_areas(tmp_path)
-    options = {"replicates": 60, "thresholds": {"county": 10}, "methods": ["tree-topdown", "topdown-raw"]}
+    options = {"replicates": 60, "thresholds": {"county": 10}, "methods": ["tree-topdown", "tree-equality"]}
     for name, public in (("secret", False), ("open", True)):
         workflow.assess_table(spec, table, tmp_path / name, public_truth=public, **options)
     return tmp_path / "secret", tmp_path / "open"
@@ -47,7 +47,7 @@ def test_a_confidential_one_is_internal_and_readable_by_nobody_else(folders):
 
 
 def test_text_of_the_record_shows_no_figure():
-    found = assess(area_spec(), areas([0, 0, 5, 987_654]), replicates=60, methods=["tree-nonnegative"])
+    found = assess(area_spec(), areas([0, 0, 5, 987_654]), replicates=60, methods=["multinomial-mode"])
     assert "confidential" in repr(found)
     assert repr(found).count("\n") == 2
     assert str(found) == repr(found)
@@ -110,7 +110,7 @@ def test_figures_of_single_counts_are_one_tidy_row_each(folders):
     assert list(table) == ["state", "county", "method", "budget", "statistic", "about", "value", "mc_error"]
     keys = ["state", "county", "method", "budget", "statistic", "about"]
     assert not table.duplicated(keys).any()
-    assert set(table["method"]) == {"tree-topdown", "topdown-raw"}
+    assert set(table["method"]) == {"tree-topdown", "tree-equality"}
     record, _ = read_assessment(open_)
     mean = table.query("statistic == 'bias' and method == 'tree-topdown'")["value"].mean()
     assert mean == pytest.approx(record.figure("bias", "county", method="tree-topdown")[0])

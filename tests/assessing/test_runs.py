@@ -133,7 +133,7 @@ def sex_by_age():
     """A table with crossing margins."""
     return parse_spec(
         """
-format = 1
+format = 2
 title = "Sexes and ages"
 table = { name = "people", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

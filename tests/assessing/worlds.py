@@ -16,7 +16,7 @@ from trueup.reconciling.method import Solution
 from trueup.reconciling.tree_topdown import TreeTopDown
 
 SPEC = """
-format = 1
+format = 2
 title = "Blocks"
 table = { name = "blocks", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -24,7 +24,7 @@ level = [{ name = "state" }, { name = "tract", column = "tract" }, { name = "blo
 query = [{ name = "total", epsilon = { state = "1/5", tract = "2/5", block = "2/5" } }]
 """
 SMALL = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -34,7 +34,7 @@ from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
 
 SPEC = """
-format = 1
+format = 2
 title = "Stays"
 table = {{ name = "stays", kind = "records", counts = "stay" }}
 privacy = {{ unit = "patient", neighbours = "{relation}", id = "patient", contribution = {{ records = {records} }} }}

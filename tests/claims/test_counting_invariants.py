@@ -14,6 +14,7 @@ import numpy as np
 import pandas
 import pytest
 
+from tests.io.nmf_writer import write_nmf
 from trueup import infer, measure, reconcile, release
 from trueup.checking.bundle import check as check_bundle
 from trueup.errors import InfeasibleError, SpecError, TrueupError
@@ -21,7 +22,6 @@ from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.bundle.manifest import digest
 from trueup.io.bundle.read import read_measurements
-from trueup.io.published.nmf_writer import write_nmf
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.invariants import invariant_matrix, invariants_over
@@ -31,7 +31,7 @@ from trueup.model.spec_queries import BoundPart
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.lattice_posterior import LatticePosterior
 from trueup.reconciling.margins_projection import MarginsProjection
-from trueup.reconciling.tree_integer import TreeInteger
+from trueup.reconciling.tree_topdown import TreeTopDown
 from trueup.releasing.division import plan_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -261,7 +261,7 @@ def test_reconciliation_by_the_posterior_keeps_the_sums(bundle):
 def test_methods_that_do_not_know_conditions_refuse_by_name(rng):
     spec = spec_of(["{ level = 'all', where = { sex = 'f' } }"])
     noisy = measure(spec, frame(rng))
-    for method in (TreeInteger(), HistogramTree(), MarginsProjection()):
+    for method in (TreeTopDown(), HistogramTree(), MarginsProjection(rounding="none")):
         with pytest.raises(SpecError, match="general"):
             reconcile(noisy, method, spec=spec)
     with pytest.raises(SpecError, match="general"):

@@ -5,7 +5,6 @@ The true loss comes from the masses of the drawn laws over outputs. What is brok
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +12,9 @@ import pytest
 
 from tests.claims.small_specs import Case, random_spec
 from tests.reference.true_loss import RADIUS, rows
-from trueup.errors import SpecError
 from trueup.model import changes, kept, mechanism, search
-from trueup.model.build import build_cells, build_constraints
+from trueup.model.build import build_constraints
 from trueup.model.constraints import Constraints
-from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 
 CLOSE = 1e-3
@@ -157,47 +154,6 @@ def test_a_search_that_ends_early_states_a_bound_and_says_so(rng):
     assert early.amount >= case.guarantee.change.amount
     assert "at most" in early.sentence("person", "the invariants", "epsilon")
     assert "a proved bound" in early.sentence("person", "the invariants", "epsilon")
-
-
-FORMAT_1 = [
-    ("replace", ["a"], "1"),
-    ("add-remove", ["a"], "1/2"),
-    ("replace", ["a", "b"], "1/2"),
-    ("add-remove", ["a", "b"], "1/4"),
-]
-
-
-@pytest.mark.parametrize(("relation", "margins", "today"), FORMAT_1)
-@pytest.mark.parametrize("noise", ["lattice-laplace", "lattice-gaussian", "lattice-l2-laplace"])
-def test_a_lattice_spec_of_format_1_is_refused_with_the_text_of_the_same_noise(
-    relation, margins, today, noise
-):
-    """In format 1 a move (2 counts) or a swap (4 counts) cost the budget."""
-    document = table([3, 3], margins, relation=relation, noise=noise) | {"format": 1}
-    if noise == "lattice-gaussian":
-        document["query"][0]["rho"] = document["query"][0].pop("epsilon")
-    spec = Spec.model_validate(document)
-    cells = build_cells(spec, ROOT)
-    with pytest.raises(SpecError, match="format = 1") as refused:
-        mechanism.plan_measurements(spec, cells)
-    budget = re.search(r'"all" = "(.*?)"', str(refused.value)).group(1)
-    if noise != "lattice-l2-laplace":
-        assert budget == today
-    for currency in ("epsilon", "rho"):
-        if currency in document["query"][0]:
-            document["query"][0][currency] = {"all": budget}
-    headers, _ = mechanism.plan_measurements(Spec.model_validate(document | {"format": 2}), cells)
-    moved = 2 * len(margins)
-    old = {"lattice-laplace": 1 / moved, "lattice-l2-laplace": moved**-0.5, "lattice-gaussian": moved / 2}[
-        noise
-    ]
-    drawn = float(_parameter(headers[0].law))
-    assert drawn == pytest.approx(old, rel=1e-8)
-    assert drawn >= old if noise == "lattice-gaussian" else drawn <= old * (1 + 1e-15)
-
-
-def _parameter(law):
-    return law.sigma2 if law.name == "lattice-gaussian" else law.epsilon
 
 
 def attributes(*sizes):

@@ -21,7 +21,7 @@ from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
 
 SPEC = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -216,7 +216,7 @@ def test_a_key_draws_once_and_is_bound_to_its_spec(account, tmp_path):
     pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=keyed)
     with pytest.raises(BudgetError, match="nothing is drawn"):
         pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "elsewhere", account=keyed)
-    (tmp_path / "spec.toml").write_text(SPEC + 'reconcile = { method = "tree-nonnegative" }\n')
+    (tmp_path / "spec.toml").write_text(SPEC + 'reconcile = { method = "multinomial-mode" }\n')
     for out in ("out", "third"):
         with pytest.raises(BudgetError, match="a release of another spec"):
             pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / out, account=keyed)

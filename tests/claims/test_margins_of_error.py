@@ -40,7 +40,7 @@ def spec_of(noise: str, budgets: str, *, by: bool):
         f'[[query]]\nname = "kinds"\nattributes = ["kind"]\nnoise = "{noise}"\n{budgets}\n' if by else ""
     )
     return parse_spec(f"""
-format = 1
+format = 2
 title = "Heavy-tailed"
 table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}
@@ -62,7 +62,7 @@ WORLDS = {
         False,
     ),
     "narrow tree": (
-        "tree-integer",
+        "tree-topdown",
         "discrete-gaussian",
         'rho = { all = "1/8", area = "1/8", block = "1/4" }',
         False,
@@ -88,7 +88,9 @@ def world(name: str, rng: np.random.Generator):
         rng.random((AREAS * BLOCKS, 1)) < 0.05, [[0.05, 0.05, 0.1, 0.8]], [[0.8, 0.15, 0.04, 0.01]]
     )
     means = sizes[:, None] * (shares if by else np.ones((1, 1)))
-    prepared = Prepared.of(problem.constraints, problem.headers, build(method, {}))
+    prepared = Prepared.of(
+        problem.constraints, problem.headers, build(method, {"estimates": "least-squares"} if by else {})
+    )
     return problem, prepared, rng.poisson(means).ravel()
 
 

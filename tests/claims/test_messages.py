@@ -21,7 +21,7 @@ from trueup.model.spec import parse_spec
 SECRET = "123-45-6789"
 GEOGRAPHY = pandas.DataFrame({"state": ["01", "01", "02"], "county": ["001", "003", "001"]})
 RECORDS = """
-format = 1
+format = 2
 title = "People"
 table = { name = "people", kind = "records", counts = "person" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -17,7 +17,7 @@ from tests.parameters import one_in
 from tests.reference.lattice import table_margins, three_crossing_sums
 from trueup import infer, read_measurements, reconcile, release
 from trueup.checking.bundle import check as check_bundle
-from trueup.errors import DataError, PrivacyError, SpecError, TrueupError
+from trueup.errors import DataError, SpecError, TrueupError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers import klein
 from trueup.measuring.rehearsal import public_words, rehearse
@@ -220,13 +220,6 @@ def test_long_names_do_not_fail_where_files_are_written(tmp_path):
     released = release(spec, pandas.DataFrame({"area": ["a", "b"], "n": [5, 6]}), tmp_path / "out")
     assert all(released.checks.values())
     assert all(finding.holds for finding in check_bundle(tmp_path / "out"))
-
-
-def test_an_approximate_sampler_is_never_released():
-    law = LatticeLaplace("1/4").on(Lattice.of(3, np.ones((1, 3), np.int64)), sampler="markov-chain")
-    assert law.bound.distance
-    with pytest.raises(PrivacyError, match=r"markov-chain.*approximate"):
-        rehearse([Measured("q", Margin("all"), law)])
 
 
 GRID = """

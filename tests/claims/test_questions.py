@@ -21,7 +21,7 @@ SECRET = 7345
 DATA = pd.DataFrame({"place": ["a", "a", "b", "b"], "sex": ["f", "m", "f", "m"], "n": [SECRET, 4000, 10, 0]})
 PLACES = pd.DataFrame({"place": ["a", "b"]})
 SPEC = """
-format = 1
+format = 2
 title = "Search"
 table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}

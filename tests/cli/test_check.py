@@ -13,7 +13,7 @@ from tests.command import run
 from trueup.io.bundle.manifest import digest
 
 RULES = """
-format = 1
+format = 2
 title = "Rules"
 table = { name = "rules", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

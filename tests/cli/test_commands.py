@@ -103,7 +103,7 @@ def test_check_finds_a_public_file_that_nobody_vouches_for(areas, tmp_path):
     assert "FAIL public/ holds no other file: counts/extra.csv" in done.stdout
 
 
-@pytest.mark.parametrize("text", ['{"format": 1}', '{"format": 1, "kind": "release"}', "[]"])
+@pytest.mark.parametrize("text", ['{"format": 2}', '{"format": 2, "kind": "release"}', "[]"])
 def test_a_manifest_without_its_parts_is_damaged(text, tmp_path):
     (tmp_path / "public").mkdir()
     (tmp_path / "public" / "manifest.json").write_text(text)

@@ -154,7 +154,7 @@ def test_an_occupied_folder_and_missing_files_are_refused(bundle, tmp_path):
 
 
 NMF = """
-format = 1
+format = 2
 title = "Persons in group quarters"
 table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "replace" }
@@ -189,7 +189,7 @@ def test_published_noisy_measurement_files_are_read_with_their_bounds(tmp_path):
     done = run(
         "infer",
         tmp_path / "pl94.toml",
-        "--nmf",
+        "--table",
         tmp_path / "nmf",
         "--draws",
         40,
@@ -205,7 +205,7 @@ def test_published_noisy_measurement_files_are_read_with_their_bounds(tmp_path):
 
 
 RELEASED = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -248,7 +248,7 @@ def test_estimates_of_published_tables_are_written_by_the_names_that_users_know(
             *(f"01|STATE|A|{c}|{n}|Discrete Gaussian|144" for c, n in cells.items()),
         ]
         (tmp_path / f"{part}.csv").write_text("\n".join(lines) + "\n")
-    given = ("examples/sdhc/ph5.toml", "--sdhc", tmp_path / "NUM.csv", "--sdhc", tmp_path / "DENOM.csv")
+    given = ("examples/sdhc/ph5.toml", "--table", tmp_path / "NUM.csv", "--table", tmp_path / "DENOM.csv")
     target = tmp_path / "estimates.csv"
     assert run("infer", *given, "--draws", 200, "--estimates", target).returncode == 0
     assert target.read_text().splitlines()[0].endswith("|COUNT_NOISY|VARIANCE|MOE_NOISY|PRED|PRED_LO|PRED_HI")

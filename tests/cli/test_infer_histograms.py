@@ -10,7 +10,7 @@ import pytest
 from tests.command import run
 
 SPEC = """
-format = 1
+format = 2
 title = "Persons by sex"
 table = { name = "persons", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

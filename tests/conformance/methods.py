@@ -7,13 +7,23 @@ import pytest
 
 from tests.conformance.structures import STRUCTURES, Structure
 from trueup.model.constraints import violations
-from trueup.reconciling import METHODS, misfit
+from trueup.reconciling import METHODS, build, misfit
 from trueup.reconciling.method import Method
 
-CASES = [pytest.param(k, s, id=f"{k.name}-{s.name}") for k in METHODS for s in STRUCTURES]
-FITTING = [p for p in CASES if misfit(p.values[0](), p.values[1].constraints, p.values[1].headers) is None]
+CHOICES = {
+    "histogram-tree, least squares": build("histogram-tree", {"estimates": "least-squares"}),
+    "joined-tree, least squares": build("joined-tree", {"estimates": "least-squares"}),
+    "margins-projection, continuous": build("margins-projection", {"rounding": "none"}),
+    "general-projection, continuous": build("general-projection", {"rounding": "none"}),
+    "general-projection, L1 continuous": build("general-projection", {"norm": "l1", "rounding": "none"}),
+    "general-projection, L1 whole": build("general-projection", {"norm": "l1", "rounding": "optimal"}),
+}
+"""Methods with other parameters than their default ones, which take other ways."""
+METHODS_TRIED = {kind.name: kind() for kind in METHODS} | CHOICES
+CASES = [pytest.param(m, s, id=f"{name}-{s.name}") for name, m in METHODS_TRIED.items() for s in STRUCTURES]
+FITTING = [p for p in CASES if misfit(p.values[0], p.values[1].constraints, p.values[1].headers) is None]
 STEADY = [p for p in FITTING if not (p.values[0].random or p.values[0].shrinks)]
-WHOLE = [p for p in STEADY if p.values[0]().integer]
+WHOLE = [p for p in STEADY if p.values[0].integer]
 OTHERS = [p for p in CASES if p not in FITTING]
 
 

@@ -213,7 +213,7 @@ def test_a_tree_that_has_no_time_is_refused_with_what_would_help(tier, rng, monk
     cells = states([3, 6])
     measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
     monkeypatch.setattr(Deadline, "left", lambda deadline, share=1.0: -1.0)
-    with pytest.raises(ConvergenceError, match="allow.* more minutes"):
+    with pytest.raises(ConvergenceError, match=r"allow.* more minutes"):
         infer(measured, TreeExact(tier=tier), spec=tree_constraints(cells), draws=50)
 
 

@@ -270,7 +270,7 @@ def test_places_and_values_outside_the_public_domain_are_named():
 
 
 WIDE = """
-format = 1
+format = 2
 title = "Wide"
 table = { name = "wide", kind = "counts", counts = "person", keys = "public", cell = [
   { count = "vap", where = { age = "adult" } }, { count = "pop - vap", where = { age = "child" } } ] }

@@ -14,7 +14,7 @@ from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
 
 SPEC = """
-format = 1
+format = 2
 title = "Quarters"
 table = { name = "demo", kind = "records", counts = "person" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -6,10 +6,10 @@ import duckdb
 import numpy as np
 import pytest
 
+from tests.io.nmf_writer import write_nmf
 from trueup.errors import DataError, InfeasibleError
 from trueup.inferring import infer
 from trueup.io.published.nmf import read_nmf
-from trueup.io.published.nmf_writer import write_nmf
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
@@ -20,7 +20,7 @@ from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 
 SPEC = parse_spec("""
-format = 1
+format = 2
 title = "Persons"
 table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "replace" }
@@ -102,7 +102,7 @@ def test_missing_levels_and_columns_are_named(written, tmp_path):
 
 
 WITH_QUARTERS = parse_spec("""
-format = 1
+format = 2
 title = "Persons in group quarters"
 table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "replace" }

@@ -9,10 +9,10 @@ import numpy as np
 import pandas
 import pytest
 
+from tests.io.nmf_writer import write_nmf
 from trueup import check, read_release, release
 from trueup.io.bundle.read import read_released
 from trueup.io.published.nmf import read_nmf
-from trueup.io.published.nmf_writer import write_nmf
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin
 from trueup.model.header import Measured

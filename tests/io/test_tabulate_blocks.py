@@ -25,7 +25,7 @@ from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 
 COUNTS = """
-format = 1
+format = 2
 title = "Blocks"
 table = { name = "blocks", kind = "counts", counts = "person", count = "n" }
 privacy = { unit = "person", neighbours = "add-remove" }

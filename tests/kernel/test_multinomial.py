@@ -13,7 +13,6 @@ from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.kernel.multinomial.mode import (
     LARGEST_COUNT,
     multinomial_mode,
-    multinomial_mode_groups,
     multinomial_mode_tree,
 )
 
@@ -112,19 +111,6 @@ def test_total_as_published_examples():
     assert multinomial_mode([], 0).tolist() == []
 
 
-def test_groups_equal_single_vectors(rng):
-    sizes = rng.integers(1, 30, 200)
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    weights = rng.poisson(3, starts[-1])
-    weights[starts[:-1]] += 1
-    sums = np.add.reduceat(weights, starts[:-1])
-    trials = np.maximum(sums + rng.integers(-6, 7, sizes.size), 0)
-    counts = multinomial_mode_groups(weights, starts, trials)
-    for g in range(sizes.size):
-        cells = slice(starts[g], starts[g + 1])
-        assert counts[cells].tolist() == multinomial_mode(weights[cells], trials[g]).tolist()
-
-
 TREE = np.array([1, 3, 6, 8, 8, 8, 8, 8, 8])  # root; 1, 2; leaves 3 4 5 under 1, 6 7 under 2
 
 
@@ -169,12 +155,6 @@ def test_no_weight_is_an_error_or_uniform():
         multinomial_mode([0, 0], 3)
     assert multinomial_mode([0, 0], 0).tolist() == [0, 0]
     assert multinomial_mode([0, 0, 0], 4, empty="uniform").tolist() == finucan([1, 1, 1], 4)
-    with pytest.raises(InfeasibleError, match="group 1"):
-        multinomial_mode_groups([1, 2, 0, 0], [0, 2, 4], [3, 3])
-    assert multinomial_mode_groups([0, 0, 0, 2], [0, 3, 4], [4, 1], empty="uniform").tolist() == [
-        *finucan([1, 1, 1], 4),
-        1,
-    ]
 
 
 def test_bad_counts_are_refused():

@@ -11,12 +11,10 @@ from tests.reference import nearest
 from tests.reference.nearest import covariances
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import cell_groups, identity, marginalise, summed
+from trueup.kernel.histogram.marginals import identity, marginalise, summed
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import node_keys, settle
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.nearest_sparse import nearest_of_few
-from trueup.kernel.settling.refine import Coarse, SettlingStage
 
 
 def by_general_solver(dense, tables, children, held):
@@ -80,31 +78,6 @@ def test_projection_equals_its_slow_twin_and_knows_no_neighbours(rng, tied):
         np.testing.assert_array_equal(
             nearest_nonnegative(alone, tables[index], held[index], 1e-9)[0], ours[rows]
         )
-
-
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("alike", [True, False])
-def test_projection_of_few_cells_equals_the_general_one(rng, tied, alike):
-    """Small dense systems on the open cells against the fast transform on all, given coarser counts."""
-    every = marginals()
-    domain = Domain.of([every["groups"], every["detailed"]])
-    first, coarse = np.array([0, 3, 4]), every["groups-second"]
-    parts = random_variances(rng, domain, 1 if alike else 8)
-    truth = rng.poisson(2, (8, 24)) * (rng.random((8, 24)) < 0.4)
-    counts = Coarse(coarse, marginalise(truth, coarse))
-    variances, tables = counts.given(domain, parts, truth + rng.normal(0, 4, (8, 24)))
-    metric = Metric(domain, variances, first, 8, tied)
-    sums = np.add.reduceat(truth, first, axis=0).astype(float) if tied else None
-    if sums is not None:
-        tables = metric.tie(tables, sums)
-    held = SettlingStage(metric, tables, sums, counts, None, None).held
-    assert held is not None
-    families = cell_groups(coarse)
-    few, residual, _ = nearest_of_few(metric, tables, held, families, counts.counts, sums, 1e-10, 20_000)
-    many, _, _ = nearest_nonnegative(metric, tables, held, 1e-10)
-    assert residual.max() < 1e-9
-    np.testing.assert_allclose(few, many, atol=1e-7)
-    np.testing.assert_allclose(marginalise(few, coarse), counts.counts, atol=1e-9)
 
 
 CHAIN = ("total", "groups", "groups-second", "detailed")

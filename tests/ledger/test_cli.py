@@ -8,7 +8,7 @@ from tests.command import run
 from trueup.ledger.entries import entry_digest
 
 SPEC = """
-format = 1
+format = 2
 title = "Two areas"
 table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -195,7 +195,7 @@ def test_an_entry_over_the_cap_is_found_though_its_chain_is_right(kept):
             "measurements": "",
         },
         {"action": "invariants", "dataset": "survey", "invariants": {"county": "x"}, "joint": None},
-        {"action": "adopt", "dataset": "survey", **Terms("person", "replace").plain()},
+        {"action": "caps", "dataset": "panel", "analyst": None, "caps": {"epsilon": "1"}},
         {"action": "account", "dataset": "survey", **Terms("person", "replace").plain()},
     ],
     ids=lambda fields: f"{fields['action']} {fields.get('reservation', '')}",

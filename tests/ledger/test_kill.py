@@ -22,7 +22,7 @@ from trueup.ledger.verify import verify_ledger
 pytestmark = pytest.mark.thorough
 
 SPEC = """
-format = 1
+format = 2
 title = "Areas"
 table = {{ name = "{name}", kind = "counts", counts = "person", count = "n", keys = "public" }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}

@@ -10,7 +10,7 @@ import pandas
 import pytest
 
 from tests.reference.lattice import law_of, p_value, points, table_margins
-from trueup import explain, measure, reconcile, simulate
+from trueup import measure, reconcile, simulate
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.guarantee import Change
 from trueup.model.problem import Problem
@@ -106,25 +106,6 @@ def test_gaussian_noise_is_priced_in_rho():
     _, headers, guarantee = plan(text, PLACES)
     assert headers[0].law.sigma2 == 2
     assert (guarantee.currency, guarantee.amount) == ("rho", Fraction(1, 2))
-
-
-def test_the_chain_is_used_only_when_asked_for_and_costs_a_delta(rng):
-    text = lattice_spec(TREE, "tract", "{ level = 'county' }")
-    _, headers, exact = plan(text, PLACES)
-    assert (exact.delta, headers[0].law.bound.distance) == (0, 0)
-    asked = text.replace("name = 'q'", "name = 'q', options = { sampler = 'markov-chain' }")
-    problem, headers, guarantee = plan(asked, PLACES)
-    assert guarantee.delta == pytest.approx((1 + np.exp(0.5)) * headers[0].law.bound.distance)
-    assert guarantee.delta > 0.03
-    assert "NOT exact" in " ".join(guarantee.sentences)
-    noisy = simulate(problem, np.array(PLACES["n"]), rng).values[0]
-    assert pandas.Series(noisy).groupby(PLACES["c"]).sum().tolist() == PLACES.groupby("c")["n"].sum().tolist()
-    with pytest.raises(PrivacyError, match="markov-chain"):
-        measure(parse_spec(asked), PLACES)
-    with pytest.raises(PrivacyError, match="markov-chain"):
-        explain(parse_spec(asked), PLACES)
-    with pytest.raises(SpecError, match="does not compose"):
-        plan(asked.replace("lattice-laplace", "lattice-gaussian").replace("epsilon =", "rho ="), PLACES)
 
 
 @pytest.mark.parametrize("options", ["weights = [1]", "slowest = nan", "slowest = 'long'"])

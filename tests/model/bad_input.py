@@ -5,7 +5,7 @@ from __future__ import annotations
 from trueup.model.spec import parse_spec
 
 SPEC = """
-format = 1
+format = 2
 title = "Areas"
 [table]
 name = "areas"
@@ -47,7 +47,7 @@ MISTAKES = [
     ("tables that are nested 300 deep", 'title = "Areas"', f"title = {'{ a = ' * 300}1{' }' * 300}"),
     ("a budget of 5,000 digits", "epsilon = 1", f"epsilon = {'1' * 5000}"),
     ("a budget of 5,000 hexadecimal digits", "epsilon = 1", f"epsilon = 0x{'1' * 5000}"),
-    ("another format", "format = 1", "format = 3"),
+    ("another format", "format = 2", "format = 1"),
     ("a neighbour relation that is none", '"add-remove"', '"swap"'),
     ("a unit without a name", 'unit = "person"', 'unit = ""'),
     ("a query whose name is a blank", 'name = "by sex"', 'name = " "'),

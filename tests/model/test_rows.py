@@ -129,7 +129,7 @@ def test_fifty_thousand_cells_take_seconds():
 
 
 SPEC = """
-format = 1
+format = 2
 title = "Areas"
 table = { name = "areas", kind = "records", counts = "person" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -50,7 +50,7 @@ MISTAKES = [
     ('values = ["female", "male"]', 'values = ["male", "male"]', "declared twice"),
     ('values = ["female", "male"]', "values = []", "values"),
     ('name = "area"\ncolumn = "area"', 'name = "area"', "level 'area' has no column"),
-    ("format = 1", "format = 3", "format"),
+    ("format = 2", "format = 1", "format"),
     ('title = "Areas"', 'title = "Areas"\ncolour = "red"', "colour is not a key"),
     ('count = "n"\n', "", "needs either `count`"),
     ('kind = "counts"', 'kind = "records"', "needs neither"),

@@ -112,13 +112,8 @@ def test_tables_of_an_assessment():
     assert float(dataset["value"].sel(statistic="bias", level="state", about="")) == table["value"][0]
 
 
-def test_the_array_of_a_margin_is_the_old_form(release):
-    margin = trueup.Margin("county")
-    with pytest.warns(DeprecationWarning, match="old form: write release.sums"):
-        assert (release.table(margin) == release.sums("county")).all()
-    posterior = trueup.infer(release, draws=8)
-    with pytest.warns(DeprecationWarning, match="old form: write posterior.sums"):
-        assert (posterior.table(margin) == posterior.sums("county")).all()
+def test_a_margin_serves_as_the_name_of_a_table(release):
+    assert release.table(trueup.Margin("county")).equals(release.table("county"))
 
 
 def test_what_is_no_table_is_refused_by_name(release):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from papers import markov_chain
 from papers.dharangutte import examples, figure_1, figure_2, figure_10, tables
 from papers.dharangutte.figure_10 import REAL, WHOLE
 from papers.item import Setting
@@ -26,7 +27,6 @@ from papers.wangreiter import example, negative_counts, summed_totals
 from papers.wangreiter import table_2 as wangreiter
 from papers.zhu import figure_5, figure_6, new_mexico, residuals, variances
 from trueup.inferring.released import pair
-from trueup.kernel.lattice_samplers import markov_chain
 from trueup.noise import DiscreteLaplace, Laplace
 from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.laws.gaussian import Gaussian

@@ -19,7 +19,7 @@ WISHES = {"all": 8, "area": 10, "block x sex": 12, "block x sex x age": 15}
 
 def spec(currency: str, levels: str = 'levels = ["all", "area", "block"]'):
     return parse_spec(f"""
-format = 1
+format = 2
 title = "Areas"
 table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}

@@ -29,7 +29,7 @@ def spec_of(currency, budgets, *, neighbours="add-remove", extra=""):
         for name, by_level in budgets.items()
     )
     return parse_spec(f"""
-format = 1
+format = 2
 title = "Crossing"
 table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
 privacy = {{ unit = "person", neighbours = "{neighbours}" }}

@@ -17,15 +17,12 @@ from trueup.model.linear import parse_linear
 from trueup.noise import DiscreteGaussian
 from trueup.noise.laws.exact import Exact
 from trueup.reconciling import default
-from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.reconciling.margins_controlled import MarginsControlled
 from trueup.reconciling.margins_projection import MarginsProjection, project_on_margins
-from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
-from trueup.reconciling.topdown_multipass import TopDownMultipass
 
 BY_NAME = {s.name: s for s in STRUCTURES}
+LEAST_SQUARES, CONTINUOUS = HistogramTree(estimates="least-squares"), GeneralProjection(rounding="none")
 RNG = np.random.default_rng(0)  # nothing below draws from it
 
 
@@ -37,16 +34,16 @@ def run(method, structure, values):
 def test_projection_of_a_table_equals_the_general_solver(name, rng):
     structure = BY_NAME[name]
     values = structure.noisy_values(structure.true_counts(rng), rng, 5)
-    ours = run(MarginsProjection(), structure, values).values
-    general = run(GeneralProjection(), structure, values).values
+    ours = run(MarginsProjection(rounding="none"), structure, values).values
+    general = run(CONTINUOUS, structure, values).values
     np.testing.assert_allclose(ours, general, atol=1e-5)
 
 
 def test_a_two_way_table_rounds_every_cell_and_margin_by_less_than_two(rng):
     structure = BY_NAME["two-way table"]
     values = structure.noisy_values(structure.true_counts(rng), rng, 20)
-    state = MarginsControlled().prepare(structure.constraints, structure.headers)
-    whole = MarginsControlled().apply(state, values, RNG).values
+    state = MarginsProjection().prepare(structure.constraints, structure.headers)
+    whole = MarginsProjection().apply(state, values, RNG).values
     real = np.stack([project_on_margins(state, row, state.first).table.ravel() for row in values])
     assert np.abs(whole - real).max() < 2
     cells = structure.constraints.cells
@@ -57,11 +54,11 @@ def test_a_two_way_table_rounds_every_cell_and_margin_by_less_than_two(rng):
 
 def test_defaults_follow_the_structure():
     wanted = {
-        "two-way table": MarginsControlled,
+        "two-way table": MarginsProjection,
         "histogram": HistogramTree,
         "histogram with invariants and zeros": HistogramTree,
-        "linear inequality": GeneralInteger,
-        "overlapping sums": GeneralInteger,
+        "linear inequality": GeneralProjection,
+        "overlapping sums": GeneralProjection,
     }
     for name, kind in wanted.items():
         assert isinstance(default(BY_NAME[name].constraints), kind)
@@ -72,8 +69,8 @@ def test_crossing_invariants_through_recodes_of_one_place_go_to_the_general_meth
     fixed = (Margin("level0", ("grade",)), Margin("level0", ("end",)))
     constraints = Constraints(cells, (cells.finest,), invariants=fixed)
     assert constraints.structure() == "histogram"
-    assert "crosses another" in (HistogramTree().refuses(constraints) or "")
-    assert isinstance(default(constraints), GeneralInteger)
+    assert "crosses another" in (LEAST_SQUARES.refuses(constraints) or "")
+    assert isinstance(default(constraints), GeneralProjection)
 
 
 @pytest.mark.parametrize("name", ["histogram with recodes", "one table with recodes"])
@@ -96,46 +93,31 @@ def test_standard_errors_are_those_of_the_dense_inverse(name):
     structure = BY_NAME[name]
     cells, state = (
         structure.constraints.cells,
-        HistogramTree().prepare(structure.constraints, structure.headers),
+        LEAST_SQUARES.prepare(structure.constraints, structure.headers),
     )
     rows = [np.eye(cells.n), *(cells.sum(np.eye(cells.n), h.margin) for h in structure.headers)]
     normal = sum(m @ m.T / h.law.variance for m, h in zip(rows[1:], structure.headers, strict=True))
     covariance = np.linalg.inv(normal)
-    for margin, errors in HistogramTree().errors(state).items():
+    for margin, errors in LEAST_SQUARES.errors(state).items():
         m = cells.sum(np.eye(cells.n), margin)
         np.testing.assert_allclose(errors**2, np.diag(m.T @ covariance @ m), rtol=1e-8)
 
 
 def test_the_upper_levels_learn_from_the_lower_ones(rng):
-    """The state histogram's squared error, least squares against its own measurements alone (topdown-multipass)."""
-    structure = BY_NAME["histogram"]
+    """The state histogram's squared error, least squares against its own measurements alone."""
+    structure, method = BY_NAME["histogram"], LEAST_SQUARES
     counts = structure.true_counts(rng) + 50
     values = structure.noisy_values(counts, rng, 200)
-    truth = structure.constraints.cells.sum(counts, Margin("level0", ("sex", "age")))
-    errors = [
-        (
-            (
-                structure.constraints.cells.sum(
-                    run(m, structure, values).values, Margin("level0", ("sex", "age"))
-                )
-                - truth
-            )
-            ** 2
-        ).mean(axis=1)
-        for m in (HistogramTree(), TopDownMultipass())
-    ]
-    difference = errors[1] - errors[0]
+    table = Margin("level0", ("sex", "age"))
+    truth = structure.constraints.cells.sum(counts, table)
+    own = [h for h in structure.headers if h.margin.level == "level0"]
+    alone = method.prepare(Constraints(Cells(_tree(1), (SEX, AGE)), tuple(h.margin for h in own)), own)
+    size = sum(structure.constraints.cells.size(h.margin) for h in own)
+    assert structure.headers[: len(own)] == tuple(own)
+    upper = method.apply(alone, values[:, :size], rng).values
+    both = structure.constraints.cells.sum(run(method, structure, values).values, table)
+    difference = ((upper - truth) ** 2 - (both - truth) ** 2).mean(axis=1)
     assert difference.mean() > 5 * difference.std() / np.sqrt(difference.size)
-
-
-def test_passes_are_nested_attributes_of_the_cells(rng):
-    structure = BY_NAME["histogram"]
-    values = structure.noisy_values(structure.true_counts(rng), rng)
-    assert run(TopDownMultipass(passes=((), ("sex",))), structure, values).status == "solved"
-    with pytest.raises(SpecError, match="does not keep"):
-        TopDownMultipass(passes=(("sex",), ("age",))).prepare(structure.constraints, structure.headers)
-    with pytest.raises(SpecError, match="not declared"):
-        TopDownMultipass(passes=(("rase",),)).prepare(structure.constraints, structure.headers)
 
 
 def test_a_level_that_is_not_determined_is_named():
@@ -143,7 +125,7 @@ def test_a_level_that_is_not_determined_is_named():
     margins = (Margin("level0", ("sex", "age")), Margin("level1", ("sex",)), Margin("level1", ("age",)))
     headers = [Measured("q", m, LAW) for m in margins]
     with pytest.raises(SpecError, match=r"'level1' do not determine .* 'level1 x sex x age'"):
-        HistogramTree().prepare(Constraints(cells, margins), headers)
+        LEAST_SQUARES.prepare(Constraints(cells, margins), headers)
 
 
 def test_invariants_that_contradict_each_other_are_named(rng):
@@ -155,7 +137,7 @@ def test_invariants_that_contradict_each_other_are_named(rng):
     values = np.concatenate([rng.integers(0, 9, 12), [20], [5, 5, 5, 4]])
     state = histogram_problem(constraints, headers)
     with pytest.raises(InfeasibleError, match=r"'level0'.*'0, sex=female'"):
-        HistogramTree().apply(state, values, rng)
+        LEAST_SQUARES.apply(state, values, rng)
 
 
 def test_an_invariant_over_structural_zeros_is_named(rng):
@@ -171,7 +153,7 @@ def test_an_invariant_over_structural_zeros_is_named(rng):
     constraints = Constraints(cells, (noisy, other), invariants=(fixed,), zeros=zeros)
     values = np.concatenate([rng.integers(0, 9, 12), rng.integers(0, 9, 6), [20, 7]])
     with pytest.raises(InfeasibleError, match=r"the invariant '.*sex=male'.*the structural zero"):
-        HistogramTree().apply(HistogramTree().prepare(constraints, headers), values, rng)
+        LEAST_SQUARES.apply(LEAST_SQUARES.prepare(constraints, headers), values, rng)
 
 
 @pytest.mark.parametrize("variance", [-1.0, np.nan])
@@ -192,7 +174,12 @@ def test_a_variance_that_is_none_is_refused(variance):
 def test_margins_whose_totals_differ_are_named(rng):
     structure = BY_NAME["two-way table with fixed margins"]
     values = np.concatenate([rng.integers(0, 9, 6), [10, 10], [7, 7, 7]])
-    for method in (MarginsControlled(), MarginsProjection(), GeneralProjection(), ProjectedDiscreteLaplace()):
+    for method in (
+        MarginsProjection(),
+        MarginsProjection(rounding="none"),
+        CONTINUOUS,
+        GeneralProjection("l1", "optimal"),
+    ):
         with pytest.raises(
             InfeasibleError, match=r"the invariant '.*sex=female'.*the invariant '.*age=young'"
         ):
@@ -204,7 +191,7 @@ def test_three_way_margins_that_no_table_has_are_named(rng):
     structure = BY_NAME["three-way table with fixed margins"]
     sex_age, sex_race, age_race = [[5, 0, 0], [0, 5, 0]], [[5, 0], [0, 5]], [[0, 5], [5, 0], [0, 0]]
     values = np.concatenate([rng.integers(0, 9, 12), *map(np.ravel, (sex_age, sex_race, age_race))])
-    for method in (MarginsProjection(), MarginsControlled(), GeneralInteger()):
+    for method in (MarginsProjection(rounding="none"), MarginsProjection(), GeneralProjection()):
         with pytest.raises(InfeasibleError, match="at least zero"):
             run(method, structure, values)
 
@@ -214,7 +201,7 @@ def test_an_inequality_that_no_point_satisfies_is_named():
     rule = LinearRule(parse_linear("female + male <= -1"), "level1")
     margin = Margin("level1", ("sex",))
     constraints = Constraints(cells, (margin,), linear=(rule,))
-    for method in (GeneralProjection(), GeneralInteger()):
+    for method in (CONTINUOUS, GeneralProjection()):
         with pytest.raises(InfeasibleError, match=r"'female \+ male <= -1' at [01]"):
             method.apply(method.prepare(constraints, [Measured("q", margin, LAW)]), np.arange(4), RNG)
 
@@ -225,12 +212,9 @@ def test_whole_numbers_that_do_not_exist_are_named():
     margin = Margin("level1", ("sex",))
     constraints = Constraints(cells, (margin,), linear=(rule,))
     headers = [Measured("q", margin, LAW)]
-    assert (
-        GeneralProjection().apply(GeneralProjection().prepare(constraints, headers), np.arange(4), RNG).status
-        == "solved"
-    )
+    assert CONTINUOUS.apply(CONTINUOUS.prepare(constraints, headers), np.arange(4), RNG).status == "solved"
     with pytest.raises(InfeasibleError, match="in whole numbers"):
-        GeneralInteger().apply(GeneralInteger().prepare(constraints, headers), np.arange(4), RNG)
+        GeneralProjection().apply(GeneralProjection().prepare(constraints, headers), np.arange(4), RNG)
 
 
 def test_bounds_on_crossing_margins_go_to_the_general_method(rng):
@@ -238,7 +222,7 @@ def test_bounds_on_crossing_margins_go_to_the_general_method(rng):
     margins = tuple(Margin("level1", a) for a in [("sex",), ("age",), ("sex", "age")])
     constraints = Constraints(cells, margins, bounds=(Bound(Margin("level1", ("age",)), upper=5),))
     method = default(constraints)
-    assert isinstance(method, GeneralInteger)
+    assert isinstance(method, GeneralProjection)
     headers = [Measured("q", m, LAW) for m in margins]
     values = rng.integers(0, 12, 2 * (2 + 3 + 6))
     counts = method.apply(method.prepare(constraints, headers), values, RNG).values
@@ -249,7 +233,7 @@ def test_finest_cells_that_nothing_measures_are_refused():
     cells = Cells(_tree(1), (SEX, AGE))
     margins = (Margin("level0", ("sex",)), Margin("level0", ("age",)))
     headers = [Measured("q", m, DiscreteGaussian(Fraction(2))) for m in margins]
-    for method in (MarginsControlled(), GeneralInteger()):
+    for method in (MarginsProjection(), GeneralProjection()):
         with pytest.raises(SpecError, match="level0 x sex x age"):
             method.prepare(Constraints(cells, margins), headers)
 
@@ -260,17 +244,22 @@ def test_a_missing_solver_names_the_extra(monkeypatch, rng):
     monkeypatch.setitem(sys.modules, "piqp", None)
     structure = BY_NAME["linear inequality"]
     with pytest.raises(TrueupError, match=r"trueup\[solvers\]"):
-        run(GeneralProjection(), structure, structure.noisy_values(structure.true_counts(rng), rng)[0])
+        run(
+            CONTINUOUS,
+            structure,
+            structure.noisy_values(structure.true_counts(rng), rng)[0],
+        )
 
 
-@pytest.mark.parametrize("objective", ["rounding", "l1", "l2"])
-def test_integer_objectives_are_feasible_and_ordered(objective, rng):
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+@pytest.mark.parametrize("rounding", ["controlled", "optimal"])
+def test_whole_counts_are_feasible_and_ordered(norm, rounding, rng):
     structure = BY_NAME["two-way table"]
     values = structure.noisy_values(structure.true_counts(rng), rng)[0]
-    problem = GeneralInteger().prepare(structure.constraints, structure.headers)
+    problem = GeneralProjection().prepare(structure.constraints, structure.headers)
     fit = problem.fit(values)
-    mine = GeneralInteger(objective=objective).apply(problem, values, RNG).values
-    best = GeneralInteger(objective="l2").apply(problem, values, RNG).values
+    mine = GeneralProjection(norm, rounding).apply(problem, values, RNG).values
+    best = GeneralProjection(rounding="optimal").apply(problem, values, RNG).values
     assert fit.objective(best) <= fit.objective(mine) + 1e-9
     assert mine.min() >= 0
 

@@ -22,15 +22,15 @@ from trueup.reconciling import published
 from trueup.reconciling.expected_errors import FEWEST, Sample, expected_errors, some_places
 
 
-def _simulated(kind, structure, population, seed=1):
+def _simulated(method, structure, population, seed=1):
     tables = published(structure.constraints)
     sample = Sample(structure.constraints.cells, population[None], structure.constraints, structure.headers)
-    return expected_errors(kind(), sample, tables, np.random.default_rng(seed), said="a test", work=1), tables
+    return expected_errors(method, sample, tables, np.random.default_rng(seed), said="a test", work=1), tables
 
 
-@pytest.mark.parametrize(("kind", "structure"), one_in(8, FITTING))
-def test_every_method_has_errors_for_every_table(kind, structure, rng):
-    found, tables = _simulated(kind, structure, structure.true_counts(rng))
+@pytest.mark.parametrize(("method", "structure"), one_in(8, FITTING))
+def test_every_method_has_errors_for_every_table(method, structure, rng):
+    found, tables = _simulated(method, structure, structure.true_counts(rng))
     assert tuple(found.tables) == tables, found.note
     fixed = [
         c
@@ -43,10 +43,10 @@ def test_every_method_has_errors_for_every_table(kind, structure, rng):
         assert abs(row.bias) <= row.rmse + 1e-12
 
 
-@pytest.mark.parametrize(("kind", "structure"), FITTING[::9])
-def test_the_same_seed_gives_the_same_errors(kind, structure, rng):
+@pytest.mark.parametrize(("method", "structure"), FITTING[::9])
+def test_the_same_seed_gives_the_same_errors(method, structure, rng):
     population = structure.true_counts(rng)
-    assert _simulated(kind, structure, population)[0] == _simulated(kind, structure, population)[0]
+    assert _simulated(method, structure, population)[0] == _simulated(method, structure, population)[0]
 
 
 @pytest.mark.parametrize("share", [percent / 100 for percent in CONFIDENCES])

@@ -11,9 +11,9 @@ from trueup.kernel.histogram.spine import Spine
 from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Margin
 from trueup.reconciling import reconcile
+from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_parts import tie_seed
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, joined_down, joined_up
-from trueup.reconciling.joined_posterior import JoinedPosterior
 from trueup.reconciling.joined_tree import JoinedTree, stacked_counts
 from trueup.reconciling.segments import Segment
 
@@ -38,6 +38,7 @@ NESTED = [
     {"name": "minors", "persons": {"age": ["child"]}},
     {"name": "grown", "persons": {"age": ["adult", "old"]}},
 ]
+ESTIMATES = ["posterior-means", "least-squares"]
 SPECS = {
     "size and children": {},
     "a top code of size": capped(["1", "2", "3+"]),
@@ -61,11 +62,11 @@ def noisy(rng, name: str, households: int = 60):
     return given, counts, measured
 
 
-@pytest.mark.parametrize("method", ["joined-posterior", "joined-tree"])
+@pytest.mark.parametrize("estimates", ESTIMATES)
 @pytest.mark.parametrize("name", SPECS)
-def test_no_place_contradicts_at_any_level(rng, name, method):
+def test_no_place_contradicts_at_any_level(rng, name, estimates):
     given, _, measured = noisy(rng, name)
-    released = reconcile(measured, method)
+    released = reconcile(measured, JoinedTree(estimates=estimates))
     assert all(released.checks.values())
     assert released.counts.dtype.kind == "i"
     assert (released.counts >= 0).all()
@@ -100,15 +101,15 @@ def test_without_noise_the_counts_come_back(rng):
     given = problem(query=exact)
     counts = read_confidential(given.spec, given.cells, population(rng, 60), constraints=given.constraints)
     measured = simulate(given, counts, rng)
-    released = reconcile(measured, "joined-tree")
+    released = reconcile(measured, JoinedTree(estimates="least-squares"))
     np.testing.assert_array_equal(released.counts, counts)
 
 
-@pytest.mark.parametrize("kind", [JoinedTree, JoinedPosterior])
+@pytest.mark.parametrize("estimates", ESTIMATES)
 @pytest.mark.parametrize("name", one_in(2, SPECS))
-def test_by_parts_the_same_integers_are_found(rng, name, kind):
+def test_by_parts_the_same_integers_are_found(rng, name, estimates):
     given, _, measured = noisy(rng, name)
-    method, headers = kind(), given.headers
+    method, headers = JoinedTree(estimates=estimates), given.headers
     whole = method.apply(method.prepare(given.constraints, headers), measured.flat, np.random.default_rng(3))
     plan = method.divide(given.constraints, headers)
     assert isinstance(plan, JoinedPlan)
@@ -151,7 +152,7 @@ def test_by_parts_the_same_integers_are_found(rng, name, kind):
 
 def test_many_rows_at_once_are_each_reconciled(rng):
     given, _, measured = noisy(rng, "a top code of both")
-    method = JoinedTree()
+    method = JoinedTree(estimates="least-squares")
     state = method.prepare(given.constraints, given.headers)
     rows = np.stack([measured.flat, measured.flat + 1])
     together = method.apply(state, rows, np.random.default_rng(1))
@@ -169,11 +170,16 @@ def test_stacking_puts_the_tables_where_they_were(rng):
 
 @pytest.mark.thorough
 def test_errors_are_near_those_of_a_general_program(rng):
-    """`general-integer` solves for all places and both tables at once, which is not possible for a state."""
-    errors = dict.fromkeys(("joined-posterior", "joined-tree", "general-integer"), 0.0)
+    """`general-projection` solves for all places and both tables at once, which is not possible for a state."""
+    tried = {
+        "means": JoinedTree(),
+        "least squares": JoinedTree(estimates="least-squares"),
+        "general": GeneralProjection(),
+    }
+    errors = dict.fromkeys(tried, 0.0)
     for _ in range(8):
         _, counts, measured = noisy(rng, "a top code of size", households=80)
-        for method in errors:
-            errors[method] += float(((reconcile(measured, method).counts - counts) ** 2).sum())
-    assert errors["joined-tree"] < 1.25 * errors["general-integer"]
-    assert errors["joined-posterior"] < errors["general-integer"]
+        for name, method in tried.items():
+            errors[name] += float(((reconcile(measured, method).counts - counts) ** 2).sum())
+    assert errors["least squares"] < 1.25 * errors["general"]
+    assert errors["means"] < errors["general"]

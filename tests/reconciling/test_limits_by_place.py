@@ -12,7 +12,7 @@ from trueup.reconciling import METHODS, choose, misfit
 from trueup.reporting.sections.origin import stated_rules
 
 TREE = """
-format = 1
+format = 2
 title = "Limits"
 table = { name = "demo", kind = "counts", counts = "person", count = "n" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -21,7 +21,7 @@ query = [{ name = "total", levels = ["all", "area"], epsilon = "1/20" }]
 constraints = { bounds = [{ level = "area", lower = "least", upper = "most" }] }
 """
 LINEAR = """
-format = 1
+format = 2
 title = "Limits"
 table = { name = "demo", kind = "counts", counts = "person", count = "n" }
 privacy = { unit = "person", neighbours = "add-remove" }

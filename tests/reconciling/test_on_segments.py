@@ -21,7 +21,6 @@ from trueup.noise import DiscreteGaussian
 from trueup.noise.laws.exact import Exact
 from trueup.reconciling import histogram_parts as on_segments
 from trueup.reconciling.histogram_parts import Summary, down, tie_seed, up
-from trueup.reconciling.histogram_posterior import HistogramPosterior
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.segments import SegmentPlan, segment_plan
 
@@ -75,14 +74,14 @@ def by_segments(constraints, headers, values, seed, boundaries, size, **options)
     return tables.ravel()
 
 
-DEFAULT = HistogramTree()
+DEFAULT = HistogramTree(estimates="least-squares")
 
 
 def whole_tree(constraints, headers, values, seed_of, method=DEFAULT):
     return method.apply(method.prepare(constraints, headers), values, np.random.default_rng(seed_of)).values
 
 
-@pytest.mark.parametrize("method", [HistogramTree(), HistogramPosterior()], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [DEFAULT, HistogramTree()], ids=lambda m: m.estimates)
 @pytest.mark.parametrize("structure", HISTOGRAMS, ids=lambda s: s.name)
 def test_any_cutting_gives_the_integers_of_the_whole_tree(structure, method, rng):
     constraints, headers = structure.constraints, structure.headers
@@ -162,7 +161,7 @@ def deep_problem(rng, features):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("method", [HistogramTree(), HistogramPosterior()], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [DEFAULT, HistogramTree()], ids=lambda m: m.estimates)
 @pytest.mark.parametrize("open_cells", [False, True], ids=["all cells", "open cells"])
 @pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES.keys())
 def test_deep_ragged_trees_with_every_kind_of_constraint(features, open_cells, method, rng, monkeypatch):
@@ -264,7 +263,7 @@ def test_bounds_by_place_have_tables_exactly_where_some_table_keeps_them(rng):
         constraints = Constraints(cells, margins, invariants=(Margin("area"),), bounds=(bound,))
         keep = (every >= lower).all(axis=1) & (every.reshape(-1, 2, 2).sum(axis=2) == totals).all(axis=1)
         values = np.concatenate([rng.integers(-3, 6, 6), totals])
-        method = HistogramTree()
+        method = DEFAULT
         found.append(bool(keep.any()))
         state = method.prepare(constraints, headers)
         if not keep.any():

@@ -7,8 +7,8 @@ The statistic is the mean error over replicates in units of its Monte Carlo erro
 import numpy as np
 import pytest
 
+from benchmarks._nonnegative import nonnegative
 from trueup.kernel.tree.least_squares import aggregate, least_squares
-from trueup.kernel.tree.nonnegative import nonnegative
 from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
 

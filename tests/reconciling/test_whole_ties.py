@@ -13,11 +13,10 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace, Exact
-from trueup.reconciling import general_integer, projected_laplace
-from trueup.reconciling.general_integer import GeneralInteger
-from trueup.reconciling.projected_laplace import ProjectedDiscreteLaplace
+from trueup.reconciling import general_projection
+from trueup.reconciling.general_projection import GeneralProjection
 
-METHODS = (ProjectedDiscreteLaplace(), GeneralInteger())
+METHODS = (GeneralProjection("l1", "optimal"), GeneralProjection())
 RUNS = 60
 
 
@@ -57,20 +56,18 @@ def _p_value(seen, classes):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("draw", "classes"), [(_on_a_sum, 4), (_on_a_table, 6)], ids=["sum", "table"])
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.rounding)
 def test_equally_good_points_are_equally_likely(method, draw, classes, rng, monkeypatch):
     assert _p_value(draw(method, rng), classes) > 1e-6
-    for module in (projected_laplace, general_integer):
-        monkeypatch.setattr(
-            module, "in_any_order", lambda solve, polyhedron, fit, rng: solve(polyhedron, fit)
-        )
+    given_order = lambda solve, polyhedron, fit, rng: solve(polyhedron, fit)  # noqa: E731
+    monkeypatch.setattr(general_projection, "in_any_order", given_order)
     assert _p_value(draw(method, rng), classes) < 1e-6
 
 
 def test_an_order_changes_no_loss_and_no_feasibility(rng):
     """Equalities, ranges and unequal weights survive the shuffle: only what ties may move."""
     structure = next(s for s in STRUCTURES if s.name == "overlapping sums")
-    method = ProjectedDiscreteLaplace()
+    method = GeneralProjection("l1", "optimal")
     state = method.prepare(structure.constraints, structure.headers)
     for values in structure.noisy_values(structure.true_counts(rng), rng, 3):
         polyhedron, fit = state.polyhedron(values), state.fit(values)

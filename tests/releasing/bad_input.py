@@ -172,7 +172,7 @@ BAD = [
     ("a tract with more blocks than fit", lambda f: release(f, places=3),
      TrueupError, "tract '00' has 4 places"),
     ("an engine that does not exist", lambda f: refuse_unknown("cluster"), SpecError, "no engine 'cluster'"),
-    ("another method by blocks", lambda f: release(f, spec=SPEC + '[reconcile]\nmethod = "topdown-multipass"'),
+    ("another method by blocks", lambda f: release(f, spec=SPEC + '[reconcile]\nmethod = "general-projection"'),
      SpecError, "does not work by parts"),
     ("no attribute by blocks", lambda f: release(f, spec=NO_ATTRIBUTES), SpecError, "declares no attribute"),
     ("a block without a parent", lambda f: release(f, geography="0\n"),

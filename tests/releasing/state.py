@@ -16,7 +16,7 @@ from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import run_path
 
 SPEC = """
-format = 1
+format = 2
 title = "A small state"
 table = { name = "small", kind = "records", counts = "person" }
 privacy = { unit = "person", neighbours = "add-remove" }

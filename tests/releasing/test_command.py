@@ -28,7 +28,7 @@ def options(folder):
 
 def test_a_release_by_parts_and_its_check(tmp_path):
     said = json.loads(trueup("release", *options(tmp_path), "--engine", "local", "--json").stdout)
-    assert said["method"]["method"] == "histogram-posterior"
+    assert said["method"]["method"] == "histogram-tree"
     assert said["tables"][-1] == "block x race x age"
     assert trueup("check", tmp_path / "out").returncode == 0
     page = (tmp_path / "out" / "public" / "report.html").read_text()

@@ -20,7 +20,7 @@ from trueup.synth.people import PeopleDomain, populate
 from trueup.synth.places import PlaceBranch
 
 SPEC = """
-format = 1
+format = 2
 title = "Blocks by sex"
 table = {{ name = "demo", kind = "counts", counts = "person", count = "n" }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}

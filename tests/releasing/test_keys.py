@@ -18,7 +18,7 @@ from trueup.releasing import pipeline
 from trueup.run.local import LocalPool
 
 SPEC = """
-format = 1
+format = 2
 title = "Places of awkward names"
 table = { name = "small", kind = "records", counts = "person" }
 privacy = { unit = "person", neighbours = "add-remove" }

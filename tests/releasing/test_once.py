@@ -157,11 +157,6 @@ def _read():
     return read_confidential
 
 
-def test_the_old_name_of_the_spec_warns(areas):
-    with pytest.warns(DeprecationWarning, match="spec="):
-        pipeline.release(spec_path=areas / "areas.toml", data=areas / "areas.csv", out=areas / "out")
-
-
 def test_a_spec_made_in_python_and_dataframes_are_released(tmp_path):
     import pandas
 

@@ -25,7 +25,7 @@ HOSTILE = "<script>alert('place')</script>"
 HOSTILE_TITLE = "</title><img src=x onerror=alert(1)> & \"quoted\" 'title'"
 
 PLAIN = """
-format = 1
+format = 2
 title = "Areas & places"
 table = { name = "areas", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }
@@ -99,7 +99,7 @@ RECORDS = {
 }
 
 
-def assessed(methods=("tree-topdown", "tree-nonnegative"), budgets=(1, 2), public=True):
+def assessed(methods=("tree-topdown", "multinomial-mode"), budgets=(1, 2), public=True):
     """Assess methods on made-up counts, some of them zero."""
     spec = parse_spec(PLAIN)
     names = ["Avalon", HOSTILE]

@@ -72,7 +72,7 @@ def test_a_page_names_every_method_and_what_its_axes_mean():
         "too low",
         "Typical error",
         "smaller is better",
-        "tree-nonnegative",
+        "multinomial-mode",
         "claimed: 90 %",
     ):
         assert words in text

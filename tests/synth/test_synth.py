@@ -174,7 +174,7 @@ LEVELS = {
     "states alone": '[{ name = "nation" }, { name = "state", column = "state" }]',
 }
 SMALL = """
-format = 1
+format = 2
 title = "Small"
 table = {{ name = "small", kind = "{kind}", counts = "person"{count} }}
 privacy = {{ unit = "person", neighbours = "add-remove" }}

@@ -24,7 +24,6 @@ from trueup.cli import (
     reconcile,
     release,
     report,
-    reproduce,
     schema,
     studio,
     synth,
@@ -51,7 +50,6 @@ COMMANDS = (
     demo,
     studio,
     synth,
-    reproduce,
 )
 """Modules that offer `register(app)`; in the order of `trueup --help`."""
 
@@ -75,7 +73,6 @@ EXAMPLES = {
     "demo": "trueup demo",
     "studio": "trueup studio",
     "synth": "trueup synth towns.toml --out made",
-    "reproduce": "trueup reproduce",
 }
 """One example for each command, at the end of its help."""
 

@@ -86,7 +86,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
-    for command in (init, data, grant, adopt, show, log, verify):
+    for command in (init, data, grant, show, log, verify):
         group.command()(command)
     group.command("export")(export_entries)
     app.add_typer(group, name="budget")
@@ -152,28 +152,6 @@ def grant(
     print(f"'{analyst}' may draw from this ledger in that name, and declares nothing.")
 
 
-def adopt(
-    url: Url,
-    dataset: Dataset,
-    unit: Unit,
-    neighbours: NeighboursOption,
-    checks: ChecksOption = None,
-    listed: ListedOption = None,
-    geography: GeographyPath = None,
-    as_json: AsJson = False,
-) -> None:
-    """State unit and relation of an account of an older version, which is not charged before that."""
-    from trueup.ledger.ledger import Ledger
-
-    terms = _terms(unit, neighbours, checks, listed, geography)
-    assert terms is not None
-    adoption = Ledger.open(url).adopt(dataset, terms)
-    if as_json:
-        print_json(adoption.plain())
-    else:
-        print("\n".join(adoption.sentences()))
-
-
 def _terms(
     unit: str | None,
     neighbours: Any,
@@ -218,7 +196,7 @@ def log(url: Url, as_json: AsJson = False) -> None:
     if as_json:
         print_json([asdict(row) for row in rows])
         return
-    columns = ["entry", "time", "dataset", "analyst", "kind", "cost", "key", "release"]
+    columns = ["entry", "time", "dataset", "analyst", "cost", "key", "release"]
     print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
 
 
@@ -257,7 +235,7 @@ def _show(ledger: Any, *, as_json: bool) -> None:
     if as_json:
         print_json([{**asdict(row), "account": picture(state, row.dataset)} for row in rows])
         return
-    columns = ["dataset", "analyst", "kind", "currency", "cap", "spent", "left"]
+    columns = ["dataset", "analyst", "currency", "cap", "spent", "left"]
     print_table("", columns, [[str(value) for value in asdict(row).values()] for row in rows])
     for dataset in dict.fromkeys(row.dataset for row in rows):
         print("\n".join(picture(state, dataset)["sentences"]))

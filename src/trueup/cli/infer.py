@@ -20,12 +20,12 @@ from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, refu
 from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
-from trueup.cli.published import named_source, read_published_tables, read_source, refuse_two_sources
+from trueup.cli.published import is_census_file, read_source
 from trueup.errors import SpecError
 
 Source = Annotated[
     Path | None,
-    typer.Argument(help="A bundle, or a spec with --sdhc or --nmf files.", show_default=False),
+    typer.Argument(help="A bundle, or a spec with the Census files of --table.", show_default=False),
 ]
 Perturbed = Annotated[
     Path | None,
@@ -33,22 +33,17 @@ Perturbed = Annotated[
 ]
 Tables = Annotated[
     list[Path] | None,
-    typer.Option("--table", help="One of these tables: CSV, Parquet or xlsx; repeat it.", show_default=False),
+    typer.Option(
+        "--table",
+        help="One of the published tables (CSV, Parquet or xlsx) or S-DHC files, repeat it; or the folder of 2020 Census "
+        "noisy-measurement files.",
+        show_default=False,
+    ),
 ]
 Geography = Annotated[
     Path | None,
     typer.Option(
         "--geography", help="The places of --perturbed; by default those of its tables.", show_default=False
-    ),
-]
-Sdhc = Annotated[
-    list[Path] | None,
-    typer.Option("--sdhc", help="Published S-DHC noisy measurements; repeat it.", show_default=False),
-]
-Nmf = Annotated[
-    Path | None,
-    typer.Option(
-        "--nmf", help="Published 2020 Census noisy-measurement files: their root.", show_default=False
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Write a new folder.", show_default=False)]
@@ -112,8 +107,6 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def infer(
         source: Source = None,
-        sdhc: Sdhc = None,
-        nmf: Nmf = None,
         perturbed: Perturbed = None,
         table: Tables = None,
         geography: Geography = None,
@@ -154,17 +147,12 @@ def register(app: typer.Typer) -> None:
         if bundle is not None:
             _refuse_inside(bundle, out)
             refuse_beyond(bundle, limit, each=each)
-        if perturbed is not None:
-            refuse_two_sources(source, sdhc, nmf)
-            given = [with_encoding(path, encoding) for path in table or []]
-            places = with_encoding(geography, encoding)
-            spec, measurements = read_published_tables(perturbed, given, places)
-        else:
-            spec, measurements = read_source(named_source(source, table or []), sdhc or [], nmf)
+        given = [with_encoding(path, encoding) for path in table or []]
+        spec, measurements = read_source(source, perturbed, given, with_encoding(geography, encoding))
         if bundle is None:
             refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
         if estimates is not None:
-            _refuse_estimates(spec, sdhc, estimates)
+            _refuse_estimates(spec, estimates, census=is_census_file(source, given))
         # What is wrong in these is said now, not after the minutes that drawing may take.
         cells = _inferred(measurements, within)
         shown = _known(cells, chosen or [])
@@ -235,15 +223,15 @@ def _goes_on(chains: Path | None) -> Iterator[None]:
         raise
 
 
-def _refuse_estimates(spec: Any, sdhc: list[Path] | None, path: Path) -> None:
+def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
     """Refuse estimates of what is no S-DHC table, or of one without ratios."""
     from trueup.errors import SpecError
     from trueup.files.target import refuse_file
 
-    if not sdhc or not spec.infer.get("quantity"):
+    if not census or not spec.infer.get("quantity"):
         raise SpecError(
             "--estimates is for S-DHC tables and the ratios that their spec names",
-            needed="--sdhc FILE, and [[infer.quantity]]",
+            needed="a spec with --table FILE, and [[infer.quantity]]",
         )
     refuse_file(path, "--estimates")
 

@@ -1,33 +1,46 @@
-"""What trueup infer reads: a bundle, published files of counts, or somebody else's tables."""
+"""What `trueup infer` reads: a bundle, Census files with a spec, or tables that somebody else published."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-
-def named_source(source: Path | None, tables: list[Path]) -> Path:
-    """The one source that was given."""
-    from trueup.errors import SpecError
-
-    if tables:
-        raise SpecError(
-            "--table is given without --perturbed", remedy="name the spec of the tables: --perturbed SPEC"
-        )
-    if source is None:
-        raise SpecError("no source is given", needed="a bundle, a spec with its files, or --perturbed SPEC")
-    return source
+from trueup.errors import SpecError
 
 
-def refuse_two_sources(source: Path | None, sdhc: list[Path] | None, nmf: Path | None) -> None:
-    from trueup.errors import SpecError
-
-    if source is not None or sdhc or nmf:
+def refuse_two_sources(source: Path | None) -> None:
+    """Refuse another source beside --perturbed."""
+    if source is not None:
         raise SpecError("--perturbed is given beside another source", needed="one of them")
 
 
-def read_published_tables(path: Path, tables: list[Any], geography: Any) -> Any:
-    """Return the spec of published tables, and what they say."""
+def read_source(source: Path | None, perturbed: Path | None, tables: list[Any], geography: Any) -> Any:
+    """Return a spec and what was published: somebody else's tables, a bundle, or files with a spec.
+
+    Raises
+    ------
+    SpecError
+        If no source is given, two are, or a spec comes without its files.
+    """
+    if perturbed is not None:
+        refuse_two_sources(source)
+        return _read_perturbed(perturbed, tables, geography)
+    if source is None:
+        raise SpecError("no source is given", needed="a bundle, a spec with --table, or --perturbed SPEC")
+    if source.is_dir():
+        return _read_bundle(source, tables)
+    if not source.exists():
+        needed = "a bundle, or a spec with --table"
+        raise SpecError(f"there is no '{source}'", needed=needed, remedy="check the path")
+    return _read_census(source, tables)
+
+
+def is_census_file(source: Path | None, tables: list[Any]) -> bool:
+    """Whether a spec is given with S-DHC files."""
+    return source is not None and not source.is_dir() and bool(tables) and not Path(tables[0]).is_dir()
+
+
+def _read_perturbed(path: Path, tables: list[Any], geography: Any) -> Any:
     from trueup.io.published.perturbed import read_perturbed
     from trueup.model.perturbed import load_perturbed
 
@@ -35,35 +48,33 @@ def read_published_tables(path: Path, tables: list[Any], geography: Any) -> Any:
     return spec, read_perturbed(spec, tables, geography)
 
 
-def read_source(source: Path, sdhc: list[Path], nmf: Path | None) -> Any:
-    """Return a spec and what was published, from a bundle or from published files."""
-    from trueup.errors import SpecError
+def _read_bundle(folder: Path, tables: list[Any]) -> Any:
     from trueup.io.bundle.manifest import read_manifest, read_spec
     from trueup.io.bundle.read import read_measurements, read_release
 
-    if source.is_dir():
-        if sdhc or nmf:
-            raise SpecError("a bundle holds its own measurements", remedy="give a spec with --sdhc or --nmf")
-        released = "counts" in read_manifest(source)
-        read = read_release if released else read_measurements
-        return read_spec(source)[1], read(source)
-    if not source.exists():
-        raise SpecError(
-            f"there is no '{source}'",
-            needed="a bundle, or a spec with --sdhc or --nmf",
-            remedy="check the path",
-        )
+    if tables:
+        raise SpecError("a bundle holds its own measurements", remedy="give a spec with --table")
+    read = read_release if "counts" in read_manifest(folder) else read_measurements
+    return read_spec(folder)[1], read(folder)
+
+
+def _read_census(path: Path, tables: list[Any]) -> Any:
+    """2020 Census noisy-measurement files under one folder, or S-DHC files."""
     from trueup.model.spec import load_spec
 
-    spec = load_spec(source)
-    if sdhc:
+    spec = load_spec(path)
+    if not tables:
+        raise SpecError(
+            "a spec is given without measurements",
+            remedy="add --table with each S-DHC file or the folder of noisy-measurement files, or give a bundle; "
+            "the spec of published tables is given as --perturbed SPEC",
+        )
+    if not Path(tables[0]).is_dir():
         from trueup.io.published.sdhc import read_sdhc
 
-        return spec, read_sdhc(spec, sdhc)
-    if nmf:
-        from trueup.io.published.nmf import read_nmf
+        return spec, read_sdhc(spec, tables)
+    if len(tables) > 1:
+        raise SpecError("a folder of noisy-measurement files is given with other tables", needed="it alone")
+    from trueup.io.published.nmf import read_nmf
 
-        return spec, read_nmf(spec, nmf)
-    raise SpecError(
-        "a spec is given without measurements", remedy="add --sdhc FILE or --nmf FOLDER, or give a bundle"
-    )
+    return spec, read_nmf(spec, tables[0])

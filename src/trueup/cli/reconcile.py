@@ -53,7 +53,7 @@ def register(app: typer.Typer) -> None:
             {"--table": table, "--geography": geography, "--encoding": encoding}, "--perturbed", perturbed
         )
         if perturbed is not None:
-            refuse_two_sources(bundle, None, None)
+            refuse_two_sources(bundle)
             given = [with_encoding(path, encoding) for path in table or []]
             _published(perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json)
             return

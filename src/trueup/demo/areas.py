@@ -3,7 +3,7 @@
 from trueup.model.spec import Spec, parse_spec
 
 _AREAS = """
-format = 1
+format = 2
 title = "Two areas"
 table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
 privacy = { unit = "person", neighbours = "add-remove" }

@@ -34,7 +34,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.model.verb import record_first
+from trueup.model.verb import takes_records
 from trueup.registry import Registry
 from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
@@ -54,7 +54,7 @@ METHODS: Registry[InferenceMethod] = Registry(
 """Every method; the first that fits is the default."""
 
 
-@record_first
+@takes_records
 def infer(
     source: Measurements | Release | Sequence[Measurements],
     method: InferenceMethod | str | None = None,

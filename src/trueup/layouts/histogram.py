@@ -40,8 +40,6 @@ class HistogramProblem:
         Least squares, prepared.
     zeros
         Per level, `(places, histogram cells)`: which are zero by definition.
-    inherited
-        Per level, invariants of deeper levels that are repeated there (empty unless asked for).
     fold
         How structural zeros were taken out of the histograms beforehand, where that was possible.
     lower
@@ -52,7 +50,6 @@ class HistogramProblem:
     headers: tuple[Measured, ...]
     tree: HistogramLeastSquares
     zeros: tuple[NDArray[np.bool_], ...]
-    inherited: tuple[tuple[Margin, ...], ...]
     fold: Fold
     lower: tuple[Lower, ...]
 
@@ -67,7 +64,6 @@ class HistogramProblem:
         table = []
         for level, name in enumerate(self.cells.tree.levels):
             own = [(h.margin, p) for h, p in zip(self.headers, parts, strict=True) if h.margin.level == name]
-            own += [(m, self._summed(m, parts, level)) for m in self.inherited[level]]
             places = len(values) * self.cells.tree.sizes[level]
             table.append([self._folded(m, np.asarray(p, float).reshape(places, -1)) for m, p in own])
         return table
@@ -76,14 +72,6 @@ class HistogramProblem:
         if self.fold.trivial:
             return answers
         return answers[:, self.fold.columns(self.cells.marginal(margin.attributes))]
-
-    def _summed(self, margin: Margin, parts: Sequence[NDArray], level: int) -> NDArray:
-        """A deeper invariant `(b, ...)`, summed over the places of a level."""
-        at = next(i for i, h in enumerate(self.headers) if h.exact and h.margin == margin)
-        place = self.cells.tree.ancestors(self.cells.tree.level(margin.level), level)
-        values = np.asarray(parts[at], float).reshape(len(parts[at]), place.size, -1)
-        first = np.searchsorted(place, np.arange(self.cells.tree.sizes[level]))
-        return np.add.reduceat(values, first, axis=1)
 
     def tiled(self, copies: int) -> HistogramProblem:
         """The same problem for several rows of values at once."""
@@ -192,7 +180,6 @@ def histogram_problem(
     constraints: Constraints,
     headers: Sequence[Measured],
     *,
-    upward: bool = True,
     folded: bool = False,
     known: Sequence[Margin] = (),
 ) -> HistogramProblem:
@@ -200,8 +187,6 @@ def histogram_problem(
 
     Parameters
     ----------
-    upward
-        Use the measurements of the places below for every place. If not, only invariants below are repeated above.
     folded
         Take structural zeros out beforehand by fusing axes, if the fused axes stay small enough.
     known
@@ -213,29 +198,18 @@ def histogram_problem(
         If a measured margin is incomplete, or a level's histograms are not determined.
     """
     cells, levels = constraints.cells, constraints.cells.tree.levels
-    inherited = tuple(_inherited(cells, headers, level) if not upward else () for level in range(len(levels)))
     fold = small_fold(constraints) if folded else None
     fold = fold or Fold.of(cells.shape[1:])
     plan = level_plans(constraints, headers, fold)
-    plan = [
-        [*p, *((fold.marginal(cells.marginal(m.attributes)), 0.0) for m in more)]
-        for p, more in zip(plan, inherited)
-    ]
     domain = domain_of(cells, fold, plan, known)
-    for level in range(len(levels)) if not upward else [len(levels) - 1]:
-        refuse_undetermined(domain, plan[level], cells, levels[level])
-    tree = HistogramLeastSquares.prepare(domain, Spine(cells.tree.child_ptr), plan, upward=upward)
+    refuse_undetermined(domain, plan[-1], cells, levels[-1])
+    tree = HistogramLeastSquares.prepare(domain, Spine(cells.tree.child_ptr), plan)
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
     refuse_impossible_bounds(constraints, fold)
     marginals = bounded_marginals(constraints, fold)
     own = [level_bounds(constraints, fold, marginals, level) for level in levels] if marginals else []
     lower = close_bounds(tree.spine, marginals, own) if marginals else ()
-    return HistogramProblem(constraints, tuple(headers), tree, zeros, inherited, fold, lower)
-
-
-def _inherited(cells: Cells, headers: Sequence[Measured], level: int) -> tuple[Margin, ...]:
-    """Invariants of deeper levels."""
-    return tuple(h.margin for h in headers if h.exact and cells.tree.level(h.margin.level) > level)
+    return HistogramProblem(constraints, tuple(headers), tree, zeros, fold, lower)
 
 
 def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], ...]:

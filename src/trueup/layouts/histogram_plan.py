@@ -53,7 +53,7 @@ def level_plans(
     if part := next((h for h in headers if h.groups is not None), None):
         raise SpecError(
             f"only some groups of '{part.margin}' were measured",
-            remedy="use the method 'general-projection' or 'general-integer'",
+            remedy="use the method 'general-projection'",
         )
     return [
         [

@@ -118,11 +118,6 @@ class RowProblem:
         possible = np.flatnonzero(np.isfinite(self.table))
         return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
 
-    def equalities(self) -> Any:
-        """Rows that are exact, sparse `(m, n)`."""
-        exact = np.flatnonzero(self.held.column("low") == self.held.column("high"))
-        return self.held.matrix[exact]
-
     def estimate(self) -> tuple[Reals, Reals]:
         """A rough centre of the posterior `(n,)` by least squares, and rough standard deviations."""
         spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]

@@ -11,8 +11,6 @@ OF_PROGRAMS = 1e8
 """Largest ratio of two variances under which optima are proved; from 10^9 on systems of equations are too poor."""
 OF_HISTOGRAMS = 1e10
 """The same on one level of a histogram tree; from 10^11 on the narrow noise hides whether histograms are determined."""
-OF_PASSES = 1e6
-"""The same where passes fix margins one after the other: beyond, what the first leave to the last may have no room."""
 
 
 def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from trueup.errors import BudgetError
-from trueup.ledger.format_1 import Caps, spent_in
 from trueup.ledger.request import Owner, Request
 from trueup.ledger.terms import Terms
-from trueup.ledger.totals import Totals
+from trueup.ledger.totals import Caps, Totals, spent_in
 from trueup.privacy.accountant import Loss
 
 
@@ -48,14 +47,8 @@ def account_terms(state: Totals, dataset: str) -> Terms:
     Raises
     ------
     BudgetError
-        If it has none, or one of format 1 that was not adopted.
+        If it has none.
     """
-    if dataset in state.old.datasets:
-        raise BudgetError(
-            f"dataset '{dataset}' has an account of an older version, which states neither unit nor relation",
-            needed="one unit and one neighbour relation for all that is added up",
-            remedy="state them with `trueup budget adopt`",
-        )
     if dataset not in state.terms:
         known = ", ".join(sorted(state.terms)) or "none"
         raise BudgetError(
@@ -154,11 +147,6 @@ def agree(state: Totals, dataset: str, terms: Terms | None) -> Terms | None:
     BudgetError
         If they are missing, or other ones.
     """
-    if dataset in state.old.datasets:
-        raise BudgetError(
-            f"dataset '{dataset}' has an account of an older version",
-            remedy="state its terms with `trueup budget adopt`",
-        )
     known = state.terms.get(dataset)
     if terms is None and known is None:
         raise BudgetError(

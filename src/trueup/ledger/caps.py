@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trueup.errors import BudgetError, SpecError
-from trueup.ledger.format_1 import Caps
 from trueup.ledger.request import Owner
 from trueup.ledger.state import State
+from trueup.ledger.totals import Caps
 from trueup.noise.rational import rational
 
 CURRENCIES = ("epsilon", "rho", "delta")
@@ -32,11 +32,6 @@ def parse_caps(texts: Iterable[str]) -> dict[str, str]:
     caps: dict[str, str] = {}
     for text in texts:
         currency, equals, amount = text.partition("=")
-        if ":" in currency:
-            raise SpecError(
-                f"the cap '{text}' names a kind of guarantee",
-                needed="CURRENCY=AMOUNT: every loss is that of one step, with invariants or without, and all add up",
-            )
         if not equals or not currency or not amount:
             raise SpecError(f"the cap '{text}' cannot be read", needed="CURRENCY=AMOUNT, such as epsilon=1")
         if currency in caps:

@@ -24,7 +24,6 @@ from trueup.errors import BudgetError
 from trueup.files.target import is_claimed
 from trueup.ledger import publish
 from trueup.ledger.admission import account_terms, admit, agree
-from trueup.ledger.adoption import Adoption, adopt_ledger
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
 from trueup.ledger.entries import Entry, this_time
 from trueup.ledger.keeper import Keeper
@@ -203,24 +202,6 @@ class Ledger:
             If the ledger is a file, which whoever may draw may write, or the server does not grant it.
         """
         self._store.grant(read_name(analyst, "the analyst"))
-
-    def adopt(self, dataset: str, terms: Terms) -> Adoption:
-        """Go on with an account of format 1 under stated terms; this is itself an entry.
-
-        Returns
-        -------
-        Adoption
-            What becomes of its caps, its losses and its open reservations.
-
-        Raises
-        ------
-        BudgetError
-            If there is no such account, or a release of it states another unit or relation.
-        """
-        with self._stored.writing() as locked:
-            adoption = adopt_ledger(locked.state, read_name(dataset, "the dataset"), terms)
-            locked.append("adopt", {"dataset": dataset, **terms.plain(), **adoption.plain()})
-        return adoption
 
     def reserve(self, request: Request, name: str | None = None) -> Reservation:
         """Take a loss out of the budget before confidential data are read.

@@ -16,13 +16,12 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> picture(State(), "survey")["sentences"]
-    ["'survey' has an account of an older version: it is shown, and not charged before `trueup budget adopt`."]
+    >>> from trueup.ledger.terms import Terms
+    >>> state = State(terms={"survey": Terms("person", "replace")}, shown={"survey": Shown()})
+    >>> picture(state, "survey")["sentences"][1]
+    'Exact answers beside the listed ones: 0 of 3 were given (whether a rule holds is one, whether it holds or not).'
     """
-    terms = state.terms.get(dataset)
-    if terms is None:
-        older = f"'{dataset}' has an account of an older version"
-        return {"sentences": [f"{older}: it is shown, and not charged before `trueup budget adopt`."]}
+    terms = state.terms[dataset]
     shown, spent = state.shown[dataset], state.spent.get((dataset, None), Loss())
     return {
         "unit": terms.unit,

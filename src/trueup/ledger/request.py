@@ -41,8 +41,6 @@ class Request:
         What is known of the changes that its invariants and those published before allow together.
     target
         Where the release goes; whoever holds the claim on it is alive.
-    kind
-        In entries of format 1 alone: the kind of guarantee that the loss was stated for.
     """
 
     dataset: str
@@ -55,7 +53,6 @@ class Request:
     data: str | None = None
     joint: Mapping[str, Any] | None = None
     target: str | None = None
-    kind: str = ""
 
     @property
     def owners(self) -> tuple[Owner, Owner]:
@@ -64,8 +61,6 @@ class Request:
 
     def same_as(self, other: Request) -> bool:
         """Whether two requests are for the same release, wherever it goes; a key's release is there whatever the data are."""
-        if self.kind or other.kind:
-            return self.owners == other.owners
         return _bound(self) == _bound(other)
 
 

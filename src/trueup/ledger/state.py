@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
 
 from trueup.errors import BudgetError
 from trueup.ledger.admission import admit
 from trueup.ledger.entries import Entry, broken, check_links
-from trueup.ledger.format_1 import add_caps, read_request_1
 from trueup.ledger.request import Request, read_request
 from trueup.ledger.terms import terms_of
-from trueup.ledger.totals import Commit, Shown, Totals
+from trueup.ledger.totals import Caps, Commit, Shown, Totals
 from trueup.privacy.accountant import Loss
 
 
@@ -38,45 +38,30 @@ class State(Totals):
             self.hashes[entry.number] = entry.hash
 
     def _open(self, entry: Entry) -> None:
-        if entry.number != 1 or entry.fields["format"] not in (1, 2):
+        if entry.number != 1 or entry.fields["format"] != 2:
             raise ValueError
         self.ledger = entry.fields["ledger"]
 
     def _account(self, entry: Entry) -> None:
         dataset = entry.fields["dataset"]
-        if dataset in self.terms or dataset in self.old.datasets:
+        if dataset in self.terms:
             raise ValueError
         self.terms[dataset], self.shown[dataset] = terms_of(entry.fields), Shown()
-
-    def _adopt(self, entry: Entry) -> None:
-        dataset = entry.fields["dataset"]
-        if dataset not in self.old.datasets:
-            raise ValueError
-        self.terms[dataset], self.shown[dataset] = terms_of(entry.fields), Shown()
-        caps, spent = self.old.carry(dataset)
-        self.caps |= caps
-        self.spent |= spent
 
     def _cap(self, entry: Entry) -> None:
         fields = entry.fields
         if fields["dataset"] not in self.terms:
-            self.old.declare(fields)
-        else:
-            add_caps(self.caps.setdefault((fields["dataset"], fields["analyst"]), {}), fields["caps"])
+            raise ValueError
+        _add_caps(self.caps.setdefault((fields["dataset"], fields["analyst"]), {}), fields["caps"])
 
     def _reserve(self, entry: Entry) -> None:
         fields = entry.fields
         name = fields["reservation"]
         if name in self.reserved and name not in self.returned:
             raise ValueError
-        if fields["dataset"] not in self.terms:
-            request = read_request_1(fields)
-            self.old.charge(request)
-            self.drawn.add(name)  # nobody wrote down whether it began
-        else:
-            request = read_request(fields)
-            admit(self, request, fields["time"])
-            self._charge(name, request, fields["time"])
+        request = read_request(fields)
+        admit(self, request, fields["time"])
+        self._charge(name, request, fields["time"])
         self.returned.discard(name)
         self.reserved[name] = (entry, request)
 
@@ -168,10 +153,16 @@ class State(Totals):
         self.commits[reservation] = Commit(reservation, request, *texts, stamp=self.stamp(granted))
 
 
+def _add_caps(known: Caps, given: Mapping[str, str]) -> None:
+    """Add caps as they stand in an entry; ValueError if one is declared twice."""
+    if set(known) & set(given):
+        raise ValueError
+    known.update({currency: Fraction(amount) for currency, amount in given.items()})
+
+
 _ACTIONS = {
     "open": State._open,
     "account": State._account,
-    "adopt": State._adopt,
     "caps": State._cap,
     "reserve": State._reserve,
     "data": State._declare,

@@ -9,18 +9,17 @@ from pathlib import Path
 
 from trueup.errors import BundleError
 from trueup.ledger.entries import Entry
-from trueup.ledger.format_1 import spent_in
 from trueup.ledger.state import State
+from trueup.ledger.totals import spent_in
 from trueup.privacy.accountant import Loss
 
 
 @dataclass(frozen=True)
 class Balance:
-    """One cap: what was spent of it, and what is left; `kind` in accounts of format 1 alone."""
+    """One cap: what was spent of it, and what is left."""
 
     dataset: str
     analyst: str
-    kind: str
     currency: str
     cap: Fraction
     spent: Fraction
@@ -35,7 +34,6 @@ class Event:
     time: str
     dataset: str
     analyst: str
-    kind: str
     cost: str
     key: str
     release: str
@@ -49,14 +47,11 @@ def balances(state: State) -> list[Balance]:
     >>> balances(State())
     []
     """
-    rows = [(owner, "", caps, state.spent.get(owner, Loss())) for owner, caps in state.caps.items()]
-    old = state.old
-    rows += [(at[0], at[1], caps, old.spent.get(at, Loss())) for at, caps in old.caps.items()]
     return [
-        Balance(owner[0], owner[1] or "", kind, currency, cap, used, cap - used)
-        for owner, kind, caps, spent in rows
+        Balance(owner[0], owner[1] or "", currency, cap, used, cap - used)
+        for owner, caps in state.caps.items()
         for currency, cap in caps.items()
-        for used in [spent_in(currency, spent)]
+        for used in [spent_in(currency, state.spent.get(owner, Loss()))]
     ]
 
 
@@ -74,7 +69,6 @@ def _event(state: State, name: str) -> Event:
         entry.fields["time"],
         request.dataset,
         request.analyst,
-        request.kind,
         ", ".join(f"{currency}={amount}" for currency, amount in parts if amount) or "nothing",
         request.key or "",
         _whereabouts(state, name),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from trueup.ledger.answers import Answers
 from trueup.ledger.entries import GENESIS, Entry
-from trueup.ledger.format_1 import Caps, Format1
 from trueup.ledger.questions import Question
 from trueup.ledger.request import Owner, Request
 from trueup.ledger.terms import Terms
 from trueup.privacy.accountant import Loss
+
+Caps = dict[str, Fraction]
+"""Largest total per currency: `epsilon`, `rho`, `delta`."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,6 @@ class Totals:
         reservation was charged to.
     shown
         What each dataset's releases have shown exactly.
-    old
-        Caps and losses of format 1 that were not adopted.
     reserved
         Every reservation: its entry and its request.
     drawn, returned
@@ -138,7 +139,6 @@ class Totals:
     years: dict[str, str] = field(default_factory=dict)
     charged: dict[str, str] = field(default_factory=dict)
     shown: dict[str, Shown] = field(default_factory=dict)
-    old: Format1 = field(default_factory=Format1)
     reserved: dict[str, tuple[Entry, Request]] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
     returned: set[str] = field(default_factory=set)
@@ -179,3 +179,8 @@ class Totals:
     def stamp(self, entry: Entry) -> dict[str, Any]:
         """Return what a manifest says of the ledger: where in which chain its reservation stands."""
         return {"ledger": self.ledger, "entry": entry.number, "head": entry.hash}
+
+
+def spent_in(currency: str, loss: Loss) -> Fraction:
+    """Return what a loss takes from a cap in a currency; a rho cap is charged for everything."""
+    return {"epsilon": loss.epsilon, "rho": loss.zcdp, "delta": loss.delta}[currency]

@@ -17,7 +17,7 @@ from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import entropy
-from trueup.measuring.rehearsal import refuse_approximate, rehearse
+from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints, refuse_broken
@@ -109,15 +109,7 @@ def read_confidential(
 def draw(
     cells: Cells, counts: NDArray[np.int64], headers: Sequence[Measured], guarantee: Guarantee
 ) -> Measurements:
-    """Add fresh noise to the margins of `n` cell counts; the exact values for invariants.
-
-    Raises
-    ------
-    PrivacyError
-        Some law would be drawn approximately.
-    """
-    for header in headers:
-        refuse_approximate(header)
+    """Add fresh noise to the margins of `n` cell counts; the exact values for invariants."""
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from hashlib import shake_256
 from typing import Any
 
-from trueup.errors import PrivacyError
 from trueup.model.header import Measured
 from trueup.noise.law import Law, Words
 
@@ -19,8 +18,6 @@ def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
 
     Raises
     ------
-    PrivacyError
-        A law would be drawn approximately: such noise is assessed, never released.
     TrueupError
         A law cannot be drawn.
 
@@ -37,22 +34,9 @@ def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
     for header in headers:
         law: Any = header.law
         if law.joint:
-            refuse_approximate(header)
             law.sample(law.bound.n, public_words())
     for law in alone:
         law.sample(1, public_words())
-
-
-def refuse_approximate(header: Measured) -> None:
-    """Refuse a law whose sampler is a Markov chain: its draws have another distribution, at a distance that is only estimated."""
-    law: Any = header.law
-    if law.joint and law.approximate:
-        raise PrivacyError(
-            f"query '{header.query}' would be drawn by the sampler 'markov-chain', which is approximate",
-            needed="an exact sampler for what is published",
-            remedy="leave the sampler out or name an exact one, take 'lattice-gaussian', or keep the invariants by "
-            "reconciliation with 'discrete-laplace'; `trueup assess` takes the chain",
-        )
 
 
 def public_words() -> Words:

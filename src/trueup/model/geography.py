@@ -39,7 +39,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     >>> import pandas
     >>> from trueup.model.spec import parse_spec
     >>> spec = parse_spec('''
-    ... format = 1
+    ... format = 2
     ... title = "Blocks"
     ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
     ... privacy = { unit = "person", neighbours = "add-remove" }

@@ -8,18 +8,15 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from trueup.errors import SpecError
-from trueup.kernel.lattice.moves import smallest_moves
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.invariants import invariants_over
-from trueup.model.nested import chain
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.noise import law_named
-from trueup.noise.cost import Sensitivity
 from trueup.privacy.contribution import Reach
 
 
@@ -42,7 +39,7 @@ def plan_on_lattice(
     ------
     SpecError
         No invariant is a sum of the measured groups; a unit does not count exactly once; a budget in the
-        wrong currency; no exact sampler is fast enough; or the spec's format is 1, in which budgets meant another loss.
+        wrong currency; or no exact sampler is fast enough.
     PrivacyError
         The invariants determine every count.
     """
@@ -60,9 +57,7 @@ def plan_on_lattice(
             remedy="use 'discrete-laplace' and leave the invariants to reconciliation",
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=cells.size(margin))
-    lattice = _lattice(spec, constraints, margin)
-    if spec.format == 1:
-        _refuse_format_1(query, margin, budget, step, lattice, constraints)
+    lattice = _lattice(constraints, margin)
     bound = law.for_budget(budget, step).as_asked(lattice, query.options)
     if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
@@ -77,55 +72,21 @@ def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tupl
     if all(header.law.factors for header in headers):
         return tuple(headers)
     constraints = build_constraints(spec, cells)
-    return tuple(_with_lattice(spec, constraints, header) for header in headers)
+    return tuple(_with_lattice(constraints, header) for header in headers)
 
 
-def _with_lattice(spec: Spec, constraints: Constraints, header: Measured) -> Measured:
+def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
     law: Any = header.law
     if law.factors:
         return header
-    return replace(header, law=law.over(_lattice(spec, constraints, header.margin)))
+    return replace(header, law=law.over(_lattice(constraints, header.margin)))
 
 
-def _lattice(spec: Spec, constraints: Constraints, margin: Margin) -> Lattice:
-    """The vectors over the groups of a margin that change no invariant; in format 1 structural zeros got noise, too."""
-    zeros = None if spec.format == 1 else constraints.zero_groups(margin)
-    return Lattice.of(constraints.cells.size(margin), invariants_over(constraints, margin), zeros)
-
-
-def _refuse_format_1(
-    query: Query,
-    margin: Margin,
-    budget: Fraction,
-    step: Sensitivity,
-    lattice: Lattice,
-    constraints: Constraints,
-) -> None:
-    """Refuse a budget that was meant for one smallest change, and say which one has the same law today.
-
-    In format 1 one unit of the budget was a move where invariants are nested and a swap of two units where they cross, or
-    the vectors that generate the lattice if they are longer.
-    """
-    factor = 2 if chain(constraints.cells, constraints.invariants) else 4
-    moves = smallest_moves(lattice)
-    old = Sensitivity(
-        max(Fraction(min(factor, lattice.n)), Fraction(moves.l1)),
-        max(Fraction(min(factor, lattice.n)), Fraction(moves.l2_squared)),
+def _lattice(constraints: Constraints, margin: Margin) -> Lattice:
+    """Return the vectors over the groups of a margin that change no invariant; structural zeros get no noise."""
+    return Lattice.of(
+        constraints.cells.size(margin), invariants_over(constraints, margin), constraints.zero_groups(margin)
     )
-    law = law_named(query.noise)
-    today = _short_below(law.for_budget(budget, old).cost(step).amount)
-    raise SpecError(
-        f"the spec has format = 1, where the budget of noise '{query.noise}' was the loss of a smallest change; it is "
-        "now the loss of one step of the neighbour relation, so that losses add up",
-        needed="format = 2",
-        remedy=f"for the same noise write `format = 2`, and in query '{query.name}' "
-        f'`{query.currency} = {{ "{margin.level}" = "{today}" }}` in place of "{budget}"',
-    )
-
-
-def _short_below(amount: Fraction) -> Fraction:
-    """The amount itself, or a decimal just below it where it is the bound of a square root: no less noise."""
-    return amount if amount.denominator < 10**12 else Fraction(int(amount * 10**9), 10**9)
 
 
 def _sentences(query: Query, margin: Margin, bound: Any) -> tuple[str, ...]:

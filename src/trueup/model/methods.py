@@ -39,8 +39,8 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
     Examples
     --------
     >>> from trueup.reconciling import METHODS
-    >>> make(METHODS, "reconciliation", "tree-integer", {"loss": "absolute"})
-    TreeInteger(loss='absolute')
+    >>> make(METHODS, "reconciliation", "tree-topdown", {"small_counts": "kept"})
+    TreeTopDown(rounding='controlled', small_counts='kept')
     """
     kind = _named(kinds, noun, name)
     known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]

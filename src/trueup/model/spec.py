@@ -70,7 +70,7 @@ class Spec(ThreeLines, SpecDocument):
       one count is one person, by all / area x sex (2); protects one person (add-remove)
       measured: by sex at all (epsilon = 1/2), area (epsilon = 1/2)
     >>> spec = parse_spec('''
-    ... format = 1
+    ... format = 2
     ... title = "Two areas"
     ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
     ... privacy = { unit = "person", neighbours = "add-remove" }

@@ -13,9 +13,7 @@ from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, Spec
 class SpecDocument(SpecPart):
     """All parts of a spec; whether they agree is `spec_rules`' to say."""
 
-    format: Literal[1, 2] = Field(
-        description="version of this format; in 1, budgets of lattice noise meant another loss, and are refused"
-    )
+    format: Literal[2] = Field(description="version of this format")
     title: str
     table: TablePart
     privacy: Privacy

@@ -1,4 +1,4 @@
-"""Verbs say which record they take when they are given something else, and still take the spec first."""
+"""Verbs say which record they take when they are given something else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, ParamSpec, TypeVar
-from warnings import warn
 
 from trueup.errors import TrueupError, did_you_mean
 
@@ -48,59 +47,6 @@ def takes_records(verb: Callable[P, R]) -> Callable[P, R]:
         return verb(*arguments, **options)
 
     return checked
-
-
-def record_first(verb: Callable[P, R]) -> Callable[P, R]:
-    """Take the old form of a call as well, in which the spec came before the record that knows it now.
-
-    Warns
-    -----
-    DeprecationWarning
-        Naming the new form.
-    """
-    checking: Any = takes_records(verb)
-    record = next(iter(signature(verb).parameters))
-
-    @wraps(verb)
-    def called(*arguments: Any, **options: Any) -> Any:
-        if len(arguments) > 1 and type(arguments[0]).__name__ in ("Spec", "Constraints"):
-            name = f"trueup.{verb.__name__}"
-            warn_old_form(
-                f"{name}(spec, {record})",
-                f"{name}({record}), or {name}({record}, spec=spec) for another spec",
-            )
-            arguments, options = arguments[1:], {**options, "spec": arguments[0]}
-        return checking(*arguments, **options)
-
-    return called  # pyright: ignore[reportReturnType]
-
-
-def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Take an argument under its old name as well, for one release.
-
-    Warns
-    -----
-    DeprecationWarning
-        Naming the new one.
-    """
-
-    def taking(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def called(*arguments: P.args, **options: P.kwargs) -> R:
-            for old, new in names.items():
-                if old in options:
-                    warn_old_form(f"{function.__name__}({old}=...)", f"{new}=...")
-                    options[new] = options.pop(old)  # pyright: ignore[reportArgumentType]
-            return function(*arguments, **options)
-
-        return called
-
-    return taking
-
-
-def warn_old_form(old: str, new: str) -> None:
-    """Warn whoever called the caller that a form of call works for one release more."""
-    warn(f"{old} is the old form: write {new}", DeprecationWarning, stacklevel=3)
 
 
 def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.stacking import COUNTED
-from trueup.model.verb import record_first
+from trueup.model.verb import takes_records
 from trueup.reconciling.expected_errors import WORK, ErrorSimulation, chosen_level
 from trueup.reconciling.method import Method, Solution
 from trueup.registry import Registry
@@ -37,19 +37,10 @@ METHODS: Registry[Method] = Registry(
         "multinomial-mode": "multinomial_mode.MultinomialMode",
         "multinomial-sample": "multinomial_sample.MultinomialSample",
         "tree-equality": "tree_equality.TreeEquality",
-        "tree-nonnegative": "tree_nonnegative.TreeNonnegative",
-        "tree-integer": "tree_integer.TreeInteger",
-        "topdown-raw": "topdown_raw.TopDownRaw",
-        "margins-controlled": "margins_controlled.MarginsControlled",
         "margins-projection": "margins_projection.MarginsProjection",
-        "histogram-posterior": "histogram_posterior.HistogramPosterior",
         "histogram-tree": "histogram_tree.HistogramTree",
-        "joined-posterior": "joined_posterior.JoinedPosterior",
         "joined-tree": "joined_tree.JoinedTree",
-        "topdown-multipass": "topdown_multipass.TopDownMultipass",
-        "general-integer": "general_integer.GeneralInteger",
         "general-projection": "general_projection.GeneralProjection",
-        "projected-discrete-laplace": "projected_laplace.ProjectedDiscreteLaplace",
         "lattice-posterior": "lattice_posterior.LatticePosterior",
     },
 )
@@ -109,7 +100,7 @@ class Prepared:
         )
 
 
-@record_first
+@takes_records
 def reconcile(
     measurements: Measurements, method: Method | str | None = None, *, spec: Spec | Problem | None = None
 ) -> Release:
@@ -163,7 +154,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
     """The error of a method that has no answer; that the rules are at fault is said by `InfeasibleError` alone."""
     return ConvergenceError(
         f"method '{method}' has no answer: {why}",
-        remedy="use the method 'general-integer' with more 'seconds', or coarser margins",
+        remedy="use the method 'general-projection' with more 'seconds', or coarser margins",
     )
 
 
@@ -198,7 +189,7 @@ def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:
 def default(constraints: Constraints) -> Method:
     """Return the first method that handles the constraints, chosen from structure alone."""
     for kind in METHODS:
-        method = kind.usual()
+        method = kind()
         if misfit(method, constraints) is None:
             return method
     raise SpecError(

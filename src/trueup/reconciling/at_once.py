@@ -13,7 +13,6 @@ from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
-from trueup.reconciling.general_integer import GeneralInteger
 from trueup.reconciling.general_projection import GeneralProjection
 
 MOST_CELLS = 20_000  # above this, the answer is that it was not solved
@@ -38,7 +37,7 @@ def at_once(
     problem = LinearProblem(constraints, tuple(headers))
     if constraints.cells.n > MOST_CELLS:
         return Answer(np.zeros(constraints.cells.n), Status.UNSOLVED, np.inf, np.inf, None)
-    general = GeneralInteger(seconds=seconds) if whole else GeneralProjection()
+    general = GeneralProjection(rounding="controlled" if whole else "none", seconds=seconds)
     return general.project(problem, values, rng)
 
 

@@ -52,12 +52,14 @@ class JoinedTree(HistogramTree):
     """Reconcile persons and the households that they live in, so that the two never contradict each other.
 
     Each table by weighted least squares over all its places and marginals; then, from the top, households are settled as
-    by `histogram-tree`, and persons likewise within the numbers that the settled households hold.
+    by `histogram-tree`, and persons likewise given the numbers that the settled households hold.
 
     Attributes
     ----------
     rounding
         `controlled` for whole numbers, `none` for the continuous solution.
+    estimates
+        `posterior-means` or `least-squares`; see `histogram-tree`.
     """
 
     name: ClassVar[str] = "joined-tree"

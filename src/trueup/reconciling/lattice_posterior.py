@@ -96,7 +96,7 @@ class LatticePosterior(Method):
         ):
             return f"it takes one query, with noise '{LAPLACE}' or '{GAUSSIAN}'"
         if self.estimate == "mode" and noisy[0].law.rate is None:
-            return "the mode under Gaussian noise is least squares: use 'tree-integer' or 'general-integer'"
+            return "the mode under Gaussian noise is least squares: use 'general-projection' with rounding = 'optimal'"
         return None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FibreProblem:

@@ -1,44 +1,85 @@
-"""Projection of one place's table onto its margins: programs P and P+ in continuous counts."""
+"""Tables that crossing margins measure: projection onto the margins, then controlled rounding with the margins kept.
+
+One file: the projection, and the rounding of what it finds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import Marginal
-from trueup.kernel.margins.projection import Projection, inconsistent, nearest, residual
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.programs import Answer
+from trueup.kernel.linear.secants import FitLoss
+from trueup.kernel.linear.whole_fit import whole_fit
+from trueup.kernel.margins.fixed import margins_polyhedron
+from trueup.kernel.margins.projection import Projection, inconsistent, margin_of, nearest, residual
+from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, whole_table
 from trueup.kernel.settling.nearest import Metric, tolerance_for
 from trueup.kernel.settling.root import settle_marginals
+from trueup.kernel.settling.transport import SNAP, round_children
 from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem, histogram_problem
 from trueup.layouts.histogram_errors import histogram_standard_errors
 from trueup.model.cells import Margin
-from trueup.model.constraints import Constraints
+from trueup.model.constraints import Constraints, violations
 from trueup.model.header import Measured, split
+from trueup.reconciling.at_once import at_once, invariants_kept
+from trueup.reconciling.linear_method import largest_gap
 from trueup.reconciling.method import Method, Solution
+
+Axes = tuple[int, ...]
+ROUNDING_GAP = "relative gap of the rounding, proved for all whole tables with the sums it keeps"
+SETTLED_GAP = (
+    "relative gap of the rounding of settled margins, proved for all whole tables with the sums it keeps"
+)
 
 
 @dataclass(frozen=True)
 class MarginsProjection(Method):
-    """Project a table that crossing margins measure onto its exact margins and x >= 0, in continuous counts.
+    """Project a table that crossing margins measure onto its exact margins and x >= 0, then round it with margins kept.
 
     The weighted least-squares table given everything measured, and the nearest nonnegative one in the metric of its
     covariance. If only the finest cells carry noise and margins are exact, that is the projection P+ of Zhu,
     Van Hentenryck & Fioretto (2021), solved by semismooth Newton steps on the margins' multipliers.
+
+    Before it is rounded, the total and every measured margin are settled before any cell is held at zero: the total is
+    that of least squares, and a margin the nearest that is not below zero, given the coarser ones. A two-way table rounds
+    its total, then each margin, then the cells given both margins: every cell, row and column is then a floor or a
+    ceiling, by a transportation problem that is solved exactly. Beyond two axes exact margins are kept by an integer
+    program up to 1,000 cells; above, one or two of them exactly, more of them nearly, and how nearly is proved and
+    reported: against all whole tables with the sums that the rounding keeps, which are the rows and columns of a two-way
+    table, rounded before, and beyond two axes the exact margins, or the total if there are none. Where margins were
+    settled before cells that would be below zero, another table may be nearer to the measurements than the projection is:
+    then the gap is of the rounding of that projection alone, and is named so.
+
+    Attributes
+    ----------
+    rounding
+        `controlled` for whole numbers, `none` for the projection, in which nothing is settled before the cells.
+    seconds
+        Time limit of an integer program.
     """
 
+    rounding: Literal["controlled", "none"] = "controlled"
+    seconds: float = 60.0
+
     name: ClassVar[str] = "margins-projection"
-    title: ClassVar[str] = "projection of a table onto its margins and x >= 0 (P, P+), continuous"
+    title: ClassVar[str] = (
+        "projection of a table onto its margins and x >= 0 (P, P+), then controlled rounding"
+    )
     structures: ClassVar[frozenset[str]] = frozenset({"margins"})
+    effort: ClassVar[int] = 500
 
     @property
     def integer(self) -> bool:
-        """Whether it returns whole numbers: no."""
-        return False
+        """Whether it returns whole numbers."""
+        return self.rounding == "controlled"
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Refuse bounds."""
@@ -48,19 +89,116 @@ class MarginsProjection(Method):
         """Run the covariance recursion of the single place."""
         return histogram_problem(constraints, headers)
 
-    def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Project values `(q,)` or `(b, q)`; nothing is drawn."""
-        done = [project_on_margins(state, row) for row in np.atleast_2d(values)]
-        tables = np.stack([p.table.ravel() for p in done]).reshape(*values.shape[:-1], state.cells.n)
-        stats = {
-            "largest residual (counts)": largest(p.residual for p in done),
-            "most iterations": max(p.iterations for p in done),
-        }
-        return Solution(tables, Status.worst(p.status for p in done), stats)
-
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
         """Standard errors of the least-squares estimates of every measured margin."""
         return histogram_standard_errors(state)
+
+    def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of two-way rounding."""
+        rows = np.atleast_2d(values)
+        solved = self._rounded(state, rows, rng) if self.integer else _projected(state, rows)
+        tables = solved.values.reshape(*values.shape[:-1], state.cells.n)
+        return replace(solved, values=tables)
+
+    def _rounded(self, state: HistogramProblem, rows: NDArray, rng: np.random.Generator) -> Solution:
+        done = [self._row(state, row, rng) for row in rows]
+        tables = np.stack([a.x.ravel() for _, a, *_ in done])
+        near = all(near for *_, near in done)
+        stats = {
+            "largest residual of the projection (counts)": largest(residual for residual, *_ in done),
+            ROUNDING_GAP if near else SETTLED_GAP: largest_gap([a for _, a, *_ in done]),
+            "tables solved by a general program": sum(handed for _, _, handed, _ in done),
+        }
+        status = Status.worst(a.status for _, a, *_ in done)
+        return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
+
+    def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
+        """The projection's residual, the whole table, whether a general program found it, and whether no table is nearer."""
+        projection = project_on_margins(state, values, state.first)
+        if projection.status is Status.SOLVED:
+            margins, sums = exact_margins(state, values)
+            exact = dict(zip(margins, sums, strict=True))
+            two_way = projection.table.ndim == 2 and not {(0, 1)} & set(margins)
+            answer = (
+                _round_two_way(state, projection.table, exact, rng)
+                if two_way
+                else _round_many(state, projection.table, exact, self.seconds, rng)
+            )
+            whole = np.rint(np.nan_to_num(answer.x)).astype(np.int64).reshape(1, -1)
+            kept = invariants_kept(state.cells, state.headers, values[None], whole).all()
+            kept &= not violations(state.constraints, whole[0])
+            if answer.status is Status.SOLVED and kept:
+                return projection.residual, answer, False, projection.nearest
+        more = {"whole": True, "seconds": self.seconds}
+        answer = at_once(state.constraints, state.headers, values, rng, **more)
+        return answer.residual, answer, True, True
+
+
+def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
+    """The projections of rows of values; nothing is drawn."""
+    done = [project_on_margins(state, row) for row in rows]
+    stats = {
+        "largest residual (counts)": largest(p.residual for p in done),
+        "most iterations": max(p.iterations for p in done),
+    }
+    tables = np.stack([p.table.ravel() for p in done])
+    return Solution(tables, Status.worst(p.status for p in done), stats)
+
+
+def _round_two_way(
+    state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
+) -> Answer:
+    """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
+    total = _whole(next((b.sum() for b in exact.values()), x.sum()))
+    rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
+    margins: list[Axes] = [(0,), (1,)]
+    zeros = state.constraints.zero_cells.reshape(x.shape)
+    closer = nearest(x, margins, [rows, columns], variances=1.0 - zeros if zeros.any() else None)
+    if closer.status is not Status.SOLVED:
+        return Answer(x, closer.status, closer.residual, np.inf, None)
+    return whole_table(closer.table, margins, [rows, columns], rng=rng, open_cells=~zeros)
+
+
+def _whole(x: float) -> int:
+    """Nearest whole number; a half, to the last digits, goes down."""
+    return int(np.ceil(x - 0.5 - SNAP))
+
+
+def _whole_line(line: NDArray, total: int, rng: np.random.Generator) -> NDArray:
+    """Round a line of counts to whole numbers with a given sum, least squared distance first."""
+    whole, _ = round_children(
+        line[None], np.array([0, 1]), row_sums=np.array([[total]]), nudge=rng.random((1, line.size))
+    )
+    return whole[0].astype(float)
+
+
+def _round_many(
+    state: HistogramProblem,
+    x: NDArray,
+    exact: dict[Axes, NDArray],
+    seconds: float,
+    rng: np.random.Generator,
+) -> Answer:
+    """Exact margins (or the total) kept; up to 1,000 cells the other measured margins are kept close too."""
+    zeros = state.constraints.zero_cells.reshape(x.shape)
+    if x.size > EXACT_CELLS:
+        kept = exact or {(): np.array(_whole(x.sum()))}
+        return whole_table(x, list(kept), list(kept.values()), seconds=seconds, rng=rng, open_cells=~zeros)
+    margins, sums = list(exact), list(exact.values())
+    measured = {_kept(state, h.margin.attributes) for h in state.headers} | {tuple(range(x.ndim))}
+    noisy = sorted(measured - set(margins))
+    near = margins_polyhedron(x.shape, noisy, [margin_of(x, m) for m in noisy])
+    floor = np.floor(near.sums + 1e-7)
+    fit = Fit(near.equal, floor, np.ones(floor.size))
+    allowed = margins_polyhedron(x.shape, margins, sums, nonnegative=state.constraints.nonnegative)
+    allowed = holding_margins(allowed, zeros.ravel(), np.zeros(x.size))
+    return whole_fit(
+        allowed, fit, FitLoss.squares(fit.weights, near.sums - floor), x.ravel(), seconds=seconds
+    )
+
+
+def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
+    return tuple(i for i, a in enumerate(state.cells.attributes) if a.name in attributes)
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:

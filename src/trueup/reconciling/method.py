@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,6 @@ class Method(ABC):
         Structures of constraints it handles; see `Constraints.structure`.
     random
         Whether it adds randomness of its own, so that even counts that add up do not come back.
-    shrinks
-        Whether it draws estimates towards a prior, so that even counts that add up do not come back.
     effort
         How many times longer a cell takes than with a fast method: simulations of its errors are shortened by it.
     """
@@ -37,13 +35,12 @@ class Method(ABC):
     title: ClassVar[str]
     structures: ClassVar[frozenset[str]]
     random: ClassVar[bool] = False
-    shrinks: ClassVar[bool] = False
     effort: ClassVar[int] = 1
 
-    @classmethod
-    def usual(cls) -> Self:
-        """Return it with the parameters that it has where a spec names no method."""
-        return cls()
+    @property
+    def shrinks(self) -> bool:
+        """Whether it draws estimates towards a prior, so that even counts that add up do not come back."""
+        return False
 
     @property
     def integer(self) -> bool:

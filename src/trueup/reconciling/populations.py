@@ -3,7 +3,7 @@
 Not the released counts, and no other point: where noise is wide these are too even or too uneven, and errors that are
 simulated on them are those of another population. Draws have the spread that the true counts have, as far as it is known,
 and the doubt about each of them. Nested margins are drawn on their tree, crossing ones from the posterior means of
-`histogram-posterior` and their variances.
+`histogram-tree` and their variances.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.reconciling.histogram_tree import solution
 from trueup.reconciling.joined_tree import JoinedTree
-from trueup.reconciling.margins_controlled import MarginsControlled
+from trueup.reconciling.margins_projection import MarginsProjection
 from trueup.reconciling.method import Solution
 
 
@@ -69,7 +69,7 @@ def drawn_populations(
         return _within_margins(constraints, headers, values, number, rng)
     rows = np.tile(values, (number, 1))
     if structure == "joined":
-        method = JoinedTree()
+        method = JoinedTree(estimates="least-squares")
         return _solved(method.apply(method.prepare(constraints, headers), rows, rng, drawn=rng))
     some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
     problem = histogram_problem(some, headers, folded=True)
@@ -98,7 +98,7 @@ def _within_margins(
         np.broadcast_to(part, (number, part.size)) if h.exact else constraints.cells.sum(free, h.margin)
         for h, part in zip(headers, parts, strict=True)
     ]
-    method = MarginsControlled()
+    method = MarginsProjection()
     return _solved(method.apply(method.prepare(constraints, headers), np.concatenate(rows, axis=1), rng))
 
 

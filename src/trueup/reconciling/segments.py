@@ -193,7 +193,7 @@ def segment_plan(
         raise SpecError(
             "structural zeros that tie too many combinations of attribute values together",
             needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
-            remedy="reconcile the whole tree at once with the method 'histogram-tree'",
+            remedy="reconcile the whole tree at once: give --engine memory",
         )
     refuse_impossible_bounds(constraints, fold)
     plans = level_plans(constraints, headers, fold)

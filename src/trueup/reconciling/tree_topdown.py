@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from trueup.kernel.tree.topdown import raw_weights, topdown
+from trueup.kernel.tree.topdown import topdown
 from trueup.layouts.tree import TreeProblem, refuse_conflicts
 from trueup.reconciling.method import Solution
 from trueup.reconciling.tree_method import RoundedTreeMethod
@@ -28,30 +28,23 @@ class TreeTopDown(RoundedTreeMethod):
     small_counts
         `kept` as projected, or `shrunk`: where siblings are raised to their bounds, and their estimates have standard
         deviations of 6 counts or more, those within some deviations of the bounds are lowered by up to a tenth, and the
-        others gain as much. Where no method is named, counts are shrunk.
+        others gain as much.
     """
 
-    small_counts: Literal["kept", "shrunk"] = "kept"
+    small_counts: Literal["kept", "shrunk"] = "shrunk"
 
     name: ClassVar[str] = "tree-topdown"
     title: ClassVar[str] = "least squares up, one bounded projection per parent down, controlled rounding"
-    raw: ClassVar[bool] = False
-
-    @classmethod
-    def usual(cls) -> Self:
-        """Small counts shrunk. Where a spec names the method they are kept, so that old bundles give the same integers."""
-        return cls(small_counts="shrunk")
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
         """Estimate from the leaves up, and project from the top."""
-        weights = raw_weights(state.variance) if self.raw else state.messages
         bounds = state.bounds()
         x, bad = topdown(
             state.child_ptr,
             state.variance,
             *bounds,
             nodes,
-            weights=weights,
+            weights=state.messages,
             overwrite_bounds=True,
             shrink=self.small_counts == "shrunk",
         )

@@ -14,13 +14,11 @@ from trueup.files.target import refuse_occupied
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
 from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond
-from trueup.io.bundle.write import begin_bundle, finish_bundle, write_measurements
+from trueup.io.bundle.write import begin_bundle, finish_bundle
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.assessment import Assessment, refuse_confidential
-from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.model.verb import renamed
 from trueup.reconciling import Prepared, build, choose
 from trueup.releasing.log import Log, Watch, quiet, stages
 from trueup.releasing.whole import settled
@@ -59,19 +57,15 @@ def reconcile_bundle(
         chosen = build(method, parameters or {}) if method else choose(spec.reconcile, constraints)
         prepared = Prepared.of(constraints, measurements.headers, chosen)
     with staged(out) as target:
-        draft = _copied(source, manifest, target, spec_text, measurements) | {"ledger": manifest["ledger"]}
+        draft = _copied(source, manifest, target, spec_text) | {"ledger": manifest["ledger"]}
         released, made = settled(target, prepared, measurements, draft, log)
         page = reporting.report(released, spec, ledger=manifest["ledger"])
         finish_bundle(target, made, page, log.plain())
     return released
 
 
-def _copied(
-    source: Path, manifest: Mapping[str, Any], target: Path, spec_text: str, measurements: Measurements
-) -> dict[str, Any]:
-    """Copy the files of measurements with their seal; those of a bundle of format 1 are written anew."""
-    if "seal" not in manifest:
-        return write_measurements(target, spec_text, measurements)
+def _copied(source: Path, manifest: Mapping[str, Any], target: Path, spec_text: str) -> dict[str, Any]:
+    """Copy the files of measurements with their seal."""
     public = begin_bundle(target, spec_text)
     for name in ("places.parquet", *(n for n in manifest["files"] if n.startswith("measurements/"))):
         shutil.copyfile(source / "public" / name, public / name)
@@ -119,7 +113,6 @@ def _laid_out(source: Path, *given: Any, **options: Any) -> str:
         raise BundleError(f"'{source}' lacks figures that its report shows", remedy="restore it") from None
 
 
-@renamed(spec_path="spec")
 def assess_table(
     spec: Spec | Problem | str | Path,
     truth: Any,

@@ -121,8 +121,7 @@ class Cut:
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Cut:
         """Read from JSON."""
-        held = plain["layers"] if "layers" in plain else plain["stages"]  # so called in older run folders
-        layers = tuple(Layer(s["top"], s["bottom"], tuple(s["edges"])) for s in held)
+        layers = tuple(Layer(s["top"], s["bottom"], tuple(s["edges"])) for s in plain["layers"])
         return cls(layers, tuple(map(tuple, plain["leaves"])))
 
 

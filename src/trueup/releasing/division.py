@@ -57,7 +57,7 @@ def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentP
     constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))
     method = choose(spec.reconcile, constraints)
     if method.refuses_parts() and not spec.reconcile:
-        method = HistogramTree()
+        method = HistogramTree(estimates="least-squares")
     if why := method.refuses_parts():
         raise SpecError(
             f"the method '{method.name}' with these parameters does not work by parts: {why}",

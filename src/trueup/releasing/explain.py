@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
-from trueup.measuring.rehearsal import refuse_approximate
 from trueup.model.cells import Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
@@ -216,8 +215,6 @@ def explain(
         from trueup.inferring import refuse_asked  # slow to import
 
         refuse_asked(problem)
-    for header in headers:
-        refuse_approximate(header)
     if not by_parts:
         refuse_misfit(chosen, constraints, headers)
     state = None if by_parts else chosen.prepare(constraints, headers)

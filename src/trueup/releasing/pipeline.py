@@ -34,7 +34,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.model.verb import renamed, takes_records
+from trueup.model.verb import takes_records
 from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.warming import warm
@@ -70,7 +70,6 @@ class Run(Protocol):
     def finish(self) -> Release | Measurements | None: ...
 
 
-@renamed(spec_path="spec")
 @takes_records
 def release(
     spec: Spec | Problem | str | Path,
@@ -156,7 +155,6 @@ def release(
     return _carried_out(ByParts(folder, data, executor, log, take_over), account)  # pyright: ignore[reportReturnType]
 
 
-@renamed(spec_path="spec")
 def measure_only(
     spec: Spec | Problem | str | Path,
     data: Any,
@@ -174,7 +172,6 @@ def measure_only(
     return _carried_out(run, account)  # pyright: ignore[reportReturnType]
 
 
-@renamed(spec_path="spec")
 def resume(
     folder: str | Path,
     *,

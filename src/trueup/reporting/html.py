@@ -12,14 +12,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemBytecodeCache, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from trueup.files.staging import write_whole
 from trueup.reporting.drawing.blocks import Column, Page, Table
 from trueup.version import __version__
 
-PICTURES = ("figure", "chart", "curves", "ridges", "map")
+PICTURES = ("figure", "chart", "ridges", "map")
 """Kinds of blocks that are pictures."""
 _WIDTH = 760
 
@@ -86,8 +86,7 @@ def _height(block: Any) -> int:
     caption = 24 * (1 + len(block.caption) // 80)
     if block.kind in ("figure", "ridges"):
         return 120 + caption + (76 if block.kind == "ridges" else 46) * len(block.rows)
-    series = block.series if block.kind == "chart" else block.curves
-    return 470 + caption + 24 * (len(series) // 3)
+    return 470 + caption + 24 * (len(block.series) // 3)
 
 
 class Report(str):
@@ -133,10 +132,14 @@ class Report(str):
         return f'<iframe title="{escape(self.title)}" style="{style}" srcdoc="{escape(str(self))}"></iframe>'
 
 
-def html(page: Page) -> str:
-    """Write a page as one self-contained HTML document; equal pages give equal bytes."""
-    environment = _environment()
+def html(page: Page, more: str | None = None) -> str:
+    """Write a page as one self-contained HTML document; equal pages give equal bytes.
+
+    `more` is a package with the templates and the style sheet (`blocks.css`) of further kinds of blocks.
+    """
+    environment = _environment(more)
     style, script = (_source(environment, name) for name in ("page.css", "page.js"))
+    style += _source(environment, "blocks.css") if more else ""
     return environment.get_template("page.html").render(
         page=page, style=Markup(style), script=Markup(script), policy=_policy(script), version=__version__
     )
@@ -149,17 +152,17 @@ def _policy(script: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    environment = templates("trueup.reporting")
+def _environment(more: str | None = None) -> Environment:
+    environment = templates("trueup.reporting", *([more] if more else []))
     environment.filters["body"] = _body
     return environment
 
 
-def templates(package: str) -> Environment:
-    """Return the templates of a package: everything is escaped, and what a page does not know is an error."""
+def templates(*packages: str) -> Environment:
+    """Return the templates of packages: everything is escaped, and what a page does not know is an error."""
     return Environment(
-        loader=PackageLoader(package),
-        bytecode_cache=_compiled_beside(package),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        bytecode_cache=_compiled_beside(packages[0]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -12,7 +12,6 @@ from trueup.errors import SpecError
 from trueup.files.staging import staged
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.spec import Spec
-from trueup.model.verb import renamed
 from trueup.run.local import LocalPool
 from trueup.synth.layout import Digits, region_level, synth_layout
 from trueup.synth.places import level_sizes
@@ -31,7 +30,6 @@ from trueup.synth.write import RegionPlan, WriteRegion
 SEED = 20200401
 
 
-@renamed(spec_path="spec")
 def synthesize(
     spec: Spec | Problem | str | Path,
     out: str | Path,
@@ -93,7 +91,7 @@ def synthesize(
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "areas.toml").write_text('''
-    ... format = 1
+    ... format = 2
     ... title = "Areas"
     ... table = { name = "demo", kind = "records", counts = "person" }
     ... privacy = { unit = "person", neighbours = "add-remove" }

@@ -44,7 +44,7 @@ class WideTable:
         >>> from trueup.model.build import build_cells
         >>> from trueup.model.tree import Tree
         >>> spec = parse_spec('''
-        ... format = 1
+        ... format = 2
         ... title = "Wide"
         ... table = { name = "wide", kind = "counts", counts = "person", cell = [
         ...   { count = "vap", where = { age = "adult" } }, { count = "pop - vap", where = { age = "child" } } ] }

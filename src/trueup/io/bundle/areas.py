@@ -81,7 +81,7 @@ def write_areas(
     >>> from trueup.releasing.pipeline import release
     >>> made = Path(tempfile.mkdtemp())
     >>> _ = (made / "areas.toml").write_text('''
-    ... format = 1
+    ... format = 2
     ... title = "Three blocks"
     ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
     ... privacy = { unit = "person", neighbours = "add-remove" }

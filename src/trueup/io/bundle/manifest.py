@@ -36,8 +36,6 @@ from trueup.noise.cost import Cost
 from trueup.noise.laws.exact import Exact
 
 FORMAT = 2
-READ = (1, FORMAT)
-"""Formats that are read; what 1 wrote otherwise stands in `format_1.py`."""
 MANIFEST = Path("public/manifest.json")
 _MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
 _HEADER = {"attributes", "law", "level", "parameters", "query"}
@@ -60,11 +58,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     Raises
     ------
     BundleError
-        If the folder is no bundle, holds a link or a name that leads elsewhere, or is of a newer format.
+        If the folder is no bundle, holds a link or a name that leads elsewhere, or is of another format.
     """
     try:
         manifest = read_json(folder / MANIFEST)
-        known = manifest["format"] in READ
+        known = manifest["format"] == FORMAT
         if known:
             _refuse_incomplete(manifest)
             _refuse_strange(manifest)
@@ -76,7 +74,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
     if not known:
         shown = str(manifest["format"])[:20]
-        raise BundleError(f"'{folder}' has format {shown}", needed=f"a format up to {FORMAT}")
+        raise BundleError(f"'{folder}' has format {shown}", needed=f"format {FORMAT}")
     refuse_links(folder / "public", [MANIFEST.name, *manifest["files"]])
     return manifest
 

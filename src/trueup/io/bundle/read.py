@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.files.database import connect, parquet, quiet_duckdb
 from trueup.files.memory import CELL, PROCESS, refuse_needed
-from trueup.io.bundle.format_1 import read_headers
 from trueup.io.bundle.manifest import (
     guarantee_in,
     header_in,
@@ -207,7 +206,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
     alone = None
     if manifest["guarantee"].get("kind") == "none":
         headers, values = read_published(folder / "public", cells, manifest)
-    elif "parts" in manifest:
+    else:
         headers = [_header(cells, entry) for entry in manifest["headers"]]
         named = [folder / "public" / measured_file(name) for name in manifest["parts"]]
         files = parquet(named)
@@ -219,8 +218,6 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
             values = read_values(connection, files, cells, headers)
             if (law := left_out_law(spec)) is not None and spec.left_out is not None:
                 alone = LeftOut(law, read_left_out(connection, files), spec.left_out.most)
-    else:
-        headers, values = zip(*read_headers(folder, manifest, cells))
     from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
 
     return Measurements(

@@ -101,7 +101,7 @@ def tabulate_by_parts(
     >>> from trueup.model.problem import public_cells
     >>> from trueup.model.spec import parse_spec
     >>> spec = parse_spec('''
-    ... format = 1
+    ... format = 2
     ... title = "People"
     ... table = { name = "demo", kind = "records", counts = "person" }
     ... privacy = { unit = "person", neighbours = "add-remove" }

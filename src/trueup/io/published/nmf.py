@@ -77,7 +77,11 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
     Examples
     --------
-    See `trueup.io.published.nmf_writer.write_nmf`.
+    >>> import tempfile
+    >>> from trueup.demo.areas import AREAS
+    >>> read_nmf(AREAS, tempfile.mkdtemp())  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    trueup.errors.DataError: ...
     """
     root = Path(root)
     last = spec.levels[-1].name

@@ -86,7 +86,6 @@ class HistogramLeastSquares:
     spine: Spine
     plan: tuple[tuple[Measured, ...], ...]
     filters: tuple[tuple[Filter, ...], ...]  # [level][component]
-    upward: bool = True
 
     @classmethod
     def prepare(
@@ -95,10 +94,9 @@ class HistogramLeastSquares:
         spine: Spine,
         plan: Sequence[Sequence[Measured]],
         *,
-        upward: bool = True,
         below: Sequence[np.ndarray] = (),
     ) -> HistogramLeastSquares:
-        """Run the covariance recursion; without `upward` every node knows its own measurements only."""
+        """Run the covariance recursion."""
         if not all(variance >= 0 for measured in plan for _, variance in measured):
             raise SpecError(
                 "a variance that is negative or not a number", needed="0 (exact) to infinity (unmeasured)"
@@ -109,18 +107,18 @@ class HistogramLeastSquares:
             filters[last] = tuple(map(_known, below))
         for level in range(last - bool(below), -1, -1):
             known: list[np.ndarray | None] = [None] * len(domain.components)
-            if upward and level < last:
+            if level < last:
                 known = [f.variance for f in filters[level + 1]]
             filters[level] = tuple(
                 _filter(domain, spine, level, component, plan[level], variances)
                 for component, variances in zip(domain.components, known, strict=True)
             )
-        return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters), upward)
+        return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
         """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""
         filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
-        return HistogramLeastSquares(self.domain, self.spine.tiled(copies), self.plan, filters, self.upward)
+        return HistogramLeastSquares(self.domain, self.spine.tiled(copies), self.plan, filters)
 
     def fit(self, answers: Sequence[Sequence[np.ndarray]]) -> Estimates:
         """Estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""
@@ -186,7 +184,7 @@ class HistogramLeastSquares:
         for level in range(last - (below is not None), -1, -1):
             h, exact = measured(level)
             s = np.zeros_like(h)
-            if self.upward and level < last:
+            if level < last:
                 s[self.spine.inner[level]] = self.spine.sum_children(level, z[level + 1])
             z[level] = s
             for component, f, e in zip(self.domain.components, self.filters[level], exact, strict=True):
@@ -198,8 +196,6 @@ class HistogramLeastSquares:
     def _down(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Downward pass: hand every parent's change to its children."""
         x = list(z[:1])
-        if not self.upward:
-            return list(z)
         for level in range(len(z) - 1):
             change = x[level][self.spine.inner[level]] - self.spine.sum_children(level, z[level + 1])
             following = z[level + 1].copy()

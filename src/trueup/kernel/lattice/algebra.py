@@ -170,17 +170,6 @@ def index(matrix: Matrix) -> int:
     return int(np.prod([abs(int(form[i, i])) for i in range(len(matrix))], dtype=object))
 
 
-def same_lattice(left: Matrix, right: Matrix) -> bool:
-    """Tell whether the rows of two matrices generate the same lattice.
-
-    Examples
-    --------
-    >>> same_lattice(np.array([[1, 0], [0, 1]]), np.array([[1, 1], [0, 1], [2, 3]]))
-    True
-    """
-    return _trimmed(left) == _trimmed(right)
-
-
 def hermite(matrix: Matrix) -> Matrix:
     """Return the Hermite normal form of a matrix, without its rows of zeros.
 

@@ -1,1 +1,1 @@
-"""Exact and approximate samplers of integer vectors whose given sums are zero."""
+"""Exact samplers of integer vectors whose given sums are zero."""

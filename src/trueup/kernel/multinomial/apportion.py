@@ -266,22 +266,7 @@ def _swap(item, rank, a, b):
     rank[a], rank[b] = rank[b], rank[a]
 
 
-# --- groups and trees -------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def mode_groups(weights, starts, trials, uniform, counts):
-    """Every group on its own; returns (group, status) of the first failure."""
-    fixed, least = np.zeros(weights.size, np.bool_), np.zeros(weights.size, np.int64)
-    order = np.arange(weights.size)
-    room = _work_space(starts)
-    for g in range(trials.size):
-        status = _split(
-            starts[g], starts[g + 1], trials[g], weights, least, fixed, uniform, order, counts, *room
-        )
-        if status != OK:
-            return g, status
-    return -1, OK
+# --- trees ------------------------------------------------------------------------------------
 
 
 @njit(cache=True)

@@ -17,7 +17,6 @@ from trueup.kernel.multinomial.apportion import (
     INFEASIBLE,
     OK,
     apportioned_mode,
-    mode_groups,
     mode_tree,
     propagate_exact,
 )
@@ -66,48 +65,6 @@ def multinomial_mode(weights: ArrayLike, trials: int, *, empty: Empty = "error")
     if not weights.any() and trials:
         weights = _weights_when_empty(weights, empty)
     return apportioned_mode(weights, trials, _sum(weights))
-
-
-def multinomial_mode_groups(
-    weights: ArrayLike, starts: ArrayLike, trials: ArrayLike, *, empty: Empty = "error"
-) -> Integers:
-    """Return the multinomial mode of many groups of cells at once.
-
-    Parameters
-    ----------
-    weights
-        Nonnegative integers, shape (n,), group after group (counts).
-    starts
-        Where groups start, shape (g + 1,): group `h` is `weights[starts[h]:starts[h + 1]]`.
-    trials
-        What each group sums to, shape (g,) (counts).
-    empty
-        As in `multinomial_mode`, for each group.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-
-    Raises
-    ------
-    InfeasibleError, DataError
-        As in `multinomial_mode`; the message says which group.
-
-    Notes
-    -----
-    Wang & Reiter (2021), section 2.2, once per group.
-
-    Examples
-    --------
-    >>> multinomial_mode_groups([1, 9, 5, 5], [0, 2, 4], [11, 4])
-    array([ 1, 10,  2,  2])
-    """
-    weights, trials = as_counts(weights, "weights"), as_counts(trials, "trials")
-    starts = np.asarray(starts, np.int64)
-    counts = np.empty_like(weights)
-    group, status = mode_groups(weights, starts, trials, is_uniform(empty), counts)
-    refuse_groups(status, f"group {group}")
-    return counts
 
 
 def multinomial_mode_tree(

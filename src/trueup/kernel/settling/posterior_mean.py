@@ -47,8 +47,8 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
+from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve_factored
 from trueup.kernel.settling.nearest import Metric, flat
-from trueup.kernel.settling.nearest_sparse import _factor, _precision, _solve, entries
 
 PASSES = 8  # over all sites
 MOST = 320  # open cells of a parent up to which that is done
@@ -227,7 +227,7 @@ def _covariance(cells, q, components, form):
     out = np.empty((f, f))
     for i in range(f):
         for j in range(i + 1):
-            out[i, j] = out[j, i] = _precision(cells[i], cells[j], q, components, form)
+            out[i, j] = out[j, i] = matrix_entry(cells[i], cells[j], q, components, form)
     _invert(out)
     return out
 
@@ -422,8 +422,8 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
                 _hold(s[c], means[c], sizes[c], times[c], hyper.far)
             left -= means[c]
             metric += weights[c] * s[c]
-        _factor(metric)
-        _solve(metric, left)
+        factorise(metric)
+        solve_factored(metric, left)
         if step < PASSES:
             _bounded(left, LONGEST)
         for c in range(children):

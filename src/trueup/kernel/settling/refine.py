@@ -9,12 +9,9 @@ import numpy as np
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, relative, spread
 from trueup.kernel.histogram.node_filter import condition
-from trueup.kernel.settling.nearest import ITERATIONS, Metric, nearest_nonnegative
-from trueup.kernel.settling.nearest_sparse import MOST, ROOM, nearest_of_few
+from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 from trueup.kernel.settling.transport import nudges, round_children
 from trueup.kernel.settling.two_way import nearest_two_way
-
-WORTH = 100  # cells of a table above which solving for its open cells alone is faster
 
 
 @dataclass(frozen=True)
@@ -116,40 +113,9 @@ class SettlingStage:
         residual = np.zeros(self.metric.counts.size) if left is None else np.abs(left).max(axis=1)
         if rest.size:
             metric, parents = self.metric.of_rows(rest)
-            stage = self._part(metric, rest, None if left is None else left[parents])
-            x[rest], residual[parents], steps = stage._by_size(held[rest], tolerance)
+            tables = self.tables[rest] if left is None else metric.tie(self.tables[rest], left[parents])
+            x[rest], residual[parents], steps = nearest_nonnegative(metric, tables, held[rest], tolerance)
         return x, residual, steps
-
-    def _part(self, metric: Metric, rows: np.ndarray, sums: np.ndarray | None) -> SettlingStage:
-        coarse = self.coarse and Coarse(self.coarse.marginal, self.coarse.counts[rows])
-        return SettlingStage(metric, self.tables[rows], sums, coarse, None, None)
-
-    def _of_parents(self, keep: np.ndarray) -> tuple[SettlingStage, np.ndarray]:
-        metric, rows = self.metric.of_parents(np.flatnonzero(keep))
-        return self._part(metric, rows, None if self.sums is None else self.sums[keep]), rows
-
-    def _by_size(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
-        """Dense systems for parents whose children have few open cells, the fast transform for others."""
-        cells, first = (~held).sum(axis=1), self.metric.first
-        few = np.maximum.reduceat(cells, first) <= min(MOST, held.shape[1] // 4)
-        few &= (np.add.reduceat(cells**2, first) <= ROOM) & (held.shape[1] >= WORTH)
-        x, residual, steps = np.empty(held.shape), np.full(few.size, np.inf), 0
-        if few.any():
-            stage, rows = self._of_parents(few)
-            x[rows], residual[few], steps = stage._of_few(held[rows], tolerance)
-        if (many := np.isinf(residual)).any():
-            stage, rows = self._of_parents(many)
-            tables = stage.tables if stage.sums is None else stage.metric.tie(stage.tables, stage.sums)
-            x[rows], residual[many], more = nearest_nonnegative(stage.metric, tables, held[rows], tolerance)
-            steps = max(steps, more)
-        return x, residual, steps
-
-    def _of_few(self, held: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
-        assert self.coarse is not None
-        families, counts = cell_groups(self.coarse.marginal), self.coarse.counts
-        return nearest_of_few(
-            self.metric, self.tables, held, families, counts, self.sums, tolerance, ITERATIONS
-        )
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Whole tables that keep the sums, and for every parent the units that found no place."""

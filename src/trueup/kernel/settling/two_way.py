@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.settling.nearest_sparse import _factor, _solve
+from trueup.kernel.settling.dense import factorise, solve_factored
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
 SWEEPS = 4  # over lines, before each Newton step
@@ -73,8 +73,8 @@ def _newton(v, y, row_gap, column_gap):
                     right[j] -= f * row_gap[i]
                     for k in range(right.size):
                         inner[j, k] -= f * weight[i, k]
-    _factor(inner)
-    _solve(inner, right)
+    factorise(inner)
+    solve_factored(inner, right)
     change = np.zeros(row_gap.size)
     for i in range(row_gap.size):
         if diagonal[i] > 0.0:

@@ -67,35 +67,6 @@ def _aggregate(child_ptr, values):
 
 
 @njit(cache=True)
-def leaf_ranges(child_ptr):
-    """Number the leaves depth first and give each node's range of leaves.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        ``first`` and ``last``, (n,) int64: the leaves under ``v`` are ``first[v] .. last[v] - 1``.
-
-    Examples
-    --------
-    >>> first, last = leaf_ranges(np.array([1, 3, 5, 5, 5, 5]))
-    >>> first, last
-    (array([0, 0, 2, 0, 1]), array([3, 2, 3, 1, 2]))
-    """
-    n = child_ptr.size - 1
-    first, last = np.zeros(n, np.int64), np.ones(n, np.int64)  # `last` holds the number of leaves at first
-    for v in range(n - 1, -1, -1):
-        if child_ptr[v] < child_ptr[v + 1]:
-            last[v] = last[child_ptr[v] : child_ptr[v + 1]].sum()
-    for v in range(n):
-        position = first[v]
-        for c in range(child_ptr[v], child_ptr[v + 1]):
-            first[c] = position
-            position += last[c]
-            last[c] = position
-    return first, last
-
-
-@njit(cache=True)
 def depths(child_ptr):
     """Return the depth of every node, (n,) int64; the root's is 0."""
     depth = np.zeros(child_ptr.size - 1, np.int64)

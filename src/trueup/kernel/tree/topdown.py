@@ -42,8 +42,7 @@ def topdown(
     values
         Measured counts, (n,) or (b, n).
     weights
-        What `messages` says of the tree and the variances, where it is known already; or a gain and variances of
-        another estimate of every total from its subtree (for comparison).
+        What `messages` says of the tree and the variances, where it is known already.
     overwrite_bounds
         Whether the bounds are the caller's to lose, which saves the memory of two copies.
     shrink
@@ -76,11 +75,6 @@ def topdown(
     given = lower, upper
     scratch = given if overwrite_bounds and len(rows) == 1 else (np.empty_like(lower), np.empty_like(upper))
     return x, topdown_rows(child_ptr, variance == 0.0, gain, spread, *given, *scratch, rows, shrink)
-
-
-def raw_weights(variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights of raw measurements, which `topdown` then projects in place of least-squares estimates."""
-    return (variance < np.inf).astype(float), variance
 
 
 @njit(cache=True)

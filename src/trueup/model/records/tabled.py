@@ -13,7 +13,6 @@ from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.tables import dataset_of, margin_asked, table_of
 from trueup.model.three_lines import ThreeLines
-from trueup.model.verb import warn_old_form
 
 NINE_OF_TEN = "90%"
 """The probability of margins of error where nobody asks for another."""
@@ -84,13 +83,6 @@ class Tabled(ThreeLines):
         >>> reconcile(noisy).table("area").columns.tolist()
         ['area', 'released', 'noisy', 'margin of error']
         """
-        sums = getattr(self, "sums", None)
-        if isinstance(table, Margin) and sums:
-            name = type(self).__name__.lower()
-            warn_old_form(
-                f"{name}.table(Margin(...))", f"{name}.sums(...), or {name}.table('NAME') for a dataframe"
-            )
-            return sums(table)
         margin = margin_asked(self.cells, table, by)
         figures = self.figures(margin, level)
         return table_of(

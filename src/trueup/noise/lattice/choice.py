@@ -12,11 +12,10 @@ import numpy as np
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise.law import Words
 
-Arithmetic = Literal["integer", "double", "approximate"]
+Arithmetic = Literal["integer", "double"]
 _HOW = {
     "integer": "integer arithmetic only",
     "double": "exact up to the rounding of doubles",
-    "approximate": "NOT exact: a Markov chain, with a delta",
 }
 
 
@@ -27,10 +26,9 @@ class Choice:
     Attributes
     ----------
     sampler
-        `composition`, `rows`, `free`, `klein`, `path`, `mixture` or `markov-chain`.
+        `composition`, `rows`, `free`, `klein`, `path` or `mixture`.
     arithmetic
         `integer`: decisions on proven integer thresholds. `double`: exact but for the rounding of doubles.
-        `approximate`: a Markov chain.
     tries
         Expected proposals for one vector.
     seconds

@@ -10,7 +10,6 @@ from trueup.kernel.lattice.structure import Lattice, Piece
 from trueup.noise.lattice.choice import BoundSampler, Choice
 from trueup.noise.lattice.double import klein_walk, whole_noise
 from trueup.noise.lattice.integer import composition, free, integer_table
-from trueup.noise.lattice.markov_chain import markov_chain
 
 SLOWEST = 60.0
 """Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
@@ -36,7 +35,7 @@ def choose_sampler(
         Precision of each cell relative to the law's: cell i has `epsilon * weights[i]`, or
         `sigma2 / weights[i]`. All 1 if None.
     sampler
-        `auto`, or the name of the one to use. `markov-chain` is never chosen by `auto`: it costs a delta.
+        `auto`, or the name of the one to use.
     slowest
         Expected seconds for one vector beyond which a sampler is refused.
 
@@ -74,7 +73,7 @@ def _choose_piece(law, piece: Piece, all_factors: Sequence[Fraction], sampler: s
     factors = tuple(all_factors[cell] for cell in cells.tolist())
     options = []
     for name, build in _options(law, piece, factors):
-        if name == sampler or (sampler == "auto" and name != "markov-chain"):
+        if sampler in ("auto", name):
             options.append(build())
             if options[-1].seconds <= slowest and not options[-1].beyond:
                 return cells, options[-1]
@@ -102,5 +101,3 @@ def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
     yield "free", lambda: free(piece, factors, "laplace" if laplace else "gaussian")
     if not laplace and alike and piece.kind != "free":
         yield ("path" if piece.kind == "sum" else "klein"), lambda: klein_walk(piece, float(only) ** 0.5)
-    if alike:
-        yield "markov-chain", lambda: markov_chain(law, piece, only)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trueup.reporting.drawing.charts import Chart
-from trueup.reporting.drawing.curves import Plot
 from trueup.reporting.drawing.map import Map
 from trueup.reporting.drawing.pictures import Figure
 from trueup.reporting.drawing.ridges import Ridges
@@ -88,7 +87,7 @@ class Links:
     rows: tuple[tuple[str, str], ...]
 
 
-Block = Text | Notice | Facts | Table | Links | Figure | Chart | Plot | Ridges | Map
+Block = Text | Notice | Facts | Table | Links | Figure | Chart | Ridges | Map
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def write_nmf(
     >>> from trueup.model.spec import parse_spec
     >>> from trueup.noise import DiscreteGaussian
     >>> spec = parse_spec('''
-    ... format = 1
+    ... format = 2
     ... title = "Two counties"
     ... table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
     ... privacy = { unit = "person", neighbours = "replace" }

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.tree.least_squares import fuse, leaf_ranges
+from trueup.kernel.tree.least_squares import fuse
 
 PASSES = 60  # then breakpoints find the zeros; realistic tables take 4 to 10 passes
 
@@ -223,3 +223,32 @@ def optimality_gap(child_ptr, variance, y, x):
             high[v] += (x[v] - y[v]) / variance[v]
     gap = max(gap, low[0], -high[0])
     return gap * np.sqrt(finest) if finest < np.inf else gap
+
+
+@njit(cache=True)
+def leaf_ranges(child_ptr):
+    """Number the leaves depth first and give each node's range of leaves.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        ``first`` and ``last``, (n,) int64: the leaves under ``v`` are ``first[v] .. last[v] - 1``.
+
+    Examples
+    --------
+    >>> first, last = leaf_ranges(np.array([1, 3, 5, 5, 5, 5]))
+    >>> first, last
+    (array([0, 0, 2, 0, 1]), array([3, 2, 3, 1, 2]))
+    """
+    n = child_ptr.size - 1
+    first, last = np.zeros(n, np.int64), np.ones(n, np.int64)  # `last` holds the number of leaves at first
+    for v in range(n - 1, -1, -1):
+        if child_ptr[v] < child_ptr[v + 1]:
+            last[v] = last[child_ptr[v] : child_ptr[v + 1]].sum()
+    for v in range(n):
+        position = first[v]
+        for c in range(child_ptr[v], child_ptr[v + 1]):
+            first[c] = position
+            position += last[c]
+            last[c] = position
+    return first, last

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from papers.curves import Curve, LogAxis, plot
 from trueup.reporting.drawing.blocks import Page, Section
-from trueup.reporting.drawing.curves import Curve, LogAxis, plot
 from trueup.reporting.html import html
 
 
@@ -44,7 +44,7 @@ def test_error_bars_are_on_the_axis_and_around_their_points():
 def test_a_page_draws_every_curve_and_says_what_it_shows():
     curves = [Curve("one & two", [0, 1], [0, 1]), Curve("points", [0, 1, 2], [1, 1, 1], "points", [1, 1, 1])]
     block = plot(curves, "across", "up", "what it says", "how to read it")
-    page = html(Page("t", "s", "", (), (Section("a", "A", (block,)),)))
+    page = html(Page("t", "s", "", (), (Section("a", "A", (block,)),)), more="papers")
     assert 'aria-label="what it says"' in page
     assert "one &amp; two" in page
     assert len(re.findall("<polyline", page)) == 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers import markov_chain as chain
 from tests.reference.lattice import law_of, p_value, points, table_margins, three_crossing_sums
 from trueup.errors import ConvergenceError
 from trueup.kernel.lattice import algebra
-from trueup.kernel.lattice_samplers import markov_chain as chain
 
 SUM3 = np.ones((1, 3), np.int64)
 

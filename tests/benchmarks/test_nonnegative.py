@@ -5,11 +5,11 @@ import numpy as np
 from hypothesis import assume, given, settings
 from scipy.optimize import nnls
 
+from benchmarks._nonnegative import nonnegative, optimality_gap
 from tests.kernel.large_trees import large, slow_sums
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.kernel.tree.least_squares import messages, unidentified
-from trueup.kernel.tree.nonnegative import nonnegative, optimality_gap
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
