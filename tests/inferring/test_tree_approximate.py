@@ -13,6 +13,8 @@ from trueup.inferring.hierarchical import given
 from trueup.inferring.tree_approximate import _refined
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_grid import TreeGrid
+from trueup.kernel.grids.points import zoom
+from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
@@ -224,3 +226,13 @@ def test_draws_in_blocks_are_those_of_the_same_law(rng, monkeypatch):
     posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=101)
     assert posterior.draws.shape == (1, 101, 9)
     assert abs(posterior.draws.sum(axis=2).mean() - posterior.summary(Margin("nation"))["mean"][0]) < 1e-9
+
+
+def test_a_count_that_others_determine_is_told_from_one_whose_window_ends():
+    """Points of a node whose window is one count: both neighbours are looked at."""
+    plan = plan_pairs(np.array([1, 3, 3, 3]))
+    ptr, x = np.arange(4), np.array([9, 4, 5])
+    low, high = np.array([0, 0, 0]), np.array([9, 40, 5])
+    ptr, x = zoom(plan, ptr, x, np.ones(3), np.full(3, np.inf), low, high, 0.4)
+    assert x[ptr[1] : ptr[2]].tolist() == [3, 4, 5]
+    assert x[ptr[2] :].tolist() == [4, 5]

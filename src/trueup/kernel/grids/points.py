@@ -211,6 +211,8 @@ def _window(x, score, ends, low, high):
     last = x[min(np.searchsorted(score, REACH), len(x) - 1)]
     first = ends[0] if first == x[0] else first
     last = ends[1] if last == x[-1] else last
+    if last - first < 2:  # a count alone never learns whether those beside it are possible
+        first, last = first - 1, last + 1
     first = min(max(first, low), high)
     return first, max(min(last, high), first)
 
