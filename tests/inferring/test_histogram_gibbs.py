@@ -356,7 +356,7 @@ def test_a_sweep_in_parts_is_the_same_sweep(rng, monkeypatch):
     cells, _, record = blocks(rng)
     monkeypatch.setattr(histogram_walk, "TOGETHER", 1)
     found = []
-    for steps in (histogram_walk.STEPS_AT_ONCE, 100):
+    for steps in (histogram_walk.STEPS_AT_ONCE, 20):
         monkeypatch.setattr(histogram_walk, "STEPS_AT_ONCE", steps)
         walk = walked(cells, record, np.random.default_rng(5), None, ())
         found.append(walk.run(6, 2, lambda done, of: None))
