@@ -352,6 +352,18 @@ def test_chains_that_are_made_longer_keep_what_they_drew(rng):
     assert walk.sweeps == 24
 
 
+def test_a_sweep_in_parts_is_the_same_sweep(rng, monkeypatch):
+    cells, _, record = blocks(rng)
+    monkeypatch.setattr(histogram_walk, "TOGETHER", 1)
+    found = []
+    for steps in (histogram_walk.STEPS_AT_ONCE, 20):
+        monkeypatch.setattr(histogram_walk, "STEPS_AT_ONCE", steps)
+        walk = walked(cells, record, np.random.default_rng(5), None, ())
+        found.append(walk.run(6, 2, lambda done, of: None))
+    assert len(walk._parts) > 3
+    np.testing.assert_array_equal(*found)
+
+
 def test_areas_off_the_hierarchy_have_intervals(rng):
     cells, laws, record = blocks(rng)
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=constraints_of(cells, laws), draws=200)

@@ -34,6 +34,7 @@ from trueup.model.header import Measured
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.noise import DiscreteLaplace, law_named
+from trueup.run.deadline import Deadline
 
 
 @pytest.fixture
@@ -316,3 +317,19 @@ def test_an_interruption_keeps_finished_blocks():
     told = []
     values, whole = in_blocks(draw_block, 10, 4, lambda done, of: told.append((done, of)))
     assert (values.shape, whole, told) == ((8, 2), False, [(4, 10), (8, 10)])
+
+
+def test_a_deadline_keeps_finished_blocks():
+    values, whole = in_blocks(lambda k: np.ones((k, 2)), 10, 4, lambda done, of: None, Deadline(0.0, 60.0))
+    assert (values.shape, whole) == ((4, 2), False)
+
+
+def test_chains_under_rules_end_at_the_deadline(rng):
+    cells, measured = family_measurements(2, rng, law_named("discrete-gaussian")("400"))
+    method = LinearInequalities(least=1.0)
+    state = method.prepare(family_constraints(cells), measured.headers)
+    late = Deadline(0.0, 60.0)
+    with pytest.raises(
+        ConvergenceError, match="had 1 minutes, which were spent after chains at 0 of 2 places"
+    ):
+        method.apply(state, measured.flat, 100, rng, lambda done, of: None, late)

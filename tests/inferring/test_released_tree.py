@@ -19,7 +19,7 @@ from tests.reference.released import (
 )
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import infer
-from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain
+from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain, draw_tree
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
@@ -33,6 +33,7 @@ from trueup.noise import Exact
 from trueup.reconciling import describe
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.run.deadline import Deadline
 
 KINDS = {
     "mode": (FIRST, 2, evenly(mode_release()), None),
@@ -192,6 +193,12 @@ def test_a_tree_without_anybody_has_a_posterior(rng):
     draws = draws_of(tree_of((0, 0, 0, 0), "mode"), rng, 2000, 1).sum(axis=1)
     q = np.exp(-1.0)
     assert draws.mean() == pytest.approx(4 * q / (1 - q), rel=0.15)
+
+
+def test_chains_end_at_the_deadline(rng):
+    late = Deadline(0.0, 60.0)
+    with pytest.raises(ConvergenceError, match="had 1 minutes, which were spent after 0 of 100 draws"):
+        draw_tree(tree_of((30, 12, 0, 7), "mode"), 100, rng, 1000, lambda done, of: None, late)
 
 
 def test_what_does_not_fit_is_refused(rng):

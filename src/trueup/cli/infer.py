@@ -75,7 +75,7 @@ Tier = Annotated[
     typer.Option(
         "--tier",
         help="Of trees exact, of histograms chains; or approximate. By default exact where noise is narrow, "
-        "chains where they pass in 25 seconds of a processor.",
+        "chains where they pass in 15 seconds of a processor.",
         show_default=False,
     ),
 ]

@@ -56,7 +56,7 @@ SMALL = 20_000
 """Cells below which more draws are judged than are asked for."""
 PROBED, TIMED = 20, 200_000
 """Sweeps that are timed for the prediction, at most, and their cells: what takes turns in sweeps, and starting threads, count."""
-QUICK = 25.0
+QUICK = 15.0
 """Seconds of a processor that making chains longer may take where no tier is asked for."""
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
 """Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
@@ -95,7 +95,7 @@ class HistogramGibbs(InferenceMethod):
     the record.
 
     Equal sources give equal draws of one tier. Which of them runs where none is asked for depends on time, and so on the
-    machine: `chains` where they pass in 25 seconds of a processor, else `approximate`, on small problems the first run of the
+    machine: `chains` where they pass in 15 seconds of a processor, else `approximate`, on small problems the first run of the
     same chains.
 
     Attributes

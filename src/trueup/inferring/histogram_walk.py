@@ -37,6 +37,8 @@ from trueup.run.local import cores
 
 TOGETHER = 100_000
 """Cells that are moved in one go, in several sweeps: an interruption waits for them."""
+LISTENING = 0.1
+"""Seconds of a processor that these may take, by the last run: where many tables were measured a cell takes longer."""
 STEPS_AT_ONCE = 300_000
 """Steps of places along directions that are made in one go of one sweep, for the same reason: a fifth of a second."""
 ROUNDED = 0.5
@@ -225,7 +227,9 @@ class HistogramWalk:
             works.put(work)  # others may wait for it, to hear that they are stopped
 
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
-        state, thin, most = self.states[chain], part.thin, max(TOGETHER // self.problem.cells.n, 1)
+        quick = int(LISTENING / self.seconds) if self.seconds > 0.0 else TOGETHER
+        most = max(min(TOGETHER // self.problem.cells.n, quick), 1)
+        state, thin = self.states[chain], part.thin
         whole = max(most // thin, 1)  # draws at a time; of large problems one takes several times
         p, room = self.problem, np.zeros((2, *state.theta.shape))
         prior = p.open, p.alike, room, HYPERPRIOR, self.learn

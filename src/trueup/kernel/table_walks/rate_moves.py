@@ -50,6 +50,8 @@ from trueup.kernel.table_walks.rates import (
 
 SHORTEST, USUAL, LONGEST = 1e-3, 0.05, 3.0
 """Least scale of a step of a log, that where nothing says how wide noise is, and the largest."""
+COLUMNS = 64
+"""Columns of a place that are moved at a time, at random where there are more: each takes time that grows with their number."""
 WIDEST = 3.0
 """Largest step of a total, in standard deviations of the noise."""
 
@@ -338,7 +340,7 @@ def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
     )
     find_places(places, rates.above)
     draw_rates_of_places(rng, places, state, rates)
-    free = _free_from(tables)
+    free, few = _free_from(tables), min(n, COLUMNS)
     for level in range(levels):
         noise = moves.scale[level]
         for v in range(
@@ -353,11 +355,13 @@ def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
                     _exchange(rng, places, tables, state, rates, level, v, other, noise)
                     if level == levels - 1:
                         _inhabit(rng, places, tables, state, rates, v, other)
-            for j in range(n if level < levels - 1 else 0):
+            for k in range(few if level < levels - 1 else 0):
+                j = k if few == n else int(rng.random() * n)
                 if open_[j] > 0.0:
                     _move_column(rng, places, tables, state, rates, open_, level, v, j, noise)
     for level in range(levels - 1 if learn else 0):
-        for j in range(n if moves.scale[level + 1] > 0.0 else 0):
+        for k in range(few if moves.scale[level + 1] > 0.0 else 0):
+            j = k if few == n else int(rng.random() * n)
             if open_[j] > 0.0:
                 _move_concentration(rng, places, tables, state, rates, hyper, level, j)
     draw_sizes_from(rng, state, rates)
