@@ -441,3 +441,18 @@ def test_the_layers_in_contributing_are_those_of_the_contract():
     ]
     [text] = re.findall(r"`(cli > [^`]+)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert [{part.strip() for part in layer.split("|")} for layer in text.split(">")] == held
+
+
+def test_what_a_release_is_built_from_has_hashes_and_names_no_place():
+    lines = (ROOT / "constraints-hashed.txt").read_text().splitlines()
+    held = dict(line.split("==", 1) for line in lines if not line.startswith("#"))
+    assert not [line for line in lines if re.search(r"://|--index|--find", line)]
+    assert all(re.fullmatch(r"\S+ --hash=sha256:[0-9a-f]{64}", rest) for rest in held.values())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {re.match(r"[\w-]+", each)[0].lower() for each in asked} <= set(held)
+    known = dict(
+        line.split("==", 1) for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    )
+    for name, version in known.items():
+        assert held.get(name.lower(), version).split()[0] == version, name

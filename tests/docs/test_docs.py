@@ -12,6 +12,8 @@ import pytest
 import trueup
 from tests.command import run
 from tests.docs.pages import run_page
+from trueup.ledger.ledger import Ledger
+from trueup.model.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -30,6 +32,30 @@ def succeeds(*words: str) -> None:
 def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_page(page, tmp_path, succeeds) >= 4
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_runs_under_a_ledger_without_a_new_question(page, tmp_path, monkeypatch):
+    """A right description of the table costs nothing; one check has to be left for a wrong one."""
+    monkeypatch.chdir(tmp_path)
+    charged = []
+
+    def under_a_ledger(*words: str) -> None:
+        if words[0] in ("release", "measure"):
+            spec = load_spec(words[1])
+            at = words.index("--ledger") if "--ledger" in words else len(words)
+            words = (*words[:at], *words[at + 4 :], "--ledger", "strict.db", "--analyst", "ana")
+            terms = ["--unit", spec.privacy.unit, "--neighbours", spec.privacy.neighbours, "--checks", "1"]
+            caps = [word for cap in ("epsilon=99", "rho=99", "delta=1/2") for word in ("--cap", cap)]
+            succeeds("budget", "init", "strict.db", "--dataset", spec.table.name, *terms, *caps)
+            charged.append(spec.table.name)
+        succeeds(*words)
+
+    run_page(page, tmp_path, under_a_ledger)
+    shown = Ledger.open("strict.db").state().shown if charged else {}
+    assert not [dataset for dataset in charged if shown[dataset].counted]
+    assert charged or page.stem == "planning"
 
 
 def test_a_tutorial_that_does_not_run_is_seen(tmp_path, monkeypatch):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.fuzz.attack import KINDS, Attack
@@ -20,15 +22,17 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first of each kind")
     options = parser.parse_args()
     faulthandler.enable()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     kinds = options.kind or list(KINDS)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         attack = Attack(Path(folder), options.seed)
         attack.warm()
         start = time.process_time()
-        for number in range(options.first, options.first + -(-options.count // len(kinds))):
-            for kind in kinds:
-                for fault in attack.run(kind, number):
-                    print(fault, flush=True)
+        with suppress(KeyboardInterrupt):  # what was seen until then is told
+            for number in range(options.first, options.first + -(-options.count // len(kinds))):
+                for kind in kinds:
+                    for fault in attack.run(kind, number):
+                        print(fault, flush=True)
     print(f"{time.process_time() - start:.0f} s of a processor")
     for kind in kinds:
         print(f"{kind:18} {attack.figures[kind]}")

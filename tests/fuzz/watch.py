@@ -70,6 +70,7 @@ class Opened:
     def _see(self, event: str, arguments: tuple) -> None:
         if self.allowed is None or event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
             return
-        path = os.path.abspath(os.fsdecode(arguments[0]))  # noqa: PTH100
-        if not path.startswith(self.allowed):
+        path = os.fsdecode(arguments[0])
+        # A name alone is of an open folder, whose tree is being removed.
+        if os.sep in path and not os.path.abspath(path).startswith(self.allowed):  # noqa: PTH100
             self.found.append(path)

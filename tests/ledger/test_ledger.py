@@ -276,7 +276,7 @@ def test_no_sequence_of_requests_passes_a_cap(requests):
     for analyst, amount in requests:
         asked = Request("d", analyst, epsilon(amount))
         try:
-            admit(state, asked)
+            admit(state, asked, "2025-01-01")
         except BudgetError:
             assert any(
                 state.spent.get(o, Loss()).epsilon + amount > state.caps[o]["epsilon"] for o in asked.owners

@@ -85,3 +85,20 @@ def test_the_server_takes_no_entry_that_does_not_continue_the_chain(roles):
 def test_a_file_cannot_tell_analysts_apart_and_says_so(tmp_path):
     with pytest.raises(BudgetError, match=r"keep the ledger in PostgreSQL"):
         ledger_at(str(tmp_path / "ledger.db")).grant("ana")
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("time", ["2040-01-01T00:00:00+00:00", "2020-01-01T00:00:00+00:00", None])
+def test_a_role_that_may_draw_does_not_set_the_clock(roles, time):
+    """A later year would renew the caps of an account whose terms say so."""
+    keeper, analysts = roles
+    (ana, ledger), _ = analysts.items()
+    state = keeper.state()
+    fields = {"action": "reserve", "analyst": ana} | ({} if time is None else {"time": time})
+    entry = link(state.number + 1, state.head, fields)
+    with (
+        pytest.raises(LedgerError, match="clock of the server"),
+        ledger._store.transaction(writing=True) as raw,
+    ):
+        raw.append(entry)
+    assert keeper.state().number == state.number

@@ -111,6 +111,8 @@ BEGIN
         OR NEW.hash <> encode(sha256(convert_to(NEW.body, 'UTF8')), 'hex')
         THEN RAISE EXCEPTION 'the entry does not continue the ledger'; END IF;
     IF pg_has_role(session_user, (SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') THEN RETURN NEW; END IF;
+    IF coalesce(abs(extract(epoch FROM clock_timestamp() - (entry->>'time')::timestamptz)), 3601) > 3600 THEN
+        RAISE EXCEPTION 'the entry is not dated by the clock of the server'; END IF;
     IF action = 'reserve' THEN
         IF entry->>'analyst' IS DISTINCT FROM session_user::text THEN
             RAISE EXCEPTION 'a role draws in its own name alone: give it as --analyst'; END IF;

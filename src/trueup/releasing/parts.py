@@ -26,7 +26,15 @@ import numpy as np
 from trueup.errors import BudgetError, BundleError, ResourceError
 from trueup.files.owner import owning
 from trueup.files.target import refuse_occupied
-from trueup.io.bundle.manifest import MANIFEST, guarantee_in, margin_out, measured_file, read_manifest, slug
+from trueup.io.bundle.manifest import (
+    MANIFEST,
+    guarantee_in,
+    margin_out,
+    measured_file,
+    public_files,
+    read_manifest,
+    slug,
+)
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import NOTE, begin_bundle, describe_measured, sealed
 from trueup.ledger.account import Account
@@ -193,7 +201,10 @@ class ByParts:
             expected = errors_of_parts(folder, method)
         with self.log.stage("linking the tables"):
             manifest = self._link(target) | {"expected errors": expected.written()}
-        return StoredRelease(target, manifest), manifest
+        listed = dict.fromkeys(
+            public_files(target), ""
+        )  # digests come with the manifest, once the report is written
+        return StoredRelease(target, manifest | {"files": listed}), manifest
 
     def _link(self, target: Path) -> dict[str, Any]:
         """Link the parts into the bundle, which takes no room."""

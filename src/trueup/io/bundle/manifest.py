@@ -44,12 +44,17 @@ _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Write the manifest with the digest of every other public file: the bundle is complete."""
-    public = folder / "public"
-    paths = [p for p in sorted(public.rglob("*")) if p.is_file()]
+    names = public_files(folder)
     with ThreadPoolExecutor() as threads:
-        files = {str(p.relative_to(public)): d for p, d in zip(paths, threads.map(digest, paths))}
+        files = dict(zip(names, threads.map(digest, (folder / "public" / name for name in names))))
     text = json.dumps({**manifest, "files": files}, indent=2, sort_keys=True)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def public_files(folder: Path) -> list[str]:
+    """Name the files that this process has written into `public/`, as a manifest lists them."""
+    public = folder / "public"
+    return [str(path.relative_to(public)) for path in sorted(public.rglob("*")) if path.is_file()]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
