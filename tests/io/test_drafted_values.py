@@ -101,6 +101,14 @@ def test_rows_that_sum_the_rows_below_are_said(tmp_path):
     assert not any("near the sums" in text for text in draft_published([tmp_path / "t.csv"]).undecided)
 
 
+def test_places_that_are_counted_through_are_no_codes_of_levels(tmp_path):
+    (tmp_path / "t.csv").write_text("area,n\n" + "".join(f"{k},{7 * k}\n" for k in range(1, 100)))
+    assert [level.name for level in parse_perturbed(draft_published([tmp_path / "t.csv"]).text).levels] == [
+        "all",
+        "area",
+    ]
+
+
 def test_a_city_as_large_as_all_others_is_not_taken_for_their_whole_where_a_column_says_otherwise(tmp_path):
     (tmp_path / "t.csv").write_text("town,m,f\nA,60,90\nB,20,10\nC,20,10\nD,20,10\n")
     assert "total" not in draft_published([tmp_path / "t.csv"]).text

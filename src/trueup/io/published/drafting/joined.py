@@ -110,6 +110,10 @@ def _without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
 
 def _lengths(codes: Sequence[str]) -> list[int]:
     """Lengths of codes that all longer ones begin with, and of which most go on in some; without that of one root."""
+    if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
+        map(int, codes)
+    ):
+        return []  # counted through: 1 is not above 10
     held, found = set(codes), []
     for length in sorted({len(code) for code in codes})[:-1]:
         own = {code for code in codes if len(code) == length}
