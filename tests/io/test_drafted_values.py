@@ -101,6 +101,34 @@ def test_rows_that_sum_the_rows_below_are_said(tmp_path):
     assert not any("near the sums" in text for text in draft_published([tmp_path / "t.csv"]).undecided)
 
 
+ROUNDED = "area,sex,n\na,f,20\na,m,25\na,Total,{}\nb,f,10\nb,m,15\nb,Total,30\n"
+
+
+@pytest.mark.parametrize(("total", "law"), [(45, "rounded"), (35, "random-rounding")])
+def test_sums_tell_rounding_at_random_from_rounding_to_the_nearest(total, law, tmp_path):
+    (tmp_path / "t.csv").write_text(ROUNDED.format(total))
+    draft = draft_published([tmp_path / "t.csv"])
+    assert parse_perturbed(draft.text).published[0].rule.law.name == law
+    assert any("exclude rounding to the nearest" in text for text in draft.undecided) == (law != "rounded")
+
+
+def test_parts_that_do_not_sum_are_not_drafted_as_exact_without_a_word(tmp_path):
+    (tmp_path / "t.csv").write_text("area,sex,n\na,f,21\na,m,26\na,Total,46\n")
+    assert any("values are not exact" in text for text in draft_published([tmp_path / "t.csv"]).undecided)
+
+
+def test_counts_that_nothing_bounds_are_named_by_infer_and_reconcile(tmp_path):
+    file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
+    file.write_text("area,n\na,x\nb,12\nc,x\nd,7\n")
+    assert run("new", spec, "--published", file).returncode == 0
+    given = ("--perturbed", spec, "--table", file, "--out", tmp_path / "out")
+    inferred, reconciled = run("infer", *given), run("reconcile", *given)
+    assert "nothing bounds 'a'" in inferred.stderr
+    assert "nothing is published of 'a' alone, nor of 1 more" in reconciled.stderr
+    spec.write_text(spec.read_text().replace('"x" = "unknown"', '"x" = "1-4"'))
+    assert run("reconcile", *given).returncode == 0
+
+
 def test_places_that_are_counted_through_are_no_codes_of_levels(tmp_path):
     (tmp_path / "t.csv").write_text("area,n\n" + "".join(f"{k},{7 * k}\n" for k in range(1, 100)))
     assert [level.name for level in parse_perturbed(draft_published([tmp_path / "t.csv"]).text).levels] == [

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from trueup.io.published.drafting.roles import SeenColumn, SeenTable
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
+from trueup.model.nested import canonical
+from trueup.model.records.measurements import Measurements
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
@@ -26,6 +30,24 @@ def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
     near = [abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t) for t, x in whole]  # pyright: ignore
     large = [t for t, _ in whole if t > 0]
     return bool(large) and sum(near) >= 0.8 * len(near)
+
+
+def sums_exclude(measured: Measurements, law: str) -> bool:
+    """Return True if no counts that a law allows for parts sum to one that it allows for their total."""
+    cells, ends = measured.cells, {}
+    for header, values in zip(measured.headers, measured.values):
+        if header.law.name == law and header.groups is None:
+            ends[canonical(cells, header.margin)] = [
+                np.asarray(end, float) for end in header.law.bounds(values)
+            ]
+    for total, (low, high) in ends.items():
+        for parts, (least, most) in ends.items():
+            if parts != total and cells.contains(total, parts):
+                group = cells.groups(parts, total)
+                sums = [np.bincount(group, end, len(low)) for end in (least, most)]
+                if ((sums[0] > high) | (sums[1] < low)).any():
+                    return True
+    return False
 
 
 def summing(table: SeenTable) -> SeenColumn | None:

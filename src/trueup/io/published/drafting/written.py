@@ -142,7 +142,7 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
         undecided.append(
             f"'{seen.file}': what {shown} says ({texts[code]:,} times)"
             + (f'; the file says: "{legend[1].strip()}"' if legend else "")
-            + '; it is taken as "unknown"'
+            + '; it is taken as "unknown", and needs a range such as "1-4" where no published sum holds its cells'
         )
     return [f"codes = {_table(dict.fromkeys(texts, 'unknown'))}"]
 
