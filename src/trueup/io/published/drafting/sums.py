@@ -74,9 +74,10 @@ def summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: li
     """The first or last place, where the others sum to it in every column of values: it is their whole."""
     for place in dict.fromkeys((column.held[0], column.held[-1])):
         sums = [_by_place(column, value, place) for value in table.values]
-        if len(set(column.held)) > 3 and all(
-            own and abs(own - rest) <= 3 + 5 * n**0.5 for own, rest, n in sums
-        ):
+        near = all(
+            own >= 30 and abs(own - rest) <= min(3 + 5 * n**0.5, 3 + 0.02 * own) for own, rest, n in sums
+        )
+        if len(set(column.held)) > 3 and near:
             undecided.append(
                 f"'{table.file}': '{place}' is near the sum of the other places and is taken for their whole; "
                 "if it is one beside them, leave its `total` out"
@@ -86,8 +87,8 @@ def summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: li
 
 
 def _by_place(column: SeenColumn, value: SeenColumn, place: str) -> tuple[float, float, int]:
-    """The sum of a column's values at one place, that at all others, and how many these are."""
-    pairs = [(text, x or 0) for text, x in zip(column.texts, column_numbers(value))]
+    """The sum of a column's values at one place and at all others, NaN where one is not shown, and how many there are."""
+    pairs = [(text, np.nan if x is None else x) for text, x in zip(column.texts, column_numbers(value))]
     own = sum(x for text, x in pairs if text == place)
     return own, sum(x for text, x in pairs if text != place), len(pairs)
 
