@@ -21,6 +21,7 @@ from tests.inferring.problems import (
 from tests.reference.lattice import p_value
 from trueup.errors import InfeasibleError
 from trueup.inferring import infer
+from trueup.inferring.conflict import mean_noise
 from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
@@ -260,3 +261,13 @@ def test_noise_on_a_lattice_is_not_held_against_the_law_of_one_count(law, rng):
     posterior = infer(measured_again, TreeExact(prior=given), spec=tree_constraints(cells), draws=20)
     assert (posterior.conflicts is None) == (law == "lattice-laplace")
     assert ("could not be checked" in posterior.promise) == (law == "lattice-laplace")
+
+
+@pytest.mark.parametrize(("name", "parameter"), [("discrete-laplace", "1/3"), ("discrete-gaussian", "9")])
+@pytest.mark.parametrize("ranges", [((-np.inf, 4.0),), ((2.0, 5.0),), ((-3.0, -1.0), (4.0, 6.0))])
+def test_mean_noise_of_hidden_values_is_the_sum_over_all_noise(name, parameter, ranges):
+    law, noise, counts = law_named(name)(parameter), np.arange(-400, 401), np.array([0, 3, 8, 20])
+    mass = np.exp(law.logpmf(noise))
+    seen = counts[:, None] + noise
+    inside = np.any([(low <= seen) & (seen <= high) for low, high in ranges], axis=0) * mass
+    assert mean_noise(law, ranges, counts) == pytest.approx((inside * noise).sum(axis=1) / inside.sum(axis=1))

@@ -10,7 +10,7 @@ import pytest
 from tests.bad_inputs import published_rows
 from tests.io.bad_input import BAD, COUNT, HEAD, POINTERS, PREFIXES, read, refused
 from tests.io.test_published_as_they_come import values
-from trueup.errors import DataError
+from trueup.errors import DataError, SpecError
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad-input.md"
 
@@ -100,3 +100,20 @@ def test_a_place_below_the_level_of_its_table_is_refused():
 
 def test_prefixes_need_full_codes():
     assert values(read(PREFIXES + COUNT, "area,n\nxyz,2\nxyzu,2\n"))["xyzu"] == 2
+
+
+def test_an_attribute_in_rows_and_one_in_columns_are_margins_together():
+    both = HEAD + (
+        'attribute = [{ name = "sex", values = ["f", "m"] }, { name = "age", values = ["young", "old"] }]\n'
+        '[[published]]\nname = "t"\nlevel = "area"\nattributes = ["age"]\nlaw = { name = "exact" }\ntotal = "T"\n'
+        'cell = [{ count = "F", where = { sex = "f" } }, { count = "M", where = { sex = "m" } }, { count = "All" }]\n'
+    )
+    found = values(read(both, "area,age,F,M,All\na,young,1,2,3\na,old,4,5,9\na,T,5,7,12\n"))
+    assert found == {
+        "a, sex=f, age=young": 1, "a, sex=f, age=old": 4, "a, sex=m, age=young": 2, "a, sex=m, age=old": 5,
+        "a, age=young": 3, "a, age=old": 9, "a, sex=f": 5, "a, sex=m": 7, "a": 12,
+    }  # fmt: skip
+    with pytest.raises(DataError, match="lacks 'a, sex=f, age=old'"):
+        read(both, "area,age,F,M,All\na,young,1,2,3\n")
+    with pytest.raises(SpecError, match="both in its cells and as a column"):
+        read(both.replace('attributes = ["age"]', 'attributes = ["sex"]'))

@@ -35,6 +35,10 @@ STATIONS = "station,weekday,weekend\ns1,53.962,168.735\ns2,148.675,43.913\ns3,75
 SWISS = "Kanton;a\nBern;70'235\nUri;15'115\nZug;26'127\n"
 POINTS = "Stadt;n\nAach;53.962\nBonn;8.675\nCalw;75.163\n"
 WHOLE = "area,2022,\n,Full-time,Part-time\nEngland,14995,640\nBath,4615,275\nKent,6955,120\nYork,3425,245\n"
+MIXED = "Area,Age,Male,Female\nA,0-14,12,15\nA,15+,30,33\nA,All ages,42,48\nB,0-14,18,21\nB,15+,36,39\nB,All ages,54,60\n"
+FILLED = "region,area,n\nNorth,a,12\n,b,30\nSouth,c,15\n,d,18\n"
+SHARES = "Local authority,Claims,%\nBath,120,40.0\nKent,90,30.0\nYork,90,30.0\n"
+BRACKETS = "Service,Low,High\nA,[c],12\nB,10,[x]\nC,41,52\n"
 POINTED = "id,in,n\n1,,69\n2,1,39\n3,1,27\n4,2,3\n5,2,36\n6,3,27\n"
 
 FILES = {
@@ -50,6 +54,10 @@ FILES = {
     "few marks": (SPARSE, {("Royal", "ICU"): 50, ("Royal", "ENT"): 41, ("St Mary", "ICU"): 12, ("St Mary", "ENT"): 13}),
     "fractions of three digits": (STATIONS, {("s1", "weekday"): 53.962, ("s1", "weekend"): 168.735, ("s2", "weekday"): 148.675, ("s2", "weekend"): 43.913, ("s3", "weekday"): 75.163, ("s3", "weekend"): 178.547}),
     "a place that is the whole": (WHOLE, {("Full-time",): 14995, ("Part-time",): 640} | {(a, b): v for a, pair in {"Bath": (4615, 275), "Kent": (6955, 120), "York": (3425, 245)}.items() for b, v in zip(("Full-time", "Part-time"), pair)}),
+    "an attribute in rows and one in columns": (MIXED, {(a, *([] if age == "All ages" else [age]), sex): int(n) for a, age, *each in (line.split(",") for line in MIXED.splitlines()[1:]) for sex, n in zip(("Male", "Female"), each)}),
+    "keys above that are blank": (FILLED, {("North/a",): 12, ("North/b",): 30, ("South/c",): 15, ("South/d",): 18}),
+    "shares beside counts": (SHARES, {("Bath",): 120, ("Kent",): 90, ("York",): 90}),
+    "codes in brackets": (BRACKETS, {("A", "High"): 12, ("B", "Low"): 10, ("C", "Low"): 41, ("C", "High"): 52}),
     "parent pointers": (POINTED, {("1",): 69, ("2",): 39, ("3",): 27, ("4",): 3, ("5",): 36, ("6",): 27}),
 }  # fmt: skip
 
@@ -83,6 +91,50 @@ def test_the_draft_reads_the_values(name, tmp_path):
 def test_what_the_file_does_not_tell_is_said(name, word, tmp_path):
     (tmp_path / "t.csv").write_text(FILES[name][0], encoding="utf-8")
     assert any(word in text for text in draft_published([tmp_path / "t.csv"]).undecided)
+
+
+def test_rows_that_sum_the_rows_below_are_said(tmp_path):
+    rows = ["North,63,60", "  a,33,30", "  b,30,30", "South,33,30", "  c,15,18", "  d,18,12"]
+    (tmp_path / "t.csv").write_text("\n".join(["Area,Males,Females", *rows]))
+    assert any("near the sums" in text for text in draft_published([tmp_path / "t.csv"]).undecided)
+    (tmp_path / "t.csv").write_text("\n".join(["Area,Males,Females", *rows[1:]]))
+    assert not any("near the sums" in text for text in draft_published([tmp_path / "t.csv"]).undecided)
+
+
+ROUNDED = "area,sex,n\na,f,20\na,m,25\na,Total,{}\nb,f,10\nb,m,15\nb,Total,30\n"
+
+
+@pytest.mark.parametrize(("total", "law"), [(45, "rounded"), (35, "random-rounding")])
+def test_sums_tell_rounding_at_random_from_rounding_to_the_nearest(total, law, tmp_path):
+    (tmp_path / "t.csv").write_text(ROUNDED.format(total))
+    draft = draft_published([tmp_path / "t.csv"])
+    assert parse_perturbed(draft.text).published[0].rule.law.name == law
+    assert any("exclude rounding to the nearest" in text for text in draft.undecided) == (law != "rounded")
+
+
+def test_parts_that_do_not_sum_are_not_drafted_as_exact_without_a_word(tmp_path):
+    (tmp_path / "t.csv").write_text("area,sex,n\na,f,21\na,m,26\na,Total,46\n")
+    assert any("values are not exact" in text for text in draft_published([tmp_path / "t.csv"]).undecided)
+
+
+def test_counts_that_nothing_bounds_are_named_by_infer_and_reconcile(tmp_path):
+    file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
+    file.write_text("area,n\na,x\nb,12\nc,x\nd,7\n")
+    assert run("new", spec, "--published", file).returncode == 0
+    given = ("--perturbed", spec, "--table", file, "--out", tmp_path / "out")
+    inferred, reconciled = run("infer", *given), run("reconcile", *given)
+    assert "nothing bounds 'a'" in inferred.stderr
+    assert "nothing is published of 'a' alone, nor of 1 more" in reconciled.stderr
+    spec.write_text(spec.read_text().replace('"x" = "unknown"', '"x" = "1-4"'))
+    assert run("reconcile", *given).returncode == 0
+
+
+def test_places_that_are_counted_through_are_no_codes_of_levels(tmp_path):
+    (tmp_path / "t.csv").write_text("area,n\n" + "".join(f"{k},{7 * k}\n" for k in range(1, 100)))
+    assert [level.name for level in parse_perturbed(draft_published([tmp_path / "t.csv"]).text).levels] == [
+        "all",
+        "area",
+    ]
 
 
 def test_a_city_as_large_as_all_others_is_not_taken_for_their_whole_where_a_column_says_otherwise(tmp_path):

@@ -220,7 +220,7 @@ def test_hundreds_of_noisy_counts_below_a_threshold_hold_and_are_no_conflict(rng
     assert np.std(found["mean"][noisy < 60]) < 2  # the same code says the same
     assert abs(total["mean"][0] - true.sum()) < 0.05 * true.sum()
     assert not posterior.conflicts
-    assert tu.infer(measured, TreeExact(prior=NegativeBinomial(400, 40)), draws=200).conflicts
+    assert tu.infer(measured, TreeExact(prior=NegativeBinomial(120, 40), tier="exact"), draws=200).conflicts
 
 
 def remedies(text):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.io.bad_input import COUNT, POINTERS
 from trueup.schema import published_schema
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -26,3 +27,10 @@ def test_the_shipped_specs_are_valid_and_misspelt_ones_are_not(path):
     ):
         part = document["published"][0] | wrong
         assert list(check.iter_errors({**document, "published": [part]})), wrong
+
+
+def test_places_by_their_parents_are_valid():
+    check = jsonschema.Draft202012Validator(published_schema())
+    document = tomllib.loads(POINTERS + COUNT)
+    assert not list(check.iter_errors(document))
+    assert list(check.iter_errors(document | {"parents": {"id": "code"}}))

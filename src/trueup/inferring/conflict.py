@@ -14,13 +14,13 @@ all statistics, the measurements are further from the posterior than they can be
 prior: the two conflict. Under the prior that happens once in a thousand records at most. A prior that is improper has
 no such truth; the same limits are applied to it.
 
-Values that are shown because they are large have noise above zero on average. With the values that a code hides, whose noise
-nobody knows, all noise has the law: the sum of absolute values and the largest one of what is shown are at most those of all,
-so that both bounds hold for the number of all values. The sum of the residuals has no such bound and is left out.
+Values that are shown because they are large have noise above zero on average. Those that a code hides count too: their noise has,
+given the code and a draw of the true count, a known mean, and the means of a whole draw are those of noise that has the law.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -62,26 +62,51 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     limit = np.log(LIMIT / max(3 * len(noisy), 1))
     found = []
     for header, values in noisy:
-        residuals = values - _mean(measured, header, drawn)
-        concealed = _concealed(measured, header)
-        bounds = log_bounds(header.law, residuals, concealed) if len(residuals) else {}
-        bound = min((b for name, b in bounds.items() if not concealed or name != "sum"), default=0.0)
+        residuals = _residuals(measured, header, values, drawn)
+        bound = min(log_bounds(header.law, residuals).values()) if len(residuals) else 0.0
         if bound < limit:
             spread = np.sqrt(np.mean(residuals**2) / header.law.variance)
             found.append(Conflict(str(header.margin), header.query, float(spread), float(bound)))
     return tuple(found)
 
 
-def _concealed(measured: Measurements, header: Measured) -> int:
-    """How many values of a query a code stands for because of what they are."""
-    return sum(
-        len(values)
-        for other, values in zip(measured.headers, measured.values)
+def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: Drawn) -> Reals:
+    """Posterior means of the noise of a query, with that of values that a code hides because of what they are."""
+    codes: list[tuple[Any, Any]] = [
+        (other.groups, other.law)
+        for other in measured.headers
         if (other.query, other.margin) == (header.query, header.margin)
         and isinstance(other.law, HiddenValues)
         and other.law.law == header.law
         and other.law.published
-    )
+    ]
+    if not codes:
+        return values - _mean(measured, header, drawn)
+    counts = measured.cells.sum(drawn.draws, canonical(measured.cells, header.margin))
+    shown = counts if header.groups is None else counts[..., header.groups]
+    hidden = [mean_noise(header.law, law.published, counts[..., at]) for at, law in codes]
+    return np.concatenate([each.mean(axis=(0, 1)) for each in (values - shown, *hidden)])
+
+
+def mean_noise(law: Law, ranges: Sequence[tuple[float, float]], counts: NDArray) -> Reals:
+    """Mean of the noise on each count, given that the noisy value lies in some ranges.
+
+    Examples
+    --------
+    >>> from trueup.noise import law_named
+    >>> mean_noise(law_named("discrete-laplace")("1"), ((-np.inf, 0),), np.array([0, 5])).round(3)
+    array([-0.582, -5.582])
+    """
+    at, log = _tabulated(law)
+    at, mass = np.concatenate([-at[:0:-1], at]), np.exp(np.concatenate([log[:0:-1], log]))
+    below = np.concatenate([[0.0], np.cumsum(mass)]), np.concatenate([[0.0], np.cumsum(mass * at)])
+    sums = np.zeros((2, *np.shape(counts)))
+    for low, high in ranges:
+        first, last = np.searchsorted(at, low - counts, "left"), np.searchsorted(at, high - counts, "right")
+        sums += [each[np.maximum(last, first)] - each[first] for each in below]
+    nearest = np.clip(0.0, min(low for low, _ in ranges) - counts, max(high for _, high in ranges) - counts)
+    enough = sums[0] > 1e-12 * mass.sum()  # below, what is summed is lost in rounding
+    return np.where(enough, sums[1] / np.where(enough, sums[0], 1.0), nearest)
 
 
 def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
@@ -92,7 +117,7 @@ def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
     return counts if header.groups is None else counts[header.groups]
 
 
-def log_bounds(law: Law, residuals: Reals, concealed: int = 0) -> dict[str, float]:
+def log_bounds(law: Law, residuals: Reals) -> dict[str, float]:
     """Bound the log probability of residuals as large as these, by each statistic.
 
     Parameters
@@ -101,8 +126,6 @@ def log_bounds(law: Law, residuals: Reals, concealed: int = 0) -> dict[str, floa
         Of the noise on each count.
     residuals
         `(g,)` noisy values less posterior means (counts).
-    concealed
-        How many more values there are that are not shown because of what they are: then `sum` is no bound.
 
     Examples
     --------
@@ -113,7 +136,7 @@ def log_bounds(law: Law, residuals: Reals, concealed: int = 0) -> dict[str, floa
     (True, 0.0)
     """
     tilts, signed, absolute = _moments(law)
-    size, g = np.abs(residuals), len(residuals) + concealed
+    size, g = np.abs(residuals), len(residuals)
     return {
         "sum": _least(tilts, abs(float(residuals.sum())), g * signed + np.log(2.0)),
         "absolute": _least(tilts, float(size.sum()), g * absolute),
@@ -129,10 +152,8 @@ def _least(tilts: Reals, size: float, log_moment: Reals) -> float:
 def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
     """Tilts t (per count), and the logs of `E exp(t e)` and `E exp(t |e|)` at each, from above where the law is cut off."""
     sd = float(np.sqrt(law.variance))
-    step = np.ceil(REACH * sd / POINTS) if law.discrete else REACH * sd / POINTS
-    at = step * np.arange(np.ceil(REACH * sd / step) + 2)
-    log = law.logpmf(at)
-    log, at = log[np.isfinite(log)], at[np.isfinite(log)]
+    at, log = _tabulated(law)
+    step = at[1] - at[0] if len(at) > 1 else 1.0
     log = log + np.log(np.where(at == 0, step / 2, step))  # one half of a symmetric law: 0 counts for half
     falls = (log[-2] - log[-1]) / (at[-1] - at[-2]) if len(at) > 1 else np.inf
     tilts = np.geomspace(1e-3, 20, 200) / sd
@@ -141,6 +162,15 @@ def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
     up = _log_sum(log - total, at, tilts, falls, step)
     down = np.logaddexp.reduce(log[None] - total - tilts[:, None] * at, axis=1)
     return tilts, np.logaddexp(up, down) - np.log(2.0), up
+
+
+def _tabulated(law: Law) -> tuple[Reals, Reals]:
+    """Noise from 0 up to `REACH` standard deviations, in steps, and its log masses or densities."""
+    sd = float(np.sqrt(law.variance))
+    step = np.ceil(REACH * sd / POINTS) if law.discrete else REACH * sd / POINTS
+    at = step * np.arange(np.ceil(REACH * sd / step) + 2)
+    log = law.logpmf(at)
+    return at[np.isfinite(log)], log[np.isfinite(log)]
 
 
 def _log_sum(log: Reals, at: Reals, tilts: Reals, falls: float, step: float) -> Reals:

@@ -144,7 +144,10 @@ class TreeState:
     def _refuse_improper(self, low: NDArray, high: NDArray) -> None:
         if (open_ended := np.flatnonzero((low <= -OPEN) | (high >= OPEN))).size:
             leaves = self.problem.nested.nodes[-1]
-            label = self.problem.nested.label(int(np.intersect1d(open_ended, leaves)[0]))
+            widest = leaves[
+                np.argmax(high[leaves])
+            ]  # a bound may be an open one less what its siblings hold at least
+            label = self.problem.nested.label(int(np.append(np.intersect1d(open_ended, leaves), widest)[0]))
             raise SpecError(
                 f"the posterior is improper: nothing bounds '{label}'",
                 needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",

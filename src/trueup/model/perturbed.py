@@ -129,9 +129,7 @@ class PerturbedSpec(SpecPart):
 
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
         """The attributes of every margin that a table declares."""
-        if part.cells:
-            return list(dict.fromkeys(tuple(cell.where) for cell in part.cells))
-        return [part.attributes]
+        return [(*own[0].where, *part.attributes) for own in part.columns_by_attributes()]
 
     @model_validator(mode="after")
     def _names_agree(self):

@@ -27,7 +27,7 @@ class PublishedTable(SpecPart):
     level: str = Field(
         description="the finest level of its rows; rows of levels above are told by their keys"
     )
-    attributes: tuple[str, ...] = Field((), description="of a long table: a column each")
+    attributes: tuple[str, ...] = Field((), description="whose values stand in rows: a column each")
     count: Name | None = Field(None, description="the column of values of a long table")
     cells: tuple[PublishedCell, ...] = Field(
         (), alias="cell", description="the columns of a wide table; one without all attributes is a total"
@@ -86,6 +86,13 @@ class PublishedTable(SpecPart):
         """How its values were made, and what is not shown."""
         return read_rule(self.law, self.name, by_variance=self.variance is not None)
 
+    def columns_by_attributes(self) -> list[list[PublishedCell]]:
+        """Its columns of values, those together that name the same attributes."""
+        found: dict[frozenset[str], list[PublishedCell]] = {}
+        for cell in self.cells or (PublishedCell(count=str(self.count)),):
+            found.setdefault(frozenset(cell.where), []).append(cell)
+        return list(found.values())
+
     def total_of(self, column: str) -> tuple[str, ...]:
         """What stands in a column that is summed out."""
         label = self.total.get(column) if isinstance(self.total, dict) else self.total
@@ -95,8 +102,8 @@ class PublishedTable(SpecPart):
     def _can_be_read(self):
         if bool(self.count) == bool(self.cells):
             raise ValueError(f"table '{self.name}' needs either `count` or [[published.cell]]")
-        if self.cells and self.attributes:
-            raise ValueError(f"table '{self.name}' is wide: its cells name the attributes, so it lists none")
+        if both := [name for cell in self.cells for name in cell.where if name in self.attributes]:
+            raise ValueError(f"table '{self.name}' names '{both[0]}' both in its cells and as a column")
         if self.cells and self.variance:
             raise ValueError(
                 f"table '{self.name}' is wide: a column of variances is for one column of values"

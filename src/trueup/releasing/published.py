@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trueup import reporting
-from trueup.errors import InfeasibleError
+from trueup.errors import InfeasibleError, SpecError
 from trueup.files.database import connect
 from trueup.files.staging import staged
 from trueup.files.target import refuse_occupied
@@ -16,6 +18,7 @@ from trueup.io.bundle.places import write_places
 from trueup.io.bundle.published import write_published
 from trueup.io.bundle.write import begin_bundle, describe_measured, finish_bundle, write_release
 from trueup.io.published.perturbed import read_perturbed
+from trueup.model.nested import canonical
 from trueup.model.perturbed import load_perturbed
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
@@ -68,11 +71,29 @@ def _reconciled(measurements: Measurements, method: str | None) -> Release:
     """Reconcile, or name the published values that exclude each other."""
     try:
         return reconcile(measurements, method)
+    except SpecError:
+        _refuse_unknown(measurements)
+        raise
     except InfeasibleError as error:
         from trueup.inferring.contradictions import contradicting_values  # slow to import
 
         named = contradicting_values(measurements, measurements.by(None).constraints)
         raise named or error from None
+
+
+def _refuse_unknown(measurements: Measurements) -> None:
+    """Name a finest count of which nothing is published alone, if there is one."""
+    cells, known = measurements.cells, np.zeros(measurements.cells.n, bool)
+    for header in measurements.headers:
+        if canonical(cells, header.margin) == cells.finest:
+            known[slice(None) if header.groups is None else header.groups] = True
+    if (lost := np.flatnonzero(~known)).size:
+        raise SpecError(
+            f"nothing is published of '{cells.label(int(lost[0]))}' alone"
+            + (f", nor of {lost.size - 1:,} more" if lost.size > 1 else ""),
+            needed="a value, or a range such as '1-4', of every finest count, or sums that leave one choice",
+            remedy="write in `codes` of its table what stands for it, a range in the place of 'unknown'",
+        )
 
 
 def _measured(folder: Path, measurements: Measurements) -> dict[str, Any]:

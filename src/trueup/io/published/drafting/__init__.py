@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,10 +13,15 @@ from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.look import look_at
 from trueup.io.published.drafting.pointers import pointers_of
 from trueup.io.published.drafting.roles import SeenTable
+from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import sheets_of
 from trueup.model.perturbed import parse_perturbed
+from trueup.noise.laws.exact import Exact
+from trueup.noise.perturbed import Rounded
+
+NEAREST = Rounded.name
 
 
 class PublishedDraft(NamedTuple):
@@ -75,7 +81,22 @@ def draft_published(
     whole = joined(seen, None if geography is None else pointers_of(geography))
     text, undecided = written(whole, title)
     try:
-        read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), geography)
+        measured = read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), geography)
+        if sums_exclude(measured, NEAREST):
+            text = re.sub(
+                rf'name = "{NEAREST}", base = (\d+), ties = "either"',
+                r'name = "random-rounding", base = \1',
+                text,
+            )
+            undecided = [
+                *undecided,
+                "sums of parts exclude rounding to the nearest: it is taken to be at random",
+            ]
+        if sums_exclude(measured, Exact.name):
+            undecided = [
+                *undecided,
+                "published parts do not sum to published totals: values are not exact; name their law",
+            ]
     except TrueupError as error:
         undecided = [*undecided, f"as it stands the spec is refused: {error}"]
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography)

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 
 from trueup.io.published.drafting.pointers import Pointers
 from trueup.io.published.drafting.roles import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
+from trueup.io.published.drafting.sums import (
+    column_numbers,
+    summed_groups,
+    summing,
+    summing_place,
+    sums_of_rows_below,
+)
 
 _SEX = re.compile(r"f|m|w|(fe)?males?|(wo)?m[ae]n|girls?|boys?|weiblich|männlich", re.IGNORECASE)
 _AGE = re.compile(
@@ -39,6 +45,7 @@ class DraftedTable:
     columns: dict[str, str]
     totals: dict[str, str]
     ragged: bool = False
+    fill: bool = False
 
 
 @dataclass
@@ -103,6 +110,10 @@ def _without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
 
 def _lengths(codes: Sequence[str]) -> list[int]:
     """Lengths of codes that all longer ones begin with, and of which most go on in some; without that of one root."""
+    if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
+        map(int, codes)
+    ):
+        return []  # counted through: 1 is not above 10
     held, found = set(codes), []
     for length in sorted({len(code) for code in codes})[:-1]:
         own = {code for code in codes if len(code) == length}
@@ -128,7 +139,12 @@ def _entry(
             columns[at.column] = place.name
         totals |= _total_of(at.column, place)
         if len(table.places) == 1 and not at.prefix and not _total_of(at.column, place):
-            totals |= _summing_place(at.column, place, table, undecided)
+            totals |= summing_place(at.column, place, table, undecided)
+            if above := sums_of_rows_below([column_numbers(value) for value in table.values]):
+                undecided.append(
+                    f"'{table.file}': '{place.texts[0]}' and {len(above) - 1} more are near the sums of the places below each; "
+                    "where they are regions, give these a column of their own, or leave their rows out"
+                )
     if table.places and not found:
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
@@ -141,13 +157,15 @@ def _entry(
         totals |= _total_of(drawn.column, column)
         named.append(drawn.name)
     cells = [] if len(table.values) == 1 else list(_cells(table, attributes, undecided))
-    if cells and named:
-        undecided.append(
-            f"'{table.file}': columns {', '.join(named)} beside several columns of values; give each a table of its own"
-        )
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
-    return DraftedTable(table, level, cells, named, columns, totals, ragged)
+    upper = [
+        text
+        for column in table.places[:-1]
+        for text, finest in zip(column.texts, table.places[-1].texts)
+        if finest
+    ]
+    return DraftedTable(table, level, cells, named, columns, totals, ragged, "" in upper)
 
 
 def _same(one: SeenColumn, other: SeenColumn) -> bool:
@@ -158,28 +176,6 @@ def _same(one: SeenColumn, other: SeenColumn) -> bool:
 def _total_of(name: str, column: SeenColumn) -> dict[str, str]:
     label = next((text for text in column.held if TOTAL.fullmatch(text)), None)
     return {} if label is None else {name: label}
-
-
-def _summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: list[str]) -> dict[str, str]:
-    """The first or last place, where the others sum to it in every column of values: it is their whole."""
-    for place in dict.fromkeys((column.held[0], column.held[-1])):
-        sums = [_by_place(column, value, place) for value in table.values]
-        if len(set(column.held)) > 3 and all(
-            own and abs(own - rest) <= 3 + 5 * n**0.5 for own, rest, n in sums
-        ):
-            undecided.append(
-                f"'{table.file}': '{place}' is near the sum of the other places and is taken for their whole; "
-                "if it is one beside them, leave its `total` out"
-            )
-            return {name: place}
-    return {}
-
-
-def _by_place(column: SeenColumn, value: SeenColumn, place: str) -> tuple[float, float, int]:
-    """The sum of a column's values at one place, that at all others, and how many these are."""
-    pairs = [(text, x or 0) for text, x in zip(column.texts, column_numbers(value))]
-    own = sum(x for text, x in pairs if text == place)
-    return own, sum(x for text, x in pairs if text != place), len(pairs)
 
 
 def _attribute(attributes: list[DraftedKey], name: str, values: list[str]) -> DraftedKey:
@@ -201,7 +197,7 @@ def _cells(
 ) -> Iterator[tuple[SeenColumn, dict[str, str]]]:
     """The combination of values that each column of a wide table holds."""
     total = next((c for c in table.values if TOTAL.fullmatch(c.path[-1]) or TOTAL.fullmatch(c.path[0])), None)
-    total = total or _summing(table)
+    total = total or summing(table)
     if total is not None:
         yield total, {}
     rest = [c for c in table.values if c is not total]
@@ -222,7 +218,7 @@ def _cells(
         return
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
     flat = [c for c in rest if not any(c in group for group in groups)]
-    groups += _summed_groups(flat, total) if total and flat else [flat] if flat else []
+    groups += summed_groups(flat, total) if total and flat else [flat] if flat else []
     for group in groups:
         values = [c.path[-1] for c in group]
         name = (
@@ -254,43 +250,3 @@ def _name_of(values: Sequence[str]) -> str:
     if all(_SEX.fullmatch(value) for value in values):
         return "sex"
     return "age" if all(_AGE.fullmatch(word) for value in values for word in value.split()) else "category"
-
-
-def column_numbers(column: SeenColumn) -> list[float | None]:
-    """The numbers of a column, in whichever way it writes them, whole if they can be; None where there is none."""
-    ways = []
-    for by in (ENGLISH, CONTINENTAL):
-        read = [read_number(text, by) for text in column.texts]
-        if sum(x is not None for x in read) * 2 >= len(column.held):
-            ways.append([None if x is None else float(x) for x in read])
-    if len(ways) < 2 or (column.point and ways[0].count(None) <= ways[1].count(None)):
-        return ways[0] if ways else [None for _ in column.texts]
-    return min(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
-
-
-def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
-    rows = zip(column_numbers(total), *(column_numbers(part) for part in parts))
-    whole = [(t, x) for t, *x in rows if t is not None and None not in x]
-    near = [abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t) for t, x in whole]  # pyright: ignore
-    large = [t for t, _ in whole if t > 0]
-    return bool(large) and sum(near) >= 0.8 * len(near)
-
-
-def _summing(table: SeenTable) -> SeenColumn | None:
-    """The first or last column, where the others sum to it."""
-    ends = (table.values[0], table.values[-1])
-    return next(
-        (c for c in ends if len(table.values) > 2 and _adds_up([o for o in table.values if o is not c], c)),
-        None,
-    )
-
-
-def _summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[SeenColumn]]:
-    """Neighbouring columns that sum to the total; all in one if they do not fall apart so."""
-    groups, run = [], []
-    for column in columns:
-        run.append(column)
-        if len(run) > 1 and _adds_up(run, total):
-            groups.append(run)
-            run = []
-    return [columns] if run or not groups else groups

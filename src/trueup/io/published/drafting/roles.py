@@ -14,7 +14,8 @@ TOTAL = re.compile(
     re.IGNORECASE,
 )
 _MARK = re.compile(
-    r"[^\w\s]{1,3}|\.\.?[A-Za-z]|[A-Za-z]|n/?a|n\.a\.|nan|null|conf\.?|suppressed|suppr\.?", re.IGNORECASE
+    r"[^\w\s]{1,3}|\[\w{1,3}\]|\.\.?[A-Za-z]|[A-Za-z]|n/?a|n\.a\.|nan|null|conf\.?|suppressed|suppr\.?",
+    re.IGNORECASE,
 )
 _KEY = re.compile(
     r".*(\bid\b|code|geo|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|_cd\b|\bcd\b|area|region|district|county|municipality|"
@@ -31,6 +32,10 @@ YEAR = re.compile(r"(18|19|20)\d\d")
 _PERIOD = re.compile(rf"{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII)
 _VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
+_NO_COUNTS = re.compile(
+    r".*(%|percent|prozent|\bshare\b|\brates?\b|\bmoe\b|margin of error|standard error|\bse\b|\bcv\b).*",
+    re.IGNORECASE,
+)
 _KIND_OF_PLACE = re.compile(r".*(level|type|kind|ebene|niveau|layer).*", re.IGNORECASE)
 
 
@@ -115,6 +120,8 @@ def sorted_out(
             ignored.append(f"column '{column.name}' {what}, and is left out")
         elif _VARIANCE.fullmatch(column.name):
             variance = column
+        elif _NO_COUNTS.fullmatch(column.name) and len(every) > 2 and all(map(is_number, held)):
+            ignored.append(f"column '{column.name}' holds no counts, by its name, and is left out")
         elif _marks(column, at):
             ignored.append(f"column '{column.name}' marks values, and is left out")
         elif _holds_values(column, at):

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from trueup.io.published.drafting.joined import Draft, DraftedKey, DraftedTable, column_numbers
+from trueup.io.published.drafting.joined import Draft, DraftedKey, DraftedTable
 from trueup.io.published.drafting.roles import SeenColumn, is_number
+from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.published_codes import read_interval
 
@@ -88,7 +89,7 @@ def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str])
         undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
     if entry.columns:
         lines.append(f"columns = {_table(entry.columns)}")
-    if entry.attributes and not entry.cells:
+    if entry.attributes:
         lines.append(f"attributes = {_list(entry.attributes)}")
     if entry.cells:
         cells = [
@@ -102,6 +103,8 @@ def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str])
         lines.append(f"total = {_table(entry.totals)}")
     if seen.variance is not None and not entry.cells:
         lines.append(f"variance = {_q(seen.variance.name)}")
+    if entry.fill:
+        lines.append("fill = true")
     if entry.ragged:
         lines.append("ragged = true")
     lines += _decimal(entry, undecided)
@@ -112,7 +115,7 @@ def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str])
 def _unlisted(entry: DraftedTable) -> list[str]:
     """A long table that leaves cells out."""
     seen = entry.seen
-    if entry.cells or not seen.attributes:
+    if not seen.attributes:
         return []
     keys = list(zip(*(column.texts for column in (*seen.places, *seen.attributes))))
     every = 1
@@ -139,7 +142,7 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
         undecided.append(
             f"'{seen.file}': what {shown} says ({texts[code]:,} times)"
             + (f'; the file says: "{legend[1].strip()}"' if legend else "")
-            + '; it is taken as "unknown"'
+            + '; it is taken as "unknown", and needs a range such as "1-4" where no published sum holds its cells'
         )
     return [f"codes = {_table(dict.fromkeys(texts, 'unknown'))}"]
 
@@ -155,7 +158,10 @@ def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
     pointed, comma = (way[differ] for way in ways)
     english = columns[0].point or pointed == int(pointed or 0)
     sign, kept, other = (".", pointed, comma) if english else (",", comma, pointed)
-    undecided.append(f"'{entry.seen.file}': whether '{differ}' is {kept} or {other}; it is taken for {kept}")
+    if not columns[0].point or pointed != int(pointed or 0):
+        undecided.append(
+            f"'{entry.seen.file}': whether '{differ}' is {kept} or {other}; it is taken for {kept}"
+        )
     return [f'decimal = "{sign}"']
 
 

@@ -45,17 +45,12 @@ def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterat
         rows = table.level == at
         place = place_index(spec, cells.tree, table, at, rows)
         main = spec.levels[at].name == part.level
-        shown = (
-            _wide(spec, cells, table, at, rows, place)
-            if part.cells
-            else _long(spec, cells, table, at, rows, place)
-        )
-        for each in shown:
-            whole = main and (bool(part.cells) or each.attributes == part.attributes)
+        for each in _shown_at(spec, cells, table, at, rows, place):
+            whole = main and set(part.attributes) <= set(each.attributes)
             yield _complete(cells, part, each, whole=whole)
 
 
-def _wide(
+def _shown_at(
     spec: PerturbedSpec,
     cells: Cells,
     table: TableRows,
@@ -63,50 +58,41 @@ def _wide(
     rows: NDArray[np.bool_],
     place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """The margins of a wide table at one level."""
-    part = table.part
-    for attributes in spec.margins_of(part):
-        margin = canonical(cells, Margin(spec.levels[at].name, attributes))
-        each = cells.size(margin) // cells.tree.sizes[at]
-        groups, texts = [], []
-        for cell in (cell for cell in part.cells if set(cell.where) == set(attributes)):
-            within = 0
-            for recode in cells.kept(margin):
-                within = within * recode.size + recode.values.index(cell.where[recode.name])
-            groups.append(place * each + within)
-            texts.append(text_of(table.columns[cell.count][rows]))
-        yield ShownMargin(margin, attributes, np.concatenate(groups), np.concatenate(texts))
-
-
-def _long(
-    spec: PerturbedSpec,
-    cells: Cells,
-    table: TableRows,
-    at: int,
-    rows: NDArray[np.bool_],
-    place: NDArray[np.int64],
-) -> Iterator[ShownMargin]:
-    """The margins of a long table at one level: one for each set of attributes that rows do not sum out."""
+    """The margins of a table at one level: one for each set of attributes that neither rows nor columns sum out."""
     part, level = table.part, spec.levels[at].name
     named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
     summed = np.zeros((int(rows.sum()), len(named)), bool)
     for k, (name, column) in enumerate(named.items()):
         summed[:, k] = np.isin(column, part.total_of(attribute_column(spec, name)))
-    texts = text_of(table.columns[part.count or ""][rows])
     variances = text_of(table.columns[part.variance][rows]) if part.variance else None
     patterns, which = np.unique(summed, axis=0, return_inverse=True)
     for k, pattern in enumerate(patterns.tolist()):
         here = which.ravel() == k
-        attributes = tuple(name for name, out in zip(named, pattern) if not out)
-        _refuse_overlapping(spec, part, attributes)
-        margin = canonical(cells, Margin(level, attributes))
-        groups = place[here]
-        for name in sorted(attributes, key=margin.attributes.index):
-            index = _value_index(cells, part, name, named[name], here, np.flatnonzero(rows))
-            groups = groups * len(_values_of(cells, name)) + index
-        yield ShownMargin(
-            margin, attributes, groups, texts[here], None if variances is None else variances[here]
-        )
+        by_row = tuple(name for name, out in zip(named, pattern) if not out)
+        for own in part.columns_by_attributes():
+            attributes = (*own[0].where, *by_row)
+            _refuse_overlapping(spec, part, attributes)
+            margin = canonical(cells, Margin(level, attributes))
+            groups = []
+            for cell in own:
+                group = place[here]
+                for name in sorted(attributes, key=margin.attributes.index):
+                    values = _values_of(cells, name)
+                    index = (
+                        values.index(cell.where[name])
+                        if name in cell.where
+                        else _value_index(cells, part, name, named[name], here, np.flatnonzero(rows))
+                    )
+                    group = group * len(values) + index
+                groups.append(group)
+            texts = [text_of(table.columns[cell.count][rows])[here] for cell in own]
+            yield ShownMargin(
+                margin,
+                attributes,
+                np.concatenate(groups),
+                np.concatenate(texts),
+                None if variances is None else variances[here],
+            )
 
 
 def _refuse_overlapping(spec: PerturbedSpec, part: PublishedTable, attributes: tuple[str, ...]) -> None:
