@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tests.assessing.bad_input import BAD as BAD_ASSESSMENTS
 from tests.inferring.bad_input import BAD as BAD_INFER
+from tests.io.bad_input import BAD as BAD_PUBLISHED
+from tests.io.bad_input import refused
 from tests.ledger.bad_input import BAD
 from tests.ledger.helpers import ledger_at, release
 from tests.model.bad_input import BAD as BAD_SPECS
@@ -61,6 +63,11 @@ def infer_rows() -> list[str]:
     return [row(what, call) for what, _, _, call in BAD_INFER]
 
 
+def published_rows() -> list[str]:
+    """All lines of the table of published tables."""
+    return [row(what, refused, given) for what, _, _, given in BAD_PUBLISHED]
+
+
 def rows_by_parts() -> list[str]:
     """All lines of the table of releases by blocks; its folders are written as `.`."""
     return [row_by_parts(what, call) for what, call, *_ in BAD_BY_PARTS]
@@ -73,4 +80,16 @@ def row_by_parts(what, call) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join([*spec_rows(), *rule_rows(), *rows(), *assess_rows(), *infer_rows(), *rows_by_parts()]))
+    print(
+        "\n".join(
+            [
+                *spec_rows(),
+                *rule_rows(),
+                *rows(),
+                *assess_rows(),
+                *infer_rows(),
+                *published_rows(),
+                *rows_by_parts(),
+            ]
+        )
+    )

@@ -15,7 +15,7 @@ import numpy as np
 import pandas
 import pytest
 
-from tests.inferring.test_perturbed import furthest
+from tests.inferring.test_perturbed import furthest, worst_z
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
@@ -141,7 +141,8 @@ def spec_of(rules, crossing):
     return parse_perturbed("\n".join(parts))
 
 
-def compared(seed, *, crossing, method):
+def posed(seed, *, crossing):
+    """A random problem as it is read, all tables that explain it `(k, cells)`, and their probabilities."""
     rng = np.random.default_rng([51, seed])
     places = 1 if crossing else int(rng.integers(1, 4))
     cells = [
@@ -177,8 +178,13 @@ def compared(seed, *, crossing, method):
             known = np.array([rule.probability(one, x) for x in range(int(total.max()) + 1)])
             weight *= known[total]
     keep = weight > 0
-    posterior = infer(measured, method, draws=2)
-    return furthest(measured.cells, posterior, every[keep], weight[keep] / weight.sum())
+    return measured, every[keep], weight[keep] / weight.sum()
+
+
+def compared(seed, *, crossing, method):
+    """How far a method's marginals are from enumeration."""
+    measured, tables, mass = posed(seed, crossing=crossing)
+    return furthest(measured.cells, infer(measured, method, draws=2), tables, mass)
 
 
 def group_of(cell, level, names):
@@ -246,3 +252,27 @@ def test_probabilities_of_all_that_can_be_seen_sum_to_one():
 def test_holes_of_hidden_counts_and_repeated_values_under_keys_of_their_own(seed):
     """Counts above a hidden range are possible too; a total that repeats its only part's value counts, where keys differ."""
     assert compared(seed, crossing=False, method=TREE) < 1e-10
+
+
+@pytest.mark.slow
+def test_300_composed_problems_equal_enumeration():
+    for seed in range(100, 320):
+        assert compared(seed, crossing=False, method=TREE) < 1e-10
+    for seed in range(100, 180):
+        assert compared(seed, crossing=True, method=LISTED) < 1e-10
+
+
+def chained(seed, *, crossing):
+    """The largest standardised difference of a chain from enumeration; None where its moves do not connect all tables."""
+    measured, tables, mass = posed(seed, crossing=crossing)
+    posterior = infer(measured, LatticeMoves(prior=Bounded(TOP), enumerate=0), draws=4000)
+    if posterior.drawn.independent or not posterior.drawn.connected:
+        return None
+    return worst_z(measured.cells, posterior, tables, mass)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_chains_under_composed_laws_agree_with_enumeration(seed):
+    found = chained(seed, crossing=seed % 2 == 0)
+    assert found is None or found < 5.5

@@ -111,7 +111,7 @@ def test_pairs_are_fewer_where_no_sum_of_cells_is_known_better_than_these(narrow
         del laws[cells.finest]
     record = noisy(cells, np.ones(cells.n, np.int64), laws, rng)
     problem = ColumnProblem(constraints_of(cells, laws), record.headers, record.values)
-    assert problem.moves(100).turns[0] == pairs
+    assert problem.moves([np.full((2, 50), 1)]).turns[0] == pairs
 
 
 def test_full_chains_say_what_ran_and_repeat(rng):

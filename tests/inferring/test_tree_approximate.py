@@ -7,9 +7,10 @@ import pytest
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from trueup.errors import ConvergenceError
-from trueup.inferring import infer
+from trueup.inferring import infer, tree_approximate, tree_work
 from trueup.inferring.given import read_given
 from trueup.inferring.hierarchical import given
+from trueup.inferring.tree_approximate import _refined
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_grid import TreeGrid
 from trueup.kernel.messages.pmf import no_splits
@@ -17,6 +18,7 @@ from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
 from trueup.model.prior import Bounded, Flat, Hierarchical, Poisson
 from trueup.noise import law_named
+from trueup.run.deadline import Deadline
 
 MEANS, INTERVALS = 0.02, 0.005
 """How far marginals may be from exact ones: means, in standard deviations and a tenth of a count; masses of intervals."""
@@ -26,14 +28,15 @@ def shape(rng):
     return states([int(k) for k in rng.integers(2, 9, rng.integers(2, 12))])
 
 
-def counts_of(cells, rng):
-    return rng.negative_binomial(rng.choice([0.2, 1.0, 5.0]), 1 / rng.choice([3.0, 30.0, 300.0]), cells.n)
+def counts_of(cells, rng, parts=None):
+    parts = rng.choice([0.2, 1.0, 5.0]) if parts is None else parts
+    return rng.negative_binomial(parts, 1 / rng.choice([3.0, 30.0, 300.0]), cells.n)
 
 
 def solved(method, cells, measured, step):
     _, constraints, _ = read_given(measured, tree_constraints(cells))
     state = method.prepare(constraints, measured.headers)
-    grid = TreeGrid(state, measured.flat, step)
+    grid = TreeGrid(state, measured.flat, Deadline.of(), step)
     split = no_splits(grid.nodes)
     if isinstance(method.prior, Hierarchical):
         splits = splits_of(method.prior, state.problem.nested, state.problem.bounds()[1])
@@ -81,6 +84,38 @@ def test_marginals_are_those_of_exact_messages(rng, epsilon):
         assert masses < INTERVALS
         compared += 1
     assert compared >= 3
+
+
+def large_tree(rng):
+    """50 to 2,000 places, laws of either kind at any epsilon, their noisy values, and concentrations that such counts have."""
+    leaves = int(np.exp(rng.uniform(np.log(50), np.log(2000))))
+    groups = max(2, int(leaves ** rng.choice([0.3, 0.5, 0.7])))
+    sizes = np.bincount(rng.integers(0, groups, leaves), minlength=groups)
+    cells = states([int(k) for k in sizes if k])
+    epsilon = np.exp(rng.uniform(np.log(0.02), np.log(2)))
+    if rng.random() < 0.5:
+        laws = laplace_tree(cells, str(round(epsilon, 3)))
+    else:
+        variance = str(int(2 / epsilon**2) + 1)
+        laws = {Margin(level): law_named("discrete-gaussian")(variance) for level in cells.tree.levels}
+    parts = float(rng.choice([0.2, 1.0, 5.0]))
+    prior = Hierarchical(concentrations=(parts * leaves / groups, parts))
+    return cells, noisy(cells, counts_of(cells, rng, parts), laws, rng), TreeExact(prior=prior, tier="exact")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(100))
+def test_a_hundred_large_trees_are_within_what_is_stated(number, rng):
+    cells, measured, every = large_tree(rng)
+    exact = infer(measured, every, spec=tree_constraints(cells), draws=1).drawn.marginals
+    state, grid, _ = solved(every, cells, measured, 0.4)
+    splits = splits_of(every.prior, state.problem.nested, state.problem.bounds()[1])
+    _, moved = _refined(grid, splits.parameters(given(every.prior, splits)))
+    _, known = grid.settle(splits.parameters(given(every.prior, splits)))
+    means, masses = worst(state, grid, known, exact)
+    assert means < MEANS
+    assert masses < INTERVALS
+    assert means <= moved
 
 
 def test_coarse_grids_are_seen_to_err(rng):
@@ -162,3 +197,30 @@ def test_values_with_normal_noise_are_answered(rng):
     laws = {Margin(level): law_named("discrete-gaussian")("20000") for level in cells.tree.levels}
     measured = noisy(cells, rng.poisson(40, cells.n), laws, rng)
     assert infer(measured, spec=tree_constraints(cells), draws=50).draws.shape == (1, 50, 9)
+
+
+def test_exact_messages_that_take_too_long_are_left_to_grids(rng, monkeypatch):
+    cells = states([3, 6])
+    measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
+    assert "tier" not in infer(measured, spec=tree_constraints(cells), draws=50).drawn.stats
+    monkeypatch.setattr(tree_work, "LEAST", 1e-4)
+    posterior = infer(measured, spec=tree_constraints(cells), draws=50)
+    assert posterior.drawn.stats["tier"] == "approximate"
+
+
+@pytest.mark.parametrize("tier", ["auto", "exact", "approximate"])
+def test_a_tree_that_has_no_time_is_refused_with_what_would_help(tier, rng, monkeypatch):
+    cells = states([3, 6])
+    measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
+    monkeypatch.setattr(Deadline, "left", lambda deadline, share=1.0: -1.0)
+    with pytest.raises(ConvergenceError, match=r"allow.* more minutes"):
+        infer(measured, TreeExact(tier=tier), spec=tree_constraints(cells), draws=50)
+
+
+def test_draws_in_blocks_are_those_of_the_same_law(rng, monkeypatch):
+    monkeypatch.setattr(tree_approximate, "HELD", 300)
+    cells = states([3, 6])
+    measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
+    posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=101)
+    assert posterior.draws.shape == (1, 101, 9)
+    assert abs(posterior.draws.sum(axis=2).mean() - posterior.summary(Margin("nation"))["mean"][0]) < 1e-9

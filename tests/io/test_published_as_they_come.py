@@ -203,6 +203,26 @@ def test_noisy_counts_that_are_shown_from_a_threshold_hold_as_often_as_they_clai
     assert held["true count"] < held["published"] - 0.02
 
 
+def test_hundreds_of_noisy_counts_below_a_threshold_hold_and_are_no_conflict(rng):
+    """Two kinds of parts fit what a threshold cuts apart, and are wrong; shown values are large by choice, not by conflict."""
+    true = rng.poisson(rng.gamma(4, 16, 300))
+    p = 1 - np.exp(-1 / 20)
+    noisy = true + rng.geometric(p, 300) - rng.geometric(p, 300)
+    table = pandas.DataFrame(
+        {"area": [f"a{k:03}" for k in range(300)], "n": [str(y) if y >= 60 else "<60" for y in noisy]}
+    )
+    law = '"discrete-laplace", epsilon = "1/20"'
+    measured = read_perturbed(parse_perturbed(HEAD + COUNT.replace('"exact"', law)), [table])
+    posterior = tu.infer(measured, draws=1000)
+    found, total = posterior.summary("area"), posterior.summary("all")
+    inside = (found["low"] <= true) & (true <= found["high"])
+    assert inside.mean() > np.mean(found["mass"]) - 0.05
+    assert np.std(found["mean"][noisy < 60]) < 2  # the same code says the same
+    assert abs(total["mean"][0] - true.sum()) < 0.05 * true.sum()
+    assert not posterior.conflicts
+    assert tu.infer(measured, TreeExact(prior=NegativeBinomial(400, 40)), draws=200).conflicts
+
+
 def remedies(text):
     """Lines of an entry that a message tells to write."""
     return re.findall(

@@ -6,16 +6,21 @@ import time
 import zipfile
 from contextlib import suppress
 
+import numpy as np
 import pandas
 import pytest
 
 import trueup
+from tests.fuzz.honest import GOLDEN
+from tests.fuzz.mutate import signed
 from trueup.checking.bundle import check
 from trueup.demo.areas import AREAS
-from trueup.errors import BundleError, DataError, TrueupError
+from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.files.workbook import open_workbook
-from trueup.io.bundle.manifest import read_manifest
+from trueup.inferring.checkpoint import Checkpoint, key_of
+from trueup.io.bundle.manifest import listed, read_manifest
 from trueup.io.bundle.read import read_measurements, read_release
+from trueup.model.spec import parse_spec
 from trueup.releasing.again import reconcile_bundle, render_bundle
 
 
@@ -180,3 +185,63 @@ def test_a_workbook_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_pat
     assert path.stat().st_size < 5_000_000
     with pytest.raises(DataError, match="unpacks to more"):
         open_workbook(path)
+
+
+def test_an_unlisted_file_of_a_pattern_is_never_opened(copied):
+    """It may be a link that leads elsewhere, and only files that the manifest lists were looked at."""
+    counts = json.loads((copied / "public" / "manifest.json").read_text())["counts"]
+    change(copied, counts=[e | {"files": e["files"].replace(".parquet", "*.parquet")} for e in counts])
+    (copied / "public" / "counts" / "areazz.parquet").symlink_to("/etc/passwd")
+    assert listed(read_manifest(copied), "counts/area*.parquet") == ["counts/area.parquet"]
+    assert read_release(copied).counts.size == 2
+
+
+def test_the_file_of_a_header_of_the_first_format_is_a_listed_one(tmp_path):
+    folder = shutil.copytree(GOLDEN / "0.1.0", tmp_path / "bundle")
+    headers = json.loads((folder / "public" / "manifest.json").read_text())["headers"]
+    change(folder, headers=[headers[0] | {"file": "../../secret.parquet"}, *headers[1:]])
+    with pytest.raises(BundleError, match="damaged"):
+        read_measurements(folder)
+
+
+def test_more_rows_than_announced_are_not_unpacked(copied):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = copied / "public" / "places.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.slice(0, 1).take(pa.array([0] * 2_000_000)), path)
+    signed(copied)
+    assert path.stat().st_size < 100_000
+    used = time.process_time()
+    with pytest.raises(BundleError, match="more than the 2 rows that are announced"):
+        read_measurements(copied)
+    assert time.process_time() - used < 2
+
+
+def test_a_key_of_thousands_of_parts_is_refused_before_it_is_parsed():
+    with pytest.raises(SpecError, match="too deeply"):
+        parse_spec("a." * 20_000 + "b = 1")
+    with pytest.raises(SpecError, match="too deeply"):
+        parse_spec("x = { " + '"a" . ' * 60 + "b = 1 }")
+
+
+def test_a_checkpoint_that_is_packed_damaged_or_a_link_is_refused(tmp_path):
+    keep = Checkpoint.of(tmp_path / "chains", key_of("x"))
+    keep.save("run", 0, 2, np.random.default_rng(1), draws=np.zeros(10))
+    path = next((tmp_path / "chains").glob("*.npz"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    with pytest.raises(BundleError, match="damaged"):
+        keep.load("run", 0, np.random.default_rng(1))
+    np.savez_compressed(path, rng=np.array("{}"), draws=np.zeros(10_000_000))
+    with pytest.raises(BundleError, match="damaged"):
+        keep.load("run", 0, np.random.default_rng(1))
+    path.unlink()
+    (tmp_path / "elsewhere.npz").write_bytes(whole)
+    path.symlink_to(tmp_path / "elsewhere.npz")
+    with pytest.raises(BundleError, match="damaged"):
+        keep.load("run", 0, np.random.default_rng(1))
+    (tmp_path / "link").symlink_to(tmp_path / "chains")
+    with pytest.raises(BundleError, match="is a link"):
+        Checkpoint.of(tmp_path / "link", key_of("x"))

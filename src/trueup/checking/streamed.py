@@ -13,7 +13,7 @@ import numpy as np
 
 from trueup.checking.stated import promised
 from trueup.files.database import literal, parquet, quoted
-from trueup.io.bundle.manifest import header_in
+from trueup.io.bundle.manifest import header_in, listed
 from trueup.io.bundle.places import limit_column
 from trueup.io.bundle.tables import label_sql, place_edges, query_label
 from trueup.kernel.histogram.marginals import cell_groups
@@ -98,8 +98,9 @@ class Files:
         self._view("measured", f"SELECT * FROM {self._parquet('measurements/*.parquet')}")
 
     def _parquet(self, pattern: str) -> str:
-        """The files of a pattern, in a folder whose own name is none."""
-        return parquet(sorted(self.public.glob(pattern)))
+        """The files of a pattern that are listed and there."""
+        paths = (self.public / name for name in listed(self.manifest, pattern))
+        return parquet(path for path in paths if path.is_file())
 
     def _domain(self) -> None:
         shape = [len(a.values) for a in self.spec.attributes]

@@ -55,6 +55,20 @@ ListedOption = Annotated[
         show_default=False,
     ),
 ]
+Renews = Annotated[
+    str, typer.Option("--renews", help="yearly: caps are those of a calendar year (UTC).", show_default=False)
+]
+Series = Annotated[
+    str,
+    typer.Option(
+        "--series",
+        help="monthly: the first data of a month need no declaration of their own.",
+        show_default=False,
+    ),
+]
+Sign = Annotated[
+    bool, typer.Option("--sign", help="Sign every further entry with a key in the keeper's folder.")
+]
 Data = Annotated[
     Path,
     typer.Option("--data", help="The confidential table: a file, or a folder of files.", show_default=False),
@@ -88,6 +102,9 @@ def init(
     checks: ChecksOption = None,
     listed: ListedOption = None,
     geography: GeographyPath = None,
+    renews: Renews = "",
+    series: Series = "",
+    sign: Sign = False,
     keeper: KeeperFolder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -96,8 +113,10 @@ def init(
     from trueup.ledger.ledger import Ledger
 
     caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
-    terms = _terms(unit, neighbours, checks, listed, geography)
+    terms = _terms(unit, neighbours, checks, listed, geography, renews, series)
     ledger = Ledger.create(url, keeper)
+    if sign:
+        ledger.sign()
     ledger.init(dataset, caps, analysts, terms=terms)
     _show(ledger, as_json=as_json)
 
@@ -139,20 +158,22 @@ def _terms(
     checks: int | None,
     listed: list[Path] | None,
     geography: Path | None,
+    renews: Any = "",
+    series: Any = "",
 ) -> Any:
     """The terms that options state; None if they state none."""
     from trueup.ledger.terms import CHECKS, Terms
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec
 
-    if unit is None and neighbours is None and not (listed or checks is not None):
+    if unit is None and neighbours is None and not (listed or checks is not None or renews or series):
         return None
     if unit is None or neighbours is None:
         raise SpecError(
             "an account is stated without its unit or its neighbour relation",
             remedy="give --unit and --neighbours",
         )
-    terms = Terms(unit, neighbours, checks=CHECKS if checks is None else checks)
+    terms = Terms(unit, neighbours, checks=CHECKS if checks is None else checks, renews=renews, series=series)
     for path in listed or []:
         spec = load_spec(path)
         terms = terms.listing(spec, public_cells(spec, geography, geography))

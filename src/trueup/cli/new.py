@@ -9,7 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.new_published import More, Published, draft_from_published
+from trueup.cli.new_published import (
+    More,
+    Published,
+    draft_from_published,
+    refuse_beside_published,
+)
 from trueup.cli.options import DataPath, Encoding, with_encoding
 from trueup.errors import SpecError
 
@@ -106,7 +111,10 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Write a first spec from a few questions; of the table only the names of columns are read, of published ones all."""
         if published:
-            draft_from_published(spec, [*published, *(more or [])], title, encoding)
+            own = {"--data": data, "--unit": unit, "--count": count, "--id": identifier, "--most": most}
+            own |= {"--levels": levels, "--public-places": public_places, "--attribute": attribute}
+            refuse_beside_published(own | {"--matters": matters, "--epsilon": epsilon})
+            draft_from_published(spec, [*published, *(more or [])], title, geography, encoding)
             return
         if more:
             raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from trueup.cli.options import with_encoding
 
 Published = Annotated[
     list[Path] | None,
@@ -19,23 +21,35 @@ Published = Annotated[
 More = Annotated[list[Path] | None, typer.Argument(help="More tables of --published.", show_default=False)]
 
 
-def draft_from_published(spec: Path, files: list[Path], title: str | None, encoding: str | None) -> None:
-    """Write a first spec of published tables, and print what is undecided."""
+def refuse_beside_published(options: dict[str, Any]) -> None:
+    """Refuse options for a table of your own beside tables that somebody else published."""
     from trueup.errors import SpecError
+
+    if idle := [name for name, value in options.items() if value is not None]:
+        raise SpecError(
+            f"{idle[0]} is given beside --published",
+            needed="a table of your own, or published ones, whose columns the files tell",
+            remedy=f"leave {idle[0]} out, and change the drafted spec where it does not fit",
+        )
+
+
+def draft_from_published(
+    spec: Path, files: list[Path], title: str | None, geography: Path | None, encoding: str | None
+) -> None:
+    """Write a first spec of published tables, and print what is undecided."""
     from trueup.files.target import refuse_occupied
     from trueup.io.published.drafting import draft_published
 
     refuse_occupied(spec)
-    if encoding:
-        raise SpecError(
-            "--encoding is given beside --published", remedy="save the tables as UTF-8, and leave it out"
-        )
-    draft = draft_published(files, title or spec.stem)
+    tables = [with_encoding(file, encoding) for file in files]
+    draft = draft_published(tables, title or spec.stem, with_encoding(geography, encoding))
     spec.write_text(draft.text, encoding="utf-8")
     print(f"Spec: {spec}")
     for text in draft.undecided:
         print(f"To decide: {text}.")
-    tables = " ".join(f"--table {shlex.quote(str(file))}" for file in files)
+    given = [part for file in dict.fromkeys(files) for part in ("--table", str(file))]
+    given += ["--geography", str(draft.geography)] if draft.geography is not None else []
+    given += ["--encoding", encoding] if encoding else []
     print(
-        f"What the true counts may be: trueup infer --perturbed {shlex.quote(str(spec))} {tables} --out NEW"
+        f"What the true counts may be: trueup infer --perturbed {shlex.join([str(spec), *given])} --out NEW"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -158,12 +158,12 @@ class Relation:
         return list(self.relation.columns)
 
     def select(self, columns: Sequence[str]) -> Columns:
-        return self._fetch(self.relation.select(*map(_column, columns)))
+        return self._fetch(lambda: self.relation.select(*map(_column, columns)))
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
         named = ", ".join(quoted(c) for c in columns)
         counted = f"{named}, count(*) AS {COUNT}" if columns else f"count(*) AS {COUNT}"
-        return self._fetch(self.relation.aggregate(counted, named))
+        return self._fetch(lambda: self.relation.aggregate(counted, named))
 
     def row(self, number: int) -> str:
         if len(self.files) > 1:
@@ -183,12 +183,12 @@ class Relation:
         found = numbered.filter(" AND ".join(same)).aggregate(f"min({ROW})").fetchall()
         return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
 
-    def _fetch(self, relation: Any) -> Columns:
+    def _fetch(self, asked: Callable[[], Any]) -> Columns:
         with quiet_duckdb(self.name, self.files):
-            return {name: _plain(values) for name, values in relation.fetchnumpy().items()}
+            return {name: plain(values) for name, values in asked().fetchnumpy().items()}
 
 
-def _plain(values: NDArray) -> NDArray:
+def plain(values: NDArray) -> NDArray:
     """Turn a masked array into an object array with None where a value is missing."""
     if not np.ma.isMaskedArray(values):
         return values

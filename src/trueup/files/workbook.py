@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError
+from trueup.errors import DataError, TrueupError
 from trueup.files.held import Held
 
 LARGEST, MOST = 500_000_000, 20_000_000
 """Bytes that a workbook may unpack to, and cells that are read of it."""
+SMALL, DENSEST, MEMBERS = 20_000_000, 100, 10_000
+"""Bytes to which any workbook may unpack, how many times its own size a larger one may, and its parts."""
 
 
 def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
@@ -33,46 +36,75 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
     DataError
         If the file, the sheet or the header is missing or damaged, or the extra `excel` is not installed.
     """
+    with opened_workbook(path) as book:
+        rows = _filled(path, sheet_of(path, book, sheet), skip)
+    return Held(f"'{path.name}'", _columns(path, rows))
+
+
+@contextmanager
+def opened_workbook(path: Path) -> Iterator[Any]:
+    """Open a workbook with openpyxl; what its reader stumbles over in the block is a DataError, too.
+
+    Links to other workbooks are not followed, what it says of its own size is not believed, and one that unpacks to far more
+    than it is itself is not opened.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged or vast, or the extra `excel` is not installed.
+    """
     try:
         from openpyxl import load_workbook
     except ImportError:
         raise DataError(
             f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
         ) from None
-    _refuse_packed(path)
     try:
-        with path.open("rb") as file, closing(load_workbook(file, read_only=True, data_only=True)) as book:
-            if sheet is not None and sheet not in book.sheetnames:
-                raise DataError(
-                    f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
-                )
-            rows = _filled(path, book[sheet or book.sheetnames[0]], skip)
-    except DataError:
+        with path.open("rb") as file:
+            _refuse_packed(path, file)
+            with closing(load_workbook(file, read_only=True, data_only=True, keep_links=False)) as book:
+                yield book
+    except TrueupError:
         raise
-    except Exception:  # whatever a damaged file makes the reader stumble over
-        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
-    return Held(f"'{path.name}'", _columns(path, rows))
-
-
-def _refuse_packed(path: Path) -> None:
-    """Refuse a workbook that holds far more than its own size says."""
-    try:
-        with ZipFile(path) as held:
-            unpacked = sum(part.file_size for part in held.infolist())
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
-    except Exception:
+    except Exception:  # whatever a damaged file makes the reader stumble over
         raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
-    if unpacked > LARGEST:
+
+
+def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
+    """A sheet of an open workbook by its name, by default the first.
+
+    Raises
+    ------
+    DataError
+        If there is none of that name.
+    """
+    if sheet is not None and sheet not in book.sheetnames:
         raise DataError(
-            f"'{path.name}' unpacks to more than {LARGEST:,} bytes", remedy="save the table as CSV or Parquet"
+            f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
+        )
+    page = book[sheet or book.sheetnames[0]]
+    if hasattr(page, "reset_dimensions"):
+        page.reset_dimensions()
+    return page
+
+
+def _refuse_packed(path: Path, file: BinaryIO) -> None:
+    """Refuse a workbook that holds far more than its own size says."""
+    with ZipFile(file) as held:
+        unpacked, members = sum(part.file_size for part in held.infolist()), len(held.infolist())
+    allowed = min(LARGEST, max(SMALL, DENSEST * path.stat().st_size))
+    if unpacked > allowed or members > MEMBERS:
+        raise DataError(
+            f"'{path.name}' unpacks to more than {allowed:,} bytes or {MEMBERS:,} parts",
+            remedy="save the table as CSV or Parquet",
         )
 
 
 def _filled(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
     """The header and every row in which something stands below it: a stray cell far away makes no rows between."""
     rows: list[list[Any]] = []
-    sheet.reset_dimensions()  # what the file says of its own size
     for row in islice(sheet.iter_rows(values_only=True), skip, None):
         held = list(row[: len(rows[0])] if rows else row)
         if rows and all(value is None for value in held):

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from glob import escape
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +77,11 @@ class Checkpoint:
         Raises
         ------
         BundleError
-            If it holds something else than checkpoints of this run.
+            If it holds something else than checkpoints of this run, or is a link or another user's.
         """
         with writing(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
+            _refuse_others(folder)
             if not any(folder.iterdir()):
                 replace_whole(folder / KEY, json.dumps({"run": key}), private=True)
         if _record(folder).get("run") != key:
@@ -98,19 +106,20 @@ class Checkpoint:
     def load(self, run: str, chain: int, rng: np.random.Generator) -> list[Saved]:
         """What a chain has left of a run, in the order of its draws; its generator goes on where it was."""
         found, last = [], None
-        for path in sorted(self.folder.glob(f"{run} {chain} *.npz")):
-            with np.load(path) as arrays:
-                held = dict(arrays)
-            last = held.pop("rng")
-            found.append(Saved(int(path.stem.split()[-1]), held))
+        for path in sorted(self.folder.glob(f"{escape(run)} {chain} *.npz")):
+            held = _arrays(path)
+            with _whole(path):
+                last = json.loads(str(held.pop("rng")))
+                found.append(Saved(int(path.stem.split()[-1]), held))
         if found:
-            rng.bit_generator.state = json.loads(str(last))
+            with _whole(self.folder):
+                rng.bit_generator.state = last  # pyright: ignore[reportAttributeAccessIssue]
         return found
 
     @property
     def run(self) -> str:
         """The run that all chains have begun; empty before."""
-        return _record(self.folder).get("begun", "")
+        return str(_record(self.folder).get("begun", ""))
 
     def begin(self, run: str) -> None:
         """Say that all chains have begun a run; what the one before left is removed."""
@@ -121,10 +130,40 @@ class Checkpoint:
                     path.unlink()
 
 
+def _arrays(path: Path) -> dict[str, NDArray]:
+    """The arrays of a checkpoint, none larger than its file: they are not packed, so that no few bytes become many."""
+    with _whole(path), ZipFile(path) as held:
+        if path.is_symlink() or any(part.compress_type != ZIP_STORED for part in held.infolist()):
+            raise ValueError
+        parts = {part.filename.removesuffix(".npy"): BytesIO(held.read(part)) for part in held.infolist()}
+        return {name: np.lib.format.read_array(part, allow_pickle=False) for name, part in parts.items()}
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged checkpoint makes its readers stumble over into a BundleError."""
+    try:
+        yield
+    except Exception:
+        raise BundleError(
+            f"the checkpoint '{path}' is damaged",
+            remedy="remove the folder that it is in; the run begins anew",
+        ) from None
+
+
+def _refuse_others(folder: Path) -> None:
+    """Refuse a folder that somebody else may have filled."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise BundleError(
+            f"'{folder}' is a link, no folder, or another user's", remedy="remove it, or choose another --out"
+        )
+
+
 def _record(folder: Path) -> dict[str, str]:
     """Which run a folder is of, and which of its runs all chains have begun; empty where it does not say."""
     try:
         held = json.loads((folder / KEY).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return held if isinstance(held, dict) else {}

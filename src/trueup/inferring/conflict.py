@@ -13,6 +13,10 @@ in the place of the exact one: each `y - draw` has the law of the noise. Where a
 all statistics, the measurements are further from the posterior than they can be by chance if the truth follows the
 prior: the two conflict. Under the prior that happens once in a thousand records at most. A prior that is improper has
 no such truth; the same limits are applied to it.
+
+Values that are shown because they are large have noise above zero on average. With the values that a code hides, whose noise
+nobody knows, all noise has the law: the sum of absolute values and the largest one of what is shown are at most those of all,
+so that both bounds hold for the number of all values. The sum of the residuals has no such bound and is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from trueup.model.nested import canonical
 from trueup.model.records.drawn import Conflict, Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.noise.law import Law
+from trueup.noise.perturbed.hidden_values import HiddenValues
 
 Reals = NDArray[np.float64]
 LIMIT = 1e-3
@@ -58,11 +63,25 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     found = []
     for header, values in noisy:
         residuals = values - _mean(measured, header, drawn)
-        bound = min(log_bounds(header.law, residuals).values()) if len(residuals) else 0.0
+        concealed = _concealed(measured, header)
+        bounds = log_bounds(header.law, residuals, concealed) if len(residuals) else {}
+        bound = min((b for name, b in bounds.items() if not concealed or name != "sum"), default=0.0)
         if bound < limit:
             spread = np.sqrt(np.mean(residuals**2) / header.law.variance)
             found.append(Conflict(str(header.margin), header.query, float(spread), float(bound)))
     return tuple(found)
+
+
+def _concealed(measured: Measurements, header: Measured) -> int:
+    """How many values of a query a code stands for because of what they are."""
+    return sum(
+        len(values)
+        for other, values in zip(measured.headers, measured.values)
+        if (other.query, other.margin) == (header.query, header.margin)
+        and isinstance(other.law, HiddenValues)
+        and other.law.law == header.law
+        and other.law.published
+    )
 
 
 def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
@@ -73,7 +92,7 @@ def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
     return counts if header.groups is None else counts[header.groups]
 
 
-def log_bounds(law: Law, residuals: Reals) -> dict[str, float]:
+def log_bounds(law: Law, residuals: Reals, concealed: int = 0) -> dict[str, float]:
     """Bound the log probability of residuals as large as these, by each statistic.
 
     Parameters
@@ -82,6 +101,8 @@ def log_bounds(law: Law, residuals: Reals) -> dict[str, float]:
         Of the noise on each count.
     residuals
         `(g,)` noisy values less posterior means (counts).
+    concealed
+        How many more values there are that are not shown because of what they are: then `sum` is no bound.
 
     Examples
     --------
@@ -92,7 +113,7 @@ def log_bounds(law: Law, residuals: Reals) -> dict[str, float]:
     (True, 0.0)
     """
     tilts, signed, absolute = _moments(law)
-    size, g = np.abs(residuals), len(residuals)
+    size, g = np.abs(residuals), len(residuals) + concealed
     return {
         "sum": _least(tilts, abs(float(residuals.sum())), g * signed + np.log(2.0)),
         "absolute": _least(tilts, float(size.sum()), g * absolute),

@@ -156,13 +156,14 @@ def ascend(
     few: Integers,
     within: float = SETTLED,
     steps: int = STEPS,
+    late: Callable[[], bool] = lambda: False,
 ) -> Ascent:
-    """Search for the mode until it is no further than `within` standard deviations, as far as is known."""
+    """Search for the mode until it is no further than `within` standard deviations, as far as is known, or it is `late`."""
     here, evaluations, settled = objective(theta), 1, False
     inverse = _inverse(here.information, guess, few)
     for _ in range(steps):
         step = inverse @ here.gradient
-        if settled := bool(here.gradient @ step < within**2):
+        if (settled := bool(here.gradient @ step < within**2)) or late():
             break
         step *= min(1.0, MOST / np.abs(step).max())
         size = 1.0

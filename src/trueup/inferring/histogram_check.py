@@ -138,7 +138,7 @@ def _chains(
         fresh = problem.state(state.x[leaves].copy(), 1.0, 1.0, float(state.rate[place]))
         fresh.a[1:], fresh.common[1:], fresh.kappa[1:] = state.a[-1], state.common[-1], state.kappa[-1]
         states.append(fresh)
-    moves = problem.moves(max(int(state.x.sum(axis=1).max()) for state in states))
+    moves = problem.moves([state.x for state in states])
     own = HistogramWalk(problem, moves, rng.spawn(2), states, learn=False)
     own.limit = walk.limit
     own.run(1, BURN, _silent)

@@ -37,7 +37,7 @@ from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
-from trueup.layouts.columns import ColumnProblem, refuses_columns
+from trueup.layouts.columns import MOVED, ColumnProblem, refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
@@ -52,8 +52,10 @@ USUAL = 12
 MOST_THIN = 256
 LENGTHENED = 1.2
 """Length of the next run over what the last one says is needed."""
-SMALL, PROBED = 20_000, 20
-"""Cells below which so many sweeps are timed for the prediction: starting threads takes longer than one."""
+SMALL = 20_000
+"""Cells below which more draws are judged than are asked for."""
+PROBED, TIMED = 20, 200_000
+"""Sweeps that are timed for the prediction, at most, and their cells: what takes turns in sweeps, and starting threads, count."""
 QUICK = 25.0
 """Seconds of a processor that making chains longer may take where no tier is asked for."""
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
@@ -64,7 +66,7 @@ ALL = 2
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
 SHORT = 2
-"""Chains of the approximate tier on large problems."""
+"""Chains of the approximate tier on large problems, where rates are not moved."""
 SHORTEST = 100
 """Draws of each of these, at least."""
 CHECKED = 30
@@ -152,11 +154,13 @@ class HistogramGibbs(InferenceMethod):
         problem = state.problem(values)
         key = key_of(values, draws, state.headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
-        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
+        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations, deadline)
         walk.limit = ChainLimit(deadline)
         try:
             walk.run(1, 1, _silent)  # makes the kernels ready
-            walk.run(1, PROBED if problem.cells.n < SMALL else 1, _silent)  # times do not decide what is run
+            walk.run(
+                1, max(min(PROBED, TIMED // problem.cells.n), 1), _silent
+            )  # times do not decide what is run
             plan = self.plan(walk, draws)
             plan.refuse(deadline)
             announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")
@@ -187,8 +191,9 @@ class HistogramGibbs(InferenceMethod):
             return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
-        each = max(-(-draws // SHORT), SHORTEST)
-        return Plan("approximate", SHORT, each, 1, each, walk, draws)
+        chains = SHORT if n > MOVED else self.chains
+        each = max(-(-draws // chains), SHORTEST)
+        return Plan("approximate", chains, each, 1, each, walk, draws)
 
     def _drawn(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -32,10 +32,13 @@ from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
+from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
 TOGETHER = 100_000
-"""Cells that are moved in one go, in one sweep or several: an interruption waits for them."""
+"""Cells that are moved in one go, in several sweeps: an interruption waits for them."""
+STEPS_AT_ONCE = 300_000
+"""Steps of places along directions that are made in one go of one sweep, for the same reason: a fifth of a second."""
 ROUNDED = 0.5
 """Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
 present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
@@ -98,7 +101,11 @@ class HistogramWalk:
 
     @classmethod
     def of(
-        cls, problem: ColumnProblem, rngs: list[np.random.Generator], given: Sequence[float] = ()
+        cls,
+        problem: ColumnProblem,
+        rngs: list[np.random.Generator],
+        given: Sequence[float] = (),
+        deadline: Deadline | None = None,
     ) -> HistogramWalk:
         """Start chains apart: the first at the default release, others at those of noisier values.
 
@@ -110,10 +117,13 @@ class HistogramWalk:
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
-        starts = [_start(problem, rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
+        starts = [
+            _start(problem, rng, AWAY * (chain > 0), deadline or Deadline.of())
+            for chain, rng in enumerate(rngs)
+        ]
         wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
         starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
-        moves = problem.moves(max(int(x.sum(axis=1).max()) for x in starts))
+        moves = problem.moves(starts)
         return cls(problem, moves, rngs, [problem.state(x, *parameters) for x in starts], not given)
 
     def run(
@@ -226,7 +236,8 @@ class HistogramWalk:
             count = min(most, thin * min(whole, len(part.out) - drawn) - here)
             fresh = (here + count) // thin
             learnt = self.concentrations[chain, drawn : drawn + fresh]
-            self._move(chain, work, prior, (done[chain], count, thin), kept, learnt)
+            if not self._move(chain, work, prior, (done[chain], count, thin), kept, learnt):
+                return
             done[chain] += count
             if not fresh:
                 continue
@@ -244,12 +255,28 @@ class HistogramWalk:
         prior: tuple[Any, ...],
         sweeps: tuple[int, int, int],
         *kept: NDArray,
-    ) -> None:
-        """Make sweeps of a chain; `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them."""
-        p = self.problem
-        self.left_out[chain] += histogram_sweeps(
-            self.rngs[chain], p.places, p.tables, self.moves, self.states[chain], work, prior, sweeps, *kept
-        )
+    ) -> bool:
+        """Make sweeps of a chain, a large one in parts; False if they were stopped between two.
+
+        `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
+        """
+        p, rng, state = self.problem, self.rngs[chain], self.states[chain]
+        for part in self._parts if sweeps[1] == 1 else ((0, self.directions, True),):
+            if self.stopped:
+                return False
+            self.left_out[chain] += histogram_sweeps(
+                rng, p.places, p.tables, self.moves, state, work, prior, sweeps, part, *kept
+            )
+        return True
+
+    @property
+    def _parts(self) -> list[tuple[int, int, bool]]:
+        """Directions that one sweep takes in one go, and whether all else of it follows."""
+        many = -(-self.steps // STEPS_AT_ONCE)
+        ends = np.linspace(0, self.directions, many + 1).astype(int).tolist()
+        if many == 1:
+            return [(0, self.directions, True)]
+        return [*((a, b, False) for a, b in pairwise(ends)), (self.directions, self.directions, True)]
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
         """What the record says of a run: R-hat and effective sizes of the counts of each table.
@@ -311,7 +338,9 @@ def _described(draws: NDArray) -> dict[str, float]:
     return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 
-def _start(problem: ColumnProblem, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
+def _start(
+    problem: ColumnProblem, rng: np.random.Generator, away: float, deadline: Deadline
+) -> NDArray[np.int64]:
     """The default release; where settling from the top finds none, a table near least squares by an integer program."""
     try:
         return problem.start(rng, away)
@@ -319,7 +348,8 @@ def _start(problem: ColumnProblem, rng: np.random.Generator, away: float) -> NDA
         linear = LinearProblem(problem.constraints, problem.headers)
         values = np.concatenate(problem.values)
         rows = RowProblem.of(linear, values, FLAT)
-        return start_near(linear, values, rows, rows.estimate()[0]).reshape(problem.cells.shape[0], -1)
+        found = start_near(linear, values, rows, rows.estimate()[0], deadline)
+        return found.reshape(problem.cells.shape[0], -1)
 
 
 def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import ConvergenceError
 from trueup.inferring.inequality_problem import (
     InequalityProblems,
     Reals,
@@ -110,7 +112,8 @@ class LinearInequalities(InferenceMethod):
             np.minimum(acceptance, rate, out=acceptance)
             return out
 
-        counts, whole = in_blocks(block, draws, BLOCK, progress)
+        deadline = deadline or Deadline.of()
+        counts, whole = in_blocks(block, draws, BLOCK, progress, deadline)
         left = np.flatnonzero(acceptance == 0)
         stats: dict[str, Any] = {
             "draws": counts.shape[1],
@@ -124,14 +127,26 @@ class LinearInequalities(InferenceMethod):
         each = -(-counts.shape[1] // self.chains)
         if (more := each * self.chains - counts.shape[1]) > 0:
             counts = np.concatenate([counts, block(more)], axis=1)
-        return self._by_chain(state, (z, low, high), points, counts, left, rng, stats)
+        return self._by_chain(state, (z, low, high), points, counts, left, rng, stats, deadline)
 
-    def _by_chain(self, state, problems, points, counts, left, rng, stats) -> Drawn:
-        """Replace the draws of the places in `left` by chains; every place gets as many chains."""
+    def _by_chain(self, state, problems, points, counts, left, rng, stats, deadline: Deadline) -> Drawn:
+        """Replace the draws of the places in `left` by chains; every place gets as many chains.
+
+        Raises
+        ------
+        ConvergenceError
+            If time is spent before each has had any.
+        """
         length = counts.shape[1] // self.chains
         chains = counts.reshape(len(counts), self.chains, length, -1)
         worst, least = 1.0, np.inf
-        for place in left:
+        for done, place in enumerate(left):
+            if deadline.passed:
+                raise ConvergenceError(
+                    f"method '{self.name}' had {deadline.allowed / 60:g} minutes, which were spent after chains at {done} of "
+                    f"{len(left)} places",
+                    remedy="allow more `minutes`, relax a rule, or infer fewer places",
+                )
             found, r_hat, ess = self._until_they_agree(
                 state,
                 [part[place] for part in problems],
@@ -139,6 +154,7 @@ class LinearInequalities(InferenceMethod):
                 place,
                 max(length, FEWEST // self.chains),
                 rng,
+                deadline,
             )
             chosen = np.linspace(0, found.shape[1] - 1, length).round().astype(int)
             chains[place] = found[:, chosen]
@@ -155,14 +171,17 @@ class LinearInequalities(InferenceMethod):
         # ones need not be.
         return Drawn(joined, independent=False, connected=not state.discrete, refused=refused, stats=stats)
 
-    def _until_they_agree(self, state, problem, point, place, length, rng) -> tuple[NDArray, float, float]:
-        """Run chains from opposite ends of one place, thinning more until they mix or the limit is reached."""
+    def _until_they_agree(
+        self, state, problem, point, place, length, rng, deadline: Deadline
+    ) -> tuple[NDArray, float, float]:
+        """Run chains from opposite ends of one place, thinning more until they mix or a limit of sweeps or time is reached."""
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)
         starts = _ends(state, problem, state.scale[place], point, self.chains, rng)
         thin = 1
         while True:
+            began = time.monotonic()
             chains = np.stack(
                 [
                     run_chain(arguments, state.rows, state.bounds, moves, start, length, length, thin, rng)
@@ -172,7 +191,8 @@ class LinearInequalities(InferenceMethod):
             # Rules are sums that mix by other moves than their counts do.
             r_hat, ess = diagnose(np.concatenate([chains, chains @ state.rows.T], axis=2))
             good = r_hat.max() <= R_HAT and ess.min() >= ESS
-            if good or 4 * thin * length > MOST_SWEEPS:
+            late = 4 * (time.monotonic() - began) > deadline.left()
+            if good or late or 4 * thin * length > MOST_SWEEPS:
                 return chains, float(r_hat.max()), float(ess.min())
             thin *= 4
 

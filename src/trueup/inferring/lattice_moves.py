@@ -125,9 +125,9 @@ class LatticeMoves(InferenceMethod):
         for one in spread:
             if one is not None:
                 problem = pinned_counts(problem, one.cells, one.draw(1, rng)[0])
-        limit = ChainLimit(deadline or Deadline.of())
-        chains = Walk.of(state, values, problem, rng.spawn(self.chains))
-        chains.limit = limit
+        deadline = deadline or Deadline.of()
+        chains = Walk.of(state, values, problem, rng.spawn(self.chains), deadline)
+        chains.limit = ChainLimit(deadline)
         return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:

@@ -191,9 +191,9 @@ class LinkedWalk:
         pool_of = problem.links.pool_of
         moved = (problem.places, problem.known, problem.moves, pool_of, state, problem.widest)
         for i in range(len(out)):
-            if self.stopped:
-                return
             for _ in range(thin):
+                if self.stopped:
+                    return
                 if problem.whole:
                     laws = self.laws[chain]
                     if self.sweeps < WARM_UP:  # later the laws must not follow the chain

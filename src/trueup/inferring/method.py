@@ -14,10 +14,11 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.methods import structural_misfit
 from trueup.model.nested import canonical
-from trueup.model.prior import FACTORED, Estimated, Flat, settle_priors
+from trueup.model.prior import FACTORED, Estimated, Flat, Hierarchical, settle_priors
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
+from trueup.noise.perturbed.hidden_values import HiddenValues
 from trueup.run.deadline import Deadline
 
 Progress = Callable[[int, int], None]
@@ -80,10 +81,13 @@ class InferenceMethod(ABC):
         """Parameters that take the place of its own defaults where such measurements are given and none is named.
 
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
-        flat one.
+        flat one. Where noisy values below a threshold are not shown, parts are taken to be of one kind: small values are what
+        tells two kinds apart.
         """
         noisy = any(header.law.additive and not header.exact for header in headers)
         perturbed = any(not header.law.additive for header in headers)
+        if Hierarchical in cls.priors and any(_conceals_noisy(header.law) for header in headers):
+            return {"prior": {"name": Hierarchical().name, "most_kinds": 1}}
         if noisy or not perturbed or Estimated not in cls.priors:
             return {}
         return {"prior": (Estimated if values_of_a_class(cells, headers) >= ENOUGH else Flat)().name}
@@ -121,6 +125,11 @@ class InferenceMethod(ABC):
         """
 
 
+def _conceals_noisy(law: Any) -> bool:
+    """Return True for a code that stands for noisy values."""
+    return isinstance(law, HiddenValues) and bool(law.published) and law.law.additive and not law.law.exact
+
+
 def inference_misfit(
     method: InferenceMethod, constraints: Constraints, measured: Measurements | Problem
 ) -> str | None:
@@ -145,9 +154,13 @@ def announce(progress: Progress, stage: str) -> None:
 
 
 def in_blocks(
-    draw: Callable[[int], NDArray], draws: int, size: int, progress: Progress
+    draw: Callable[[int], NDArray],
+    draws: int,
+    size: int,
+    progress: Progress,
+    deadline: Deadline | None = None,
 ) -> tuple[NDArray, bool]:
-    """Draw `(..., draws, n)` block by block; an interruption keeps the finished blocks.
+    """Draw `(..., draws, n)` block by block; an interruption keeps the finished blocks, and so does a deadline.
 
     Returns
     -------
@@ -163,7 +176,7 @@ def in_blocks(
     blocks: list[NDArray] = []
     done = 0
     try:
-        while done < draws:
+        while done < draws and not (blocks and deadline and deadline.passed):
             blocks.append(draw(min(size, draws - done)))
             done += blocks[-1].shape[-2]
             progress(done, draws)

@@ -148,11 +148,12 @@ class ReleasedMultinomial(InferenceMethod):
         deadline: Deadline | None = None,
     ) -> Drawn:
         """Draw the true counts given released ones `(n,)`."""
+        deadline = deadline or Deadline.of()
         if isinstance(state, TreeProblem):
-            return draw_tree(self._tree(state, values), draws, rng, self.sweeps, progress)
+            return draw_tree(self._tree(state, values), draws, rng, self.sweeps, progress, deadline)
         problem = self._problem(state, values)
         if problem.trials == 0:
-            return _behind_zero(problem, state, draws, rng, progress)
+            return _behind_zero(problem, state, draws, rng, progress, deadline)
         if self.release == "sample":
             return self._chains(problem, state, draws, rng)
         posterior = ModePosterior.of(problem)
@@ -163,7 +164,7 @@ class ReleasedMultinomial(InferenceMethod):
             accepted.append(share)
             return state.spread(drawn)
 
-        counts, whole = in_blocks(block, draws, BLOCK, progress)
+        counts, whole = in_blocks(block, draws, BLOCK, progress, deadline)
         stats = {
             "accepted": float(np.mean(accepted)),
             "dropped_mass": posterior.left_out,
@@ -256,11 +257,17 @@ def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
 
 
 def _behind_zero(
-    problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator, progress: Progress
+    problem: ReleasedSum,
+    state: _State,
+    draws: int,
+    rng: np.random.Generator,
+    progress: Progress,
+    deadline: Deadline,
 ) -> Drawn:
     """Draw the true counts behind a released total of zero."""
     posterior = ZeroPosterior.of(problem)
-    counts, whole = in_blocks(lambda k: state.spread(posterior.draw(k, rng)), draws, BLOCK, progress)
+    draw = lambda k: state.spread(posterior.draw(k, rng))  # noqa: E731
+    counts, whole = in_blocks(draw, draws, BLOCK, progress, deadline)
     stats = {"dropped_mass": posterior.left_out, "draws": len(counts), "interrupted": not whole}
     return Drawn(counts[None], independent=True, stats=stats)
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import ConvergenceError
+from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, with_curvature
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
@@ -20,6 +22,7 @@ from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits, splits_of
 from trueup.model.prior import Hierarchical
 from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
 
 Reals = NDArray[np.float64]
 Part = tuple[Settled, int]
@@ -33,6 +36,10 @@ VARIED = 16
 """Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
 LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 """Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
+HELD = 1 << 25
+"""Counts of all nodes, sums of pairs included, that are drawn at a time."""
+SOUGHT = 0.6
+"""Share of the time allowed after which hyperparameters of a large tree are sought no further."""
 POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
 
@@ -47,17 +54,20 @@ class ApproximateTree:
         The problem, its values and its prior.
     progress
         What is told.
+    deadline
+        When an answer must stand.
     """
 
     state: TreeState
     values: NDArray
     progress: Progress
+    deadline: Deadline
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
         """Draw the counts."""
         announce(self.progress, "approximate: messages on grids")
         prior = self.state.prior
-        grid = TreeGrid(self.state, self.values)
+        grid = TreeGrid(self.state, self.values, self.deadline)
         nested = self.state.problem.nested
         splits = (
             splits_of(prior, nested, self.state.problem.bounds()[1])
@@ -92,7 +102,7 @@ class ApproximateTree:
         if (
             grid.nodes > LARGE
         ):  # many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do
-            found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS)
+            found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS, self._late)
             few = few[few < splits.concentrations] if grid.nodes <= LARGEST else few[:0]
             return splits, with_curvature(objective, found, guess, few)
         beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
@@ -100,6 +110,10 @@ class ApproximateTree:
         _, guess, few = start_of(splits)
         few = few if len(few) <= VARIED else few[few < splits.concentrations]
         return splits, with_curvature(grid.objective(splits, self.progress), begun, guess, few)
+
+    def _late(self) -> bool:
+        """Whether so much time is spent that what is known of hyperparameters has to do."""
+        return self.deadline.left(SOUGHT) < 0
 
     def _mixture(
         self,
@@ -136,9 +150,11 @@ class ApproximateTree:
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
         for solved, count in parts:
-            found.append(solved.draw(nodes, count, rng)[leaves].T)
-            done, points = done + count, len(solved.grids.x)
-            self.progress(done, draws)
+            points = len(solved.grids.x)
+            for k in _blocks(count, max(1, HELD // len(solved.grids.ptr))):
+                found.append(solved.draw(nodes, k, rng)[leaves].T)
+                done += k
+                self.progress(done, draws)
         counts = found[0] if len(found) == 1 else rng.permutation(np.concatenate(found))
         grids = {"points": points, "moved_by_coarser_grids": moved}
         stats = {"draws": draws, "interrupted": False, "tier": "approximate", "grids": grids, **record}
@@ -153,6 +169,11 @@ class ApproximateTree:
             stats=stats,
             tables=tuple(nested.margins),
         )
+
+
+def _blocks(count: int, most: int) -> list[int]:
+    """Cut a number of draws into blocks."""
+    return [min(most, count - done) for done in range(0, count, most)]
 
 
 def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
@@ -175,12 +196,19 @@ def approximate(
     draws: int,
     rng: np.random.Generator,
     progress: Progress,
+    deadline: Deadline,
 ) -> Drawn:
     """Draw the counts of a tree `(1, draws, n)` on grids.
 
     Raises
     ------
     ConvergenceError
-        If no grids hold the posterior.
+        If no grids hold the posterior, or time is spent before there are draws.
     """
-    return ApproximateTree(state, values, progress).drawn(draws, rng)
+    try:
+        return ApproximateTree(state, values, progress, deadline).drawn(draws, rng)
+    except OutOfTimeError:
+        raise ConvergenceError(
+            f"{deadline.allowed / 60:g} minutes are spent before a tree of {len(state.child_ptr) - 1:,} counts is solved",
+            remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",
+        ) from None

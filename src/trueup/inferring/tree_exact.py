@@ -22,7 +22,7 @@ from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState
-from trueup.inferring.tree_work import AllowedWork, TooCostly
+from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals
 from trueup.kernel.messages.solve import (
@@ -71,7 +71,7 @@ class TreeExact(InferenceMethod):
     mode
         Whether to also find a most probable vector of counts; where the prior is estimated, given its parameters' mode.
     tier
-        `exact`; `approximate`, messages on grids with a stated error; or `auto`, exact where that takes few multiplications.
+        `exact`; `approximate`, messages on grids with a stated error; or `auto`, exact where that takes little time.
     """
 
     prior: AnyPrior = HIERARCHICAL
@@ -118,18 +118,22 @@ class TreeExact(InferenceMethod):
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
-        work = AllowedWork.of(len(state.child_ptr) - 1) if self.tier == "auto" else AllowedWork()
+        deadline = deadline or Deadline.of()
+        auto = self.tier == "auto"
+        work = AllowedWork.of(len(state.child_ptr) - 1, deadline) if auto else AllowedWork(deadline=deadline)
         try:
             if self.tier == "approximate":
                 raise TooCostly
             return self._exact(state, values, draws, rng, progress, executor or LocalThreads(), work)
         except TooCostly:
-            return approximate(state, values, draws, rng, progress)
+            if self.tier == "exact":
+                raise spent_exactly(deadline) from None
+            return approximate(state, values, draws, rng, progress, deadline)
         except ConvergenceError as error:
             if self.tier == "exact":
                 raise
             try:
-                return approximate(state, values, draws, rng, progress)
+                return approximate(state, values, draws, rng, progress, deadline)
             except ConvergenceError:
                 raise error from None
 
@@ -148,7 +152,7 @@ class TreeExact(InferenceMethod):
         low, high = state.windows(values, roughly)
         leaves = state.problem.nested.nodes[-1]
         work.refuse_wide(low[leaves], high[leaves])
-        work.spend(state.child_ptr, low, high)
+        work.begin_pass(pass_cost(state.child_ptr, low, high))
         search = SolutionSearch(state, values, executor, self.tolerance, work=work)
         record = {}
         if isinstance(self.prior, Hierarchical):

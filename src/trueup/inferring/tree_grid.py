@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import Density, Objective
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_state import TreeState, reach_of
@@ -30,6 +31,7 @@ from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.tree.bounds import propagate
 from trueup.layouts.factors import FactorTable, Split
 from trueup.layouts.splits import Splits
+from trueup.run.deadline import Deadline
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -88,12 +90,15 @@ class TreeGrid:
     ----------
     state, values
         The problem and its values.
+    deadline
+        When an answer must stand.
     step
         Gaps of grids, in standard scores of the marginal.
     """
 
     state: TreeState
     values: NDArray
+    deadline: Deadline
     step: float = STEP
 
     def __post_init__(self) -> None:
@@ -152,7 +157,15 @@ class TreeGrid:
         return out
 
     def solve(self, split: Split) -> GridSolution:
-        """Work messages up the tree."""
+        """Work messages up the tree.
+
+        Raises
+        ------
+        OutOfTimeError
+            If the time allowed is spent.
+        """
+        if self.deadline.passed:
+            raise OutOfTimeError
         factor = self.likelihood.copy()
         add_splits(self.grids.ptr, self.grids.x, split, factor)
         up = grid_upward(self.grids, factor)

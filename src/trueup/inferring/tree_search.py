@@ -17,7 +17,7 @@ from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import ALONE, expected_of
 from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
-from trueup.inferring.tree_work import AllowedWork
+from trueup.inferring.tree_work import AllowedWork, pass_cost
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
 from trueup.kernel.messages.pmf import reach_all
@@ -115,7 +115,9 @@ class SolutionSearch:
         """Solve the whole tree at once."""
         plan = plan_pairs(self.child_ptr)
         return self._deepened(
-            lambda tilted, _: settle_tilts(plan, tilted, tolerance, passes=passes),
+            lambda tilted, _: settle_tilts(
+                plan, tilted, tolerance, passes=passes, spend=self.work.begin_pass
+            ),
             lambda s: too_short(self.child_ptr, s, tolerance),
             tolerance,
         )
@@ -173,6 +175,7 @@ class SolutionSearch:
                     "the posterior at some parameters of the prior is beyond floating-point numbers",
                     remedy="name a prior with given concentrations, or another one",
                 )
+            self.work.end_evaluation()
             value, gradient = splits.log_hyperprior(theta)
             scores = splits.scores(theta, expected[0], expected[1], expected[2:4])
             slope = gradient + scores.sum(axis=0)
@@ -205,7 +208,7 @@ class SolutionSearch:
             left > 0
             and (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None
         ):
-            self.work.spend(self.child_ptr, *bounds(self.child_ptr, *reach_all(factors)))
+            self.work.begin_pass(pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(factors))))
             tilted = tilt(self.child_ptr, factors, self.start)
             components = self._components(tilted)
             soon = [end_too_soon(self.child_ptr, one) for one in components or (tilted,)]

@@ -1,11 +1,15 @@
-"""What exact messages on a tree cost: counted before it is paid, in multiplications, so that no clock decides what is drawn."""
+"""What exact messages on a tree may cost: a pass is counted before it begins, and the processor's time is read between passes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError
+from trueup.run.deadline import Deadline
 
 Integers = NDArray[np.int64]
 
@@ -13,10 +17,17 @@ DIRECT = 1500.0
 """Counts of a window up to which each of another's entries is multiplied by all of them; wider ones take a Fourier transform."""
 TRANSFORM = 40.0
 """Multiplications for each entry of a wider one, and each doubling of a family."""
+RATE = 1e9
+"""Multiplications in a second, at least."""
 WIDE = 300.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
-LEAST, EACH = 5e8, 3e7
-"""Multiplications that a tree may take, and that each of its nodes adds: about a second of a processor, more for large trees."""
+LEAST, LARGER = 3.0, 2.6e-5
+"""Seconds of a processor that exact messages may take, and that are added for each node to the power 3/2: grids take longer
+there, while hyperparameters of exact messages are sought on a sample."""
+LEFT = 0.5
+"""Share of a command's time after which trees are left to grids."""
+EVALUATIONS, JUDGED = 40, 3
+"""Hyperparameters at which a tree is usually solved, and after how many it is judged whether these take too long."""
 
 
 class TooCostly(Exception):
@@ -25,15 +36,33 @@ class TooCostly(Exception):
 
 @dataclass(eq=False)
 class AllowedWork:
-    """Multiplications that may be spent, and those that were."""
+    """Time that exact messages may take.
 
-    allowed: float = np.inf
-    spent: float = 0.0
+    Attributes
+    ----------
+    seconds
+        Of a processor, from the end of the first evaluation: kernels are compiled by then.
+    deadline, share
+        Of the command, and how much of its time may be spent: the rest is left for grids.
+    begun, evaluations
+        Reading of the processor's clock at that end, and evaluations since.
+    """
+
+    seconds: float = np.inf
+    deadline: Deadline = field(default_factory=Deadline.of)
+    share: float = 1.0
+    begun: float | None = None
+    evaluations: int = 0
 
     @classmethod
-    def of(cls, nodes: int) -> AllowedWork:
+    def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
         """What a tree of so many nodes may take."""
-        return cls(LEAST + EACH * nodes)
+        return cls(LEAST + LARGER * nodes**1.5, deadline, LEFT)
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the first evaluation."""
+        return 0.0 if self.begun is None else time.process_time() - self.begun
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
         """Leave trees to grids whose leaves are so uncertain that tables of every count are no use.
@@ -43,20 +72,43 @@ class AllowedWork:
         TooCostly
             If half of the windows `low..high` of leaves are wider than `WIDE`.
         """
-        if np.isfinite(self.allowed) and np.median(np.asarray(high, float) - low) > WIDE:
+        if np.isfinite(self.seconds) and np.median(np.asarray(high, float) - low) > WIDE:
             raise TooCostly
 
-    def spend(self, child_ptr: Integers, low: NDArray, high: NDArray) -> None:
-        """Count one pass up a tree with windows `low..high`.
+    def begin_pass(self, multiplications: float) -> None:
+        """Allow one pass up the tree.
 
         Raises
         ------
         TooCostly
-            If it would take more than is left.
+            If it would take longer than is left.
         """
-        self.spent += pass_cost(child_ptr, low, high)
-        if self.spent > self.allowed:
+        left = min(self.seconds - self.spent, self.deadline.left(self.share))
+        if multiplications > RATE * left:
             raise TooCostly
+
+    def end_evaluation(self) -> None:
+        """Count one point of the hyperparameters.
+
+        Raises
+        ------
+        TooCostly
+            If as many as are usual would take longer than they may.
+        """
+        if self.begun is None:
+            self.begun = time.process_time()
+            return
+        self.evaluations += 1
+        if self.evaluations >= JUDGED and self.spent / self.evaluations * EVALUATIONS > self.seconds:
+            raise TooCostly
+
+
+def spent_exactly(deadline: Deadline) -> ConvergenceError:
+    """The error where exact messages alone are asked for, and take longer than there is time for."""
+    return ConvergenceError(
+        f"exact messages would take longer than the {deadline.allowed / 60:g} minutes allowed",
+        remedy="take the tier 'approximate', or allow more minutes",
+    )
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:

@@ -23,6 +23,7 @@ from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
 from trueup.model.linear_system import margin_rows
 from trueup.model.nested import canonical
+from trueup.run.deadline import Deadline
 
 WARM_UP = 8
 RAREST, FINENESS = 0.25, 4
@@ -32,6 +33,8 @@ FAR = 3
 """How many standard deviations of a rough posterior chains start from its centre."""
 AT_ONCE = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
+SEEKING, LEAST_SOUGHT = 60.0, 1.0
+"""Seconds in which a table to start from is sought, and those that are left to it past a deadline."""
 SURVEYED = 300
 """Moves of each pattern that are tried to see whether they keep what is exact."""
 
@@ -80,14 +83,21 @@ class Walk:
         return self.joined.known and left is not None and all(left[own].any() for own in self.joined.pieces)
 
     @classmethod
-    def of(cls, state: LinearProblem, values: NDArray, problem: RowProblem, rngs) -> Walk:
+    def of(
+        cls,
+        state: LinearProblem,
+        values: NDArray,
+        problem: RowProblem,
+        rngs,
+        deadline: Deadline | None = None,
+    ) -> Walk:
         """Choose moves and dispersed starts."""
         active = np.flatnonzero(problem.box[0] < problem.box[1])
         level = state.cells.tree.level
         margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
         moves = table_moves(state.cells, active, {level(m.level) for m in margins})
         centre, wide = problem.estimate()
-        points = _starts(state, values, problem, centre, wide, rngs)
+        points = _starts(state, values, problem, centre, wide, rngs, deadline or Deadline.of())
         joined = join(problem, state.cells.shape, moves, points[0])
         moves = with_vectors(moves, joined.vectors)
         shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED)
@@ -221,19 +231,22 @@ def _watched(state: LinearProblem) -> Any:
     return scipy.sparse.vstack([scipy.sparse.csr_array((0, cells.n)), *rows], format="csr")
 
 
-def _starts(state, values, problem: RowProblem, centre, wide, rngs) -> list[NDArray[np.int64]]:
+def _starts(
+    state, values, problem: RowProblem, centre, wide, rngs, deadline: Deadline
+) -> list[NDArray[np.int64]]:
     """Tables from opposite ends: each second chain starts towards where the one before it did not."""
     starts, away = [], np.zeros(len(centre))
     for chain, rng in enumerate(rngs):
         away = (
             -away if chain % 2 else FAR * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
         )
-        starts.append(start_near(state, values, problem, centre + away))
+        starts.append(start_near(state, values, problem, centre + away, deadline))
     return starts
 
 
-def start_near(state, values, problem: RowProblem, target: NDArray) -> NDArray[np.int64]:
-    """A table that satisfies everything hard, near a target."""
+def start_near(state, values, problem: RowProblem, target: NDArray, deadline: Deadline) -> NDArray[np.int64]:
+    """A table that satisfies everything hard, near a target, sought for `SEEKING` seconds or what is left of the deadline."""
+    seconds = min(SEEKING, max(deadline.left(), LEAST_SOUGHT))
     low, high = problem.box
     target = np.clip(np.rint(target), low, high)
     matrix, least, most = problem.limits
@@ -253,13 +266,13 @@ def start_near(state, values, problem: RowProblem, target: NDArray) -> NDArray[n
         bounds=scipy.optimize.Bounds(
             np.concatenate([low, np.zeros(n)]), np.concatenate([high, np.full(n, np.inf)])
         ),
-        options={"time_limit": 60.0, "mip_rel_gap": 0.2},
+        options={"time_limit": seconds, "mip_rel_gap": 0.2},
     )
     if found.x is None:
         if found.status == 2:
             raise no_counts(state, values)
         raise ConvergenceError(
-            f"no table of {n:,} counts to start from was found in 60 s",
+            f"no table of {n:,} counts to start from was found in {seconds:.0f} s",
             needed="some thousands of counts at most where rules cross",
             remedy="infer an area or a table of its own, or relax a rule; `trueup release` states standard errors at any size",
         )

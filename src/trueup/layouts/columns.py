@@ -42,6 +42,10 @@ FEWER = 4
 """Columns to a pair in a sweep, where no sum of cells is known better than these."""
 STEPS = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
+NARROWEST = 0.1
+"""Variance of the noise, of a mean count of a level, above which rates are moved there."""
+MOVED = 50_000
+"""Cells up to which rates are moved: on larger problems few sweeps are made, and more is known of counts."""
 SIGNS = 1, -1, -1, 1
 """Of the columns of a direction."""
 WHOLE = 1 << 24
@@ -174,7 +178,7 @@ class ColumnProblem:
             np.ascontiguousarray(pull, dtype=float),
         )
 
-    def moves(self, largest: int) -> Directions:
+    def moves(self, starts: Sequence[NDArray[np.integer[Any]]]) -> Directions:
         """Directions, and steps and windows by the widths of the noise.
 
         A step is at most a quarter of the deviation that noise leaves to a lowest place along its direction, and half of the
@@ -182,10 +186,15 @@ class ColumnProblem:
 
         Parameters
         ----------
-        largest
-            The largest total of a lowest place where chains start.
+        starts
+            Tables `(leaves, n)` where chains start.
         """
         scale = self._scales
+        largest, total = (
+            max(int(x.sum(axis=1).max()) for x in starts),
+            max(x.sum(dtype=np.int64) for x in starts),
+        )
+        wide = (scale**2 > NARROWEST * total / np.array(self.cells.tree.sizes)) & (self.cells.n <= MOVED)
         window = int(np.clip(7 * scale[-1], *WINDOWS))
         span = np.clip(14 * scale, *SPANS).astype(np.int64)
         open_ = np.flatnonzero(self.open)
@@ -195,7 +204,18 @@ class ColumnProblem:
         exchanges = len(open_) if self._sums_are_narrow else -(-len(open_) // FEWER)
         turns = np.array([exchanges if len(pairs) else 0, len(open_) // 4 if len(squares) else 0])
         single, pair, square = (self._longest(columns, largest) for columns in (singles, pairs, squares))
-        return Directions(singles, pairs, squares, single, pair, square, turns.astype(np.int64), window, span)
+        return Directions(
+            singles,
+            pairs,
+            squares,
+            single,
+            pair,
+            square,
+            turns.astype(np.int64),
+            window,
+            span,
+            np.where(wide, scale, 0.0),
+        )
 
     def _longest(self, columns: NDArray[np.int64], largest: int) -> NDArray[np.float64]:
         """Longest steps `(k,)` of directions `(k, columns)`."""

@@ -10,6 +10,7 @@ from typing import Any
 from trueup.errors import BudgetError, SpecError
 from trueup.io.bundle.manifest import read_spec
 from trueup.ledger.admission import account_terms, afford
+from trueup.ledger.entries import this_time
 from trueup.ledger.joint import joint_picture
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariants, questions
@@ -100,7 +101,7 @@ class Account:
         """By what the data are known; nothing is read for a run that is done already or cannot be afforded."""
         if data is None or self.ledger.keeper is None or self.ledger.finished(asked):
             return None
-        afford(self.ledger.state(), asked)
+        afford(self.ledger.state(), asked, this_time())
         return self.ledger.keeper.fingerprint(data)
 
     def note(self, reservation: str, **facts: Any) -> None:

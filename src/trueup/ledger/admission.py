@@ -9,21 +9,21 @@ from trueup.ledger.totals import Caps, Totals, spent_in
 from trueup.privacy.accountant import Loss
 
 
-def admit(state: Totals, request: Request) -> None:
-    """Refuse a request that an account does not cover.
+def admit(state: Totals, request: Request, when: str) -> None:
+    """Refuse a request that an account does not cover at a time.
 
     Raises
     ------
     BudgetError
         If it cannot be afforded, its data are not the account's, or the number of checks would be exceeded.
     """
-    afford(state, request)
-    _refuse_other_data(state, request)
+    afford(state, request, when)
+    _refuse_other_data(state, request, when)
     _answerable(state, request)
 
 
-def afford(state: Totals, request: Request) -> None:
-    """Refuse a request that an account does not cover whatever its data are.
+def afford(state: Totals, request: Request, when: str) -> None:
+    """Refuse a request that an account does not cover at a time, whatever its data are.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def afford(state: Totals, request: Request) -> None:
         caps = state.caps.get(owner)
         if caps is None and owner[1] is not None and not state.analysts(request.dataset):
             continue
-        _within(owner, request.loss, caps or {}, state.spent.get(owner, Loss()))
+        _within(owner, request.loss, caps or {}, state.spent_at(owner, when))
 
 
 def account_terms(state: Totals, dataset: str) -> Terms:
@@ -68,9 +68,12 @@ def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
         )
 
 
-def _refuse_other_data(state: Totals, request: Request) -> None:
+def _refuse_other_data(state: Totals, request: Request, when: str) -> None:
     """An answer is known on the data that it was given of; on others the same question is a new one."""
-    known = state.shown[request.dataset].data
+    shown = state.shown[request.dataset]
+    known = shown.data
+    if state.terms[request.dataset].series and when[:7] > shown.month:
+        return
     if request.data is not None and known and request.data not in known:
         raise BudgetError(
             f"the data are not those of the account of dataset '{request.dataset}'",

@@ -7,9 +7,11 @@ An exported ledger is these lines, so that anybody can recompute the chain with 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -43,8 +45,8 @@ class Entry:
         return json.loads(self.body)
 
 
-def link(number: int, previous: str, fields: dict[str, Any]) -> Entry:
-    """Make the entry that follows the one whose hash is `previous`.
+def link(number: int, previous: str, fields: dict[str, Any], key: bytes | None = None) -> Entry:
+    """Make the entry that follows the one whose hash is `previous`, signed where there is a key (HMAC, SHA-256).
 
     Examples
     --------
@@ -53,8 +55,36 @@ def link(number: int, previous: str, fields: dict[str, Any]) -> Entry:
     True
     """
     whole = {"entry": number, "previous": previous, **fields}
-    body = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    if key is not None:
+        whole["signed"] = _signature(whole, key)
+    body = _canonical(whole)
     return Entry(number, body, entry_digest(body))
+
+
+def is_signed(entry: Entry, key: bytes) -> bool:
+    """Whether an entry holds the signature of a key over all else that it says.
+
+    Examples
+    --------
+    >>> entry = link(1, GENESIS, {"action": "open"}, b"key")
+    >>> is_signed(entry, b"key"), is_signed(entry, b"other"), is_signed(link(1, GENESIS, {"action": "open"}), b"key")
+    (True, False, False)
+    """
+    rest = dict(entry.fields)
+    return hmac.compare_digest(str(rest.pop("signed", "")), _signature(rest, key))
+
+
+def _signature(fields: dict[str, Any], key: bytes) -> str:
+    return hmac.new(key, _canonical(fields).encode(), "sha256").hexdigest()
+
+
+def _canonical(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def this_time() -> str:
+    """The time of an entry, in UTC to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def entry_digest(body: str) -> str:

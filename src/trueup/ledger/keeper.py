@@ -3,6 +3,7 @@
 key               names data in the ledger by a keyed fingerprint; never in a ledger or a bundle
 refusals.jsonl    what an analyst is not told of a refusal: row numbers, counts of bad rows, facts of files
 anchor            number and hash of the last entry that is known to stand
+signing           where entries are signed: the key, and the number of the first signed entry
 
 The folder is its owner's alone. By default it stands beside an SQLite ledger; whoever may draw may then read it, as they may
 write the ledger. On a server it stands where the keeper's service runs and analysts do not.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
@@ -79,6 +81,38 @@ class Keeper:
             return bytes.fromhex(self._key.read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             raise _unusable(self._key, error) from None
+
+    def sign(self, first: int) -> None:
+        """Have every entry from a number on signed; LedgerError if the disk refuses."""
+        part = self.folder / f".signing-{uuid.uuid4().hex}"
+        try:
+            part.touch(mode=0o600)
+            part.write_text(f"{secrets.token_hex(32)} {first}\n", encoding="ascii")
+            to_disk(part)
+            os.link(part, self.folder / "signing")  # one that is there stays
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise _unusable(self.folder / "signing", error) from None
+        finally:
+            part.unlink(missing_ok=True)
+
+    @property
+    def signing(self) -> tuple[bytes, int] | None:
+        """The key of signatures and the number of the first signed entry; None where none is signed.
+
+        Raises
+        ------
+        LedgerError
+            If it cannot be read.
+        """
+        try:
+            key, first = (self.folder / "signing").read_text(encoding="ascii").split()
+            return bytes.fromhex(key), int(first)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _unusable(self.folder / "signing", error) from None
 
     def fingerprint(self, data: Any) -> str | None:
         """By what data are known in the ledger; None where they cannot be known again."""

@@ -25,7 +25,7 @@ from trueup.files.target import is_claimed
 from trueup.ledger import publish
 from trueup.ledger.admission import account_terms, admit, agree
 from trueup.ledger.caps import CapsGiven, new_caps, read_caps
-from trueup.ledger.entries import Entry
+from trueup.ledger.entries import Entry, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.request import Request, check_request, read_name, write_request
 from trueup.ledger.reservation import Reservation
@@ -176,6 +176,23 @@ class Ledger:
             if found not in locked.state.shown[dataset].data:
                 locked.append("data", {"dataset": dataset, "data": found})
 
+    def sign(self) -> None:
+        """Have every further entry signed with a key of the keeper's folder, so that nobody without it can add one.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger has no keeper's folder.
+        """
+        if self.keeper is None:
+            raise BudgetError(
+                "the ledger has no keeper's folder",
+                needed="a place for the key",
+                remedy="give --keeper FOLDER",
+            )
+        with self._stored.writing() as locked:
+            self.keeper.sign(locked.state.number + 1)
+
     def grant(self, analyst: str) -> None:
         """Let a role of the server draw in its own name, and declare nothing.
 
@@ -219,7 +236,7 @@ class Ledger:
                 return self._standing(locked.state, name, request)
             if done := self._bound(locked.state, request):
                 return Reservation(self._stored, done.reservation, done.stamp, done)
-            admit(locked.state, request)
+            admit(locked.state, request, this_time())
             name = name or uuid.uuid4().hex
             entry = locked.append(
                 "reserve", {"reservation": name, "host": this_host(), **write_request(request)}

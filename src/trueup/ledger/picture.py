@@ -29,12 +29,15 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
         "invariants": list(terms.invariants),
         "published": list(shown.published),
         "joint": shown.joint,
+        "renews": terms.renews,
+        "series": terms.series,
         "checks": terms.checks,
         "checked": shown.checked,
         "facts": [question.text for question in shown.held.values() if question.is_rule],
         "unfinished": len(state.unfinished(dataset)),
         "sentences": [
             *_protection(dataset, terms, spent),
+            *_over_time(state, dataset, terms),
             *_invariants(terms, shown, spent),
             *_checks(terms, shown),
             *_unfinished(state, dataset),
@@ -50,6 +53,15 @@ def _protection(dataset: str, terms: Terms, spent: Loss) -> Iterator[str]:
         f"'{dataset}' protects one {terms.unit}. All releases together: {amounts(spent, 1)} for one step, "
         f"{_STEP[terms.neighbours].format(unit=terms.unit)}; K steps cost at most K times epsilon, K x K times rho."
     )
+
+
+def _over_time(state: State, dataset: str, terms: Terms) -> Iterator[str]:
+    if terms.renews:
+        earlier = amounts(state.earlier.get((dataset, None), Loss()), 1)
+        year = state.years.get(dataset, "this year")
+        yield f"That is the loss of {year}: caps renew every calendar year. Before: {earlier}; it adds up."
+    if terms.series:
+        yield "The first data of every month are the account's; other data are declared by its keeper."
 
 
 def amounts(loss: Loss, steps: int) -> str:

@@ -34,6 +34,7 @@ class State(Totals):
                 detail = f"cannot be true ({error})" if isinstance(error, BudgetError) else "cannot be read"
                 raise broken(entry.number, detail) from None
             self.number, self.head = entry.number, entry.hash
+            self.signed = "signed" in entry.fields
             self.hashes[entry.number] = entry.hash
 
     def _open(self, entry: Entry) -> None:
@@ -59,19 +60,32 @@ class State(Totals):
         if name in self.reserved and name not in self.returned:
             raise ValueError
         request = read_request(fields)
-        admit(self, request)
-        self._charge(name, request)
+        admit(self, request, fields["time"])
+        self._charge(name, request, fields["time"])
         self.returned.discard(name)
         self.reserved[name] = (entry, request)
 
-    def _charge(self, name: str, request: Request) -> None:
+    def _charge(self, name: str, request: Request, when: str) -> None:
+        self._turn(request.dataset, when)
+        self.charged[name] = self.years.get(request.dataset, "")
         for owner in request.owners:
             self.spent[owner] = self.spent.get(owner, Loss()) + request.loss
         shown = self.shown[request.dataset]
-        if request.data is not None and not shown.data:
-            shown.data.append(request.data)  # the first data that are known are the account's
+        if request.data is not None and request.data not in shown.data:
+            shown.data.append(
+                request.data
+            )  # the first data that are known, of a series in each month, are the account's
+            shown.month = when[:7]
         answers = shown.of(request)
         answers.reserve(name, answers.new(request.questions, self.terms[request.dataset].listed))
+
+    def _turn(self, dataset: str, when: str) -> None:
+        """Begin another year where caps renew; a clock that goes back begins none."""
+        if not self.begins_year(dataset, when):
+            return
+        for owner in [owner for owner in self.spent if owner[0] == dataset]:
+            self.earlier[owner] = self.earlier.get(owner, Loss()) + self.spent.pop(owner)
+        self.years[dataset] = when[:4]
 
     def _declare(self, entry: Entry) -> None:
         """Take note of another version of an account's data."""
@@ -97,8 +111,9 @@ class State(Totals):
             raise ValueError
         self.returned.add(name)
         request = self.reserved[name][1]
+        now = self.charged[name] == self.years.get(request.dataset, "")
         for owner in request.owners:
-            self.spent[owner] -= request.loss
+            (self.spent if now else self.earlier)[owner] -= request.loss
         return request
 
     def _draw(self, entry: Entry) -> None:

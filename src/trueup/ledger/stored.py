@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError
 from trueup.files.target import remove_unheld
-from trueup.ledger.entries import Entry, link
+from trueup.ledger.entries import Entry, broken, is_signed, link, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.state import State
 from trueup.ledger.transaction import Store, Transaction
@@ -29,18 +28,27 @@ class LockedLedger:
         The sum of all entries.
     transaction
         Where further ones go.
+    key
+        That of signatures, where entries are signed.
     appended
         Whether one was added.
     """
 
     state: State
     transaction: Transaction
+    key: bytes | None = None
     appended: bool = False
 
     def append(self, action: str, fields: dict[str, Any]) -> Entry:
         """Add an entry; it is kept when the lock is given up."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = link(self.state.number + 1, self.state.head, {"action": action, "time": now, **fields})
+        if self.state.signed and self.key is None:
+            raise BudgetError(
+                "the entries of the ledger are signed, and the key is not at hand",
+                needed="the keeper's folder; no budget was granted",
+                remedy="name it by --keeper, or have its keeper run the command",
+            )
+        whole = {"action": action, "time": this_time(), **fields}
+        entry = link(self.state.number + 1, self.state.head, whole, self.key)
         self.appended = True
         self.transaction.append(entry)
         self.state.read([entry])
@@ -74,6 +82,11 @@ class StoredLedger:
         if known and (not entries or entries.pop(0).hash != self._state.head):
             self._state, entries = State(), transaction.after(0)
         self._state.read(entries)
+        try:
+            refuse_unsigned(entries, self.keeper)
+        except BudgetError:
+            self._state = State()  # all is read, and refused, again
+            raise
         refuse_cut(self._state, self.keeper)
 
     def entries(self) -> list[Entry]:
@@ -89,7 +102,8 @@ class StoredLedger:
             with self._lock:
                 with self._store.transaction(writing=True) as transaction:
                     self._read(transaction)
-                    locked = LockedLedger(self._state, transaction)
+                    signing = self.keeper and self.keeper.signing
+                    locked = LockedLedger(self._state, transaction, signing[0] if signing else None)
                     yield locked
                 if self.keeper and locked.appended:  # only what is committed is held to stand
                     self.keeper.keep_anchor(self._state.number, self._state.head)
@@ -105,6 +119,23 @@ class StoredLedger:
             name = folder.name.rpartition("-")[2]
             if name in state.reserved and name not in state.commits:
                 remove_unheld(folder)
+
+
+def refuse_unsigned(entries: Iterable[Entry], keeper: Keeper | None) -> None:
+    """Refuse entries that somebody without the keeper's key has written, where entries are signed.
+
+    Raises
+    ------
+    BudgetError
+        Naming the first.
+    """
+    signing = keeper and keeper.signing
+    if signing is None:
+        return
+    key, first = signing
+    for entry in entries:
+        if entry.number >= first and not is_signed(entry, key):
+            raise broken(entry.number, "is not signed with its keeper's key")
 
 
 def refuse_cut(state: State, keeper: Keeper | None) -> None:

@@ -37,6 +37,11 @@ class Terms:
         How many distinct rules beside the listed ones may be checked on confidential counts.
     listed
         Questions whose answer costs nothing.
+    renews
+        `yearly`: caps are those of a calendar year (UTC), and losses of all years add up. By default caps are for good.
+    series
+        `monthly`: the first data that are known in a month are the account's without another declaration, with checks of
+        their own. By default its keeper declares all data after the first.
 
     Raises
     ------
@@ -54,6 +59,8 @@ class Terms:
     invariants: Mapping[str, str] = field(default_factory=dict)
     checks: int = CHECKS
     listed: tuple[Question, ...] = ()
+    renews: Literal["", "yearly"] = ""
+    series: Literal["", "monthly"] = ""
 
     def __post_init__(self) -> None:
         read_name(self.unit, "the unit")
@@ -72,6 +79,12 @@ class Terms:
             )
         if not isinstance(self.checks, int) or isinstance(self.checks, bool) or self.checks < 0:
             raise SpecError("the number of checks is no whole number from 0")
+        for what, given, known in (
+            ("caps renew", self.renews, "yearly"),
+            ("the series of data is", self.series, "monthly"),
+        ):
+            if given not in ("", known):
+                raise SpecError(f"{what} '{given}'", needed=f"'{known}', or nothing")
 
     def listing(self, spec: Spec, cells: Cells) -> Terms:
         """Return terms that also list the rules and invariants of a spec, by what they mean."""
@@ -95,6 +108,8 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
         fields["invariants"],
         fields["checks"],
         read_questions(fields["listed"]),
+        fields["renews"],
+        fields["series"],
     )
 
 

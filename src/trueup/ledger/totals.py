@@ -51,6 +51,8 @@ class Shown:
     ----------
     data
         The fingerprints of its data, from the first version to the last.
+    month
+        When the last version came that its keeper did not declare: year and month.
     answers
         What each version was asked; that of data which cannot be known again is under an empty name.
     published
@@ -60,6 +62,7 @@ class Shown:
     """
 
     data: list[str] = field(default_factory=list)
+    month: str = ""
     answers: dict[str, Answers] = field(default_factory=dict)
     published: dict[str, str] = field(default_factory=dict)
     joint: Mapping[str, Any] | None = None
@@ -99,6 +102,8 @@ class Totals:
     ----------
     number, head
         How many entries were read, and the hash of the last.
+    signed
+        Whether the last one holds a signature.
     hashes
         That of every entry, by its number.
     ledger
@@ -106,7 +111,10 @@ class Totals:
     terms
         What each dataset's account is kept under.
     caps, spent
-        Per owner. An open reservation counts as spent.
+        Per owner. An open reservation counts as spent. Where caps renew, `spent` is that of the last year.
+    earlier, years, charged
+        Where caps renew: what owners spent before that year, the last year of each dataset, and the year that each
+        reservation was charged to.
     shown
         What each dataset's releases have shown exactly.
     reserved
@@ -121,17 +129,29 @@ class Totals:
 
     number: int = 0
     head: str = GENESIS
+    signed: bool = False
     hashes: dict[int, str] = field(default_factory=dict)
     ledger: str = ""
     terms: dict[str, Terms] = field(default_factory=dict)
     caps: dict[Owner, Caps] = field(default_factory=dict)
     spent: dict[Owner, Loss] = field(default_factory=dict)
+    earlier: dict[Owner, Loss] = field(default_factory=dict)
+    years: dict[str, str] = field(default_factory=dict)
+    charged: dict[str, str] = field(default_factory=dict)
     shown: dict[str, Shown] = field(default_factory=dict)
     reserved: dict[str, tuple[Entry, Request]] = field(default_factory=dict)
     drawn: set[str] = field(default_factory=set)
     returned: set[str] = field(default_factory=set)
     sealed: dict[str, str] = field(default_factory=dict)
     commits: dict[str, Commit] = field(default_factory=dict)
+
+    def begins_year(self, dataset: str, when: str) -> bool:
+        """Whether a charge at a time is the first of a year in which the caps of a dataset are new."""
+        return bool(self.terms[dataset].renews) and when[:4] > self.years.get(dataset, "")
+
+    def spent_at(self, owner: Owner, when: str) -> Loss:
+        """What counts at a time against the caps of an owner."""
+        return Loss() if self.begins_year(owner[0], when) else self.spent.get(owner, Loss())
 
     def is_open(self, name: str) -> bool:
         """Whether a reservation stands under which nothing was drawn yet."""

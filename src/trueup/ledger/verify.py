@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.entries import Entry
+from trueup.ledger.entries import Entry, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.publish import MANIFEST, published_manifest
 from trueup.ledger.state import State
-from trueup.ledger.stored import refuse_cut
+from trueup.ledger.stored import refuse_cut, refuse_unsigned
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,24 @@ def _replay(entries: list[Entry], keeper: Keeper | None) -> tuple[State, list[st
     state = State()
     try:
         state.read(entries)
+        refuse_unsigned(entries, keeper)
         refuse_cut(state, keeper)
     except BudgetError as error:
         return state, [error.given]
-    return state, []
+    return state, _misdated(entries) if any(t.renews or t.series for t in state.terms.values()) else []
+
+
+def _misdated(entries: list[Entry]) -> list[str]:
+    """Entries of an earlier month than one before them, or of one that is still to come: some clock was wrong, or set."""
+    found, latest = [], ""
+    for entry in entries:
+        month = entry.fields["time"][:7]
+        if month < latest or month > this_time()[:7]:
+            found.append(
+                f"entry {entry.number} is dated {month}, which the entries before it, or today, contradict"
+            )
+        latest = max(latest, month)
+    return found
 
 
 def _manifests(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from trueup.model.prior import read_prior
 from trueup.model.published_table import PublishedCell, PublishedTable
 from trueup.model.spec import mistakes, read_spec_text
 from trueup.model.spec_queries import ConstraintsPart
-from trueup.model.spec_table import AttributePart, Level, Name, SpecPart
+from trueup.model.spec_table import AttributePart, Level, Name, Parents, SpecPart
 from trueup.model.toml import read_toml, toml_text
 from trueup.model.transitions import read_transitions
 from trueup.noise.perturbed import CellKey
@@ -66,13 +66,14 @@ class PerturbedSpec(SpecPart):
     title: str
     table: PublishedName
     levels: tuple[Level, ...] = Field(alias="level", min_length=1)
+    parents: Parents | None = Field(
+        None, description="columns of the list of places: its id, which tables name, and its parent's"
+    )
     attributes: tuple[AttributePart, ...] = Field((), alias="attribute")
     published: tuple[PublishedTable, ...] = Field(min_length=1)
     constraints: ConstraintsPart = Field(default_factory=ConstraintsPart)
     reconcile: dict[str, Any] = Field(default_factory=dict, description="method and its parameters")
     infer: dict[str, Any] = Field(default_factory=dict, description="method, prior, and ratios")
-
-    parents: ClassVar[None] = None
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -140,11 +141,8 @@ class PerturbedSpec(SpecPart):
         refuse_repeats("attribute", views)
         refuse_repeats("published table", [part.name for part in self.published])
         keys = [x.name if x.prefix else x.column or x.name for x in self.levels]
-        refuse_taken_columns(self.levels, self.attributes, keys)
-        if self.levels[0].column is not None:
-            raise ValueError("the first level is the root: it holds every place and has no column")
-        if bare := [level.name for level in self.levels[1:] if level.column is None]:
-            raise ValueError(f"level '{bare[0]}' has no column")
+        refuse_taken_columns(self.levels, self.attributes, ["id"] if self.parents else keys)
+        self._columns_of_levels()
         if columned := [b for b in self.constraints.bounds if b.columns]:
             raise ValueError(f"a bound on '{columned[0].level}' names a column; give numbers")
         if self.constraints.invariants:
@@ -161,6 +159,24 @@ class PerturbedSpec(SpecPart):
             if name in self.infer:
                 read_prior(self.infer[name])
         return self
+
+    def key_columns(self, level: str) -> list[str]:
+        """The columns by which rows of a level name their places."""
+        if self.parents is not None:
+            return [self.parents.id]
+        last = [each.name for each in self.levels].index(level)
+        return list(dict.fromkeys(each.column for each in self.levels[: last + 1] if each.column))
+
+    def _columns_of_levels(self) -> None:
+        columned = [level.name for level in self.levels if level.column or level.prefix or level.label]
+        if self.parents is not None and columned:
+            raise ValueError(
+                f"level '{columned[0]}' has a column, and `parents` already says where places stand"
+            )
+        if self.levels[0].column is not None:
+            raise ValueError("the first level is the root: it holds every place and has no column")
+        if not self.parents and (bare := [x.name for x in self.levels[1:] if x.column is None]):
+            raise ValueError(f"level '{bare[0]}' has no column")
 
     def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
         """Refuse attributes that are not declared, or twice the same, and sums over values that overlap."""

@@ -27,7 +27,7 @@ from trueup.model.spec_rules import refuse_disagreement
 from trueup.model.spec_table import SpecPart
 from trueup.model.stacking import stacked
 from trueup.model.three_lines import ThreeLines
-from trueup.model.toml import read_toml, toml_text
+from trueup.model.toml import LARGEST, read_toml, toml_text
 
 FORMAT = 2
 """Version of the spec's format; grows when an old spec would be read differently."""
@@ -319,7 +319,10 @@ def read_spec_text(path: str | Path) -> str:
             f"a {type(path).__name__} is given as the path of a spec", needed="the path of a file"
         )
     try:
-        return Path(path).read_text(encoding="utf-8")
+        held = Path(path)
+        if held.stat().st_size > LARGEST:
+            raise SpecError(f"the spec '{path}' has more than {LARGEST:,} bytes", needed="a TOML file")
+        return held.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(
             f"cannot read the spec '{path}': {error.strerror}",

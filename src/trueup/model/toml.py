@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from fractions import Fraction
@@ -92,7 +93,9 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-_DEEPEST, _LONGEST = 50, 1000
+_DEEPEST, _LONGEST, LARGEST = 50, 1000, 8_000_000
+_DEEP_KEY = re.compile(r"""(?m)(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""")
+"""A key of more than 50 parts: for one of 20,000 the parser takes some gigabytes."""
 
 
 def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
@@ -101,8 +104,12 @@ def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
     Raises
     ------
     SpecError
-        If it is no TOML, nests too deeply or holds a number of more than a thousand digits.
+        If it is no TOML, is vast, nests too deeply or holds a number of more than a thousand digits.
     """
+    if len(text) > LARGEST:
+        raise SpecError(f"{what} has more than {LARGEST:,} characters", needed="a spec in TOML")
+    if _DEEP_KEY.search(text):
+        raise _too_deep()
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

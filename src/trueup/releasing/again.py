@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from trueup import reporting
-from trueup.errors import BundleError
+from trueup.errors import BundleError, TrueupError
 from trueup.files.staging import staged
 from trueup.files.target import refuse_occupied
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
-from trueup.io.bundle.manifest import read_manifest, read_spec
+from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
 from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond
 from trueup.io.bundle.write import begin_bundle, finish_bundle
 from trueup.model.problem import Problem, spec_and_text
@@ -93,13 +93,24 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
     source = Path(folder)
     if not holds_assessment(source):
         manifest = read_manifest(source)
+        refuse_altered(source, manifest)
         whole = manifest["kind"] == "measurements"
         record = read_measurements(source) if whole else StoredRelease(source, manifest)
-        return reporting.report(record, read_spec(source)[1], ledger=manifest["ledger"], **options)
+        return _laid_out(source, record, read_spec(source)[1], ledger=manifest["ledger"], **options)
     record, spec = read_assessment(source)
     if publish:
         refuse_confidential(record.public)
-    return reporting.report(record, spec, **options)
+    return _laid_out(source, record, spec, **options)
+
+
+def _laid_out(source: Path, *given: Any, **options: Any) -> str:
+    """The page of a record that files hold, which may lack a figure that the page looks up by table, method or budget."""
+    try:
+        return reporting.report(*given, **options)
+    except (LookupError, TypeError, ValueError) as error:
+        if isinstance(error, TrueupError):
+            raise
+        raise BundleError(f"'{source}' lacks figures that its report shows", remedy="restore it") from None
 
 
 def assess_table(

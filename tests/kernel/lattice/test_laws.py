@@ -16,6 +16,7 @@ from trueup.kernel.lattice_samplers.free import draw_free
 from trueup.kernel.lattice_samplers.sums import draw_sums
 from trueup.kernel.lattice_samplers.tables import draw_tables
 from trueup.kernel.lattice_samplers.tape import run
+from trueup.noise.cost import Sensitivity
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice.pairs import laplace_pairs
@@ -296,3 +297,23 @@ def test_the_stated_tries_are_about_right(shape, rng):
     bound = LatticeLaplace("1/4").on(Lattice.of(shape[0] * shape[1], table_margins(*shape))).bound
     drawn = bound.draw(2000, rng.bytes)
     assert 0.5 < drawn.tries / 2000 / bound.pieces[0][1].tries < 2
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [("1", 1e-10), ("1/100", 1e-8)])
+def test_what_is_drawn_in_doubles_states_a_delta(epsilon, most):
+    """The bound of its derivation: above what a million uniforms of 53 bits can hide, and far below one in a million."""
+    law = LatticeL2Laplace(epsilon).on(Lattice.of(3, SUM3))
+    cost = law.cost(Sensitivity.of(cells=2, each=1))
+    assert 2.0**-53 < law.bound.rounding < most
+    assert float(cost.delta) >= (1 + np.exp(float(cost.amount))) * law.bound.rounding
+    assert cost.delta.numerator == 1
+    assert LatticeLaplace(epsilon).on(Lattice.of(3, SUM3)).cost(Sensitivity.of(cells=2, each=1)).delta == 0
+
+
+def test_a_wide_law_in_doubles_has_a_larger_delta():
+    deltas = [
+        LatticeL2Laplace(epsilon).on(Lattice.of(3, SUM3)).bound.rounding
+        for epsilon in ("1", "1/100", "1/10000")
+    ]
+    assert deltas == sorted(deltas)
+    assert deltas[-1] > 100 * deltas[0]

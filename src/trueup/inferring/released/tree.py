@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.messages.pmf import SPLIT, Factors
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
@@ -28,6 +29,7 @@ from trueup.layouts.released import LARGEST, half_width, redrawn, refuse_laws
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
 from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
 
 Integers = NDArray[np.int64]
 
@@ -215,22 +217,35 @@ def far_apart() -> InfeasibleError:
 
 
 def draw_tree(
-    tree: ReleasedTree, draws: int, rng: np.random.Generator, sweeps: int, progress: Callable[[int, int], Any]
+    tree: ReleasedTree,
+    draws: int,
+    rng: np.random.Generator,
+    sweeps: int,
+    progress: Callable[[int, int], Any],
+    deadline: Deadline,
 ) -> Drawn:
-    """Run chains, doubled until every count of the tree has mixed or `sweeps` are spent."""
+    """Run chains, doubled until every count of the tree has mixed, or `sweeps` or the time are spent.
+
+    Raises
+    ------
+    ConvergenceError
+        If the time is spent before the first run is finished.
+    """
     chains = [ReleasedTreeChain(tree, child) for child in rng.spawn(CHAINS)]
     kept, thin = -(-max(draws, FEWEST) // CHAINS), 1
     for chain in chains:
-        _run(chain, WARM_UP, 1)
+        _run(chain, WARM_UP, 1, deadline)
     while True:
+        began = time.monotonic()
         run = np.empty((CHAINS, kept, tree.counts.size), np.int64)
         for i, chain in enumerate(chains):
-            run[i] = _run(chain, kept, thin)
+            run[i] = _run(chain, kept, thin, deadline)
             progress(draws * (i + 1) // CHAINS, draws)
         r_hat, ess = diagnose(run)
         allowed = r_hat_by_chance(tree.counts.size, ESS)
         agree = r_hat.max() <= allowed and ess.min() >= ESS
-        if agree or 2 * thin * kept > sweeps:
+        late = 2 * (time.monotonic() - began) > deadline.left()
+        if agree or late or 2 * thin * kept > sweeps:
             break
         thin *= 2
     refused = (
@@ -258,10 +273,16 @@ def _connected(tree: ReleasedTree) -> bool:
     return tree.release == DRAWN or all(np.isinf(getattr(law, "support", (0, np.inf))[1]) for law in laws)
 
 
-def _run(chain: ReleasedTreeChain, count: int, thin: int) -> Integers:
+def _run(chain: ReleasedTreeChain, count: int, thin: int, deadline: Deadline) -> Integers:
     """Return `(count, nodes)` counts, `thin` steps apart."""
     out = []
-    for _ in range(count):
+    for done in range(count):
+        if deadline.passed:
+            raise ConvergenceError(
+                f"method 'released-multinomial' had {deadline.allowed / 60:g} minutes, which were spent after {done} of "
+                f"{count} draws of a chain",
+                remedy="allow more `minutes`, or ask for fewer draws",
+            )
         for _ in range(thin):
             true = chain.step()
         out.append(true)

@@ -16,7 +16,7 @@ from trueup.files.source import files_read, open_table
 from trueup.files.staging import writing
 from trueup.files.table import Source, require
 from trueup.files.target import refuse_file
-from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
+from trueup.io.bundle.manifest import listed, read_manifest, read_spec, refuse_altered
 from trueup.io.microdata.sql import text_sql
 from trueup.model.build import build_cells
 from trueup.model.cells import Attribute, Cells, Recode
@@ -150,8 +150,8 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec) -> str:
         raise BundleError(
             f"'{folder}' holds no released counts of the finest places", remedy="run `trueup reconcile`"
         )
-    pattern = entry.get("files", entry.get("file"))
-    named = [name for name in manifest["files"] if Path(name).match(pattern)]
+    pattern = entry["files"]
+    named = listed(manifest, pattern)
     wanted = [*named, "places.parquet", "spec.toml"]
     refuse_altered(folder, {"files": {name: manifest["files"][name] for name in wanted}})
     return parquet(folder / "public" / name for name in named)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ import numpy as np
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
 from trueup.files.database import connect, quoted, writing_by_duckdb
-from trueup.files.source import open_table
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
-from trueup.io.bundle.strict import read_json, read_text
+from trueup.io.bundle.schema import refuse_misshapen_assessment
+from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links
+from trueup.io.bundle.typed import read_typed
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
 from trueup.model.spec import Spec, parse_spec
@@ -33,6 +33,14 @@ from trueup.version import __version__
 
 FORMAT = 1
 MANIFEST = "assessment.json"
+MOST_FIGURES = 200_000
+"""Rows of a summary: twenty tables under five methods and budgets have less than half of them."""
+_SUMMARY = dict.fromkeys(FIELDS, "text") | {
+    "value": "number",
+    "mc_error": "number",
+    "replicates": "whole",
+    "units": "whole",
+}
 _PLACES = ("internal", "public")
 
 
@@ -93,7 +101,9 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
         manifest = read_json(inside)
         spec = parse_spec(read_text(inside.parent / "spec.toml"))
         if manifest["format"] == FORMAT:
-            summary = open_table(inside.parent / "summary.parquet").select(FIELDS)
+            refuse_misshapen_assessment(manifest)
+            refuse_links(inside.parent, ["summary.parquet"])
+            summary = read_typed(inside.parent / "summary.parquet", _SUMMARY, MOST_FIGURES)
             return replace(_read(manifest, summary), spec=spec), spec
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
@@ -168,9 +178,7 @@ def _manifest(assessment: Assessment, spec_text: str) -> dict[str, Any]:
 
 
 def _read(manifest: dict[str, Any], summary: Columns) -> Assessment:
-    exact = (
-        {**b, "scale": Fraction(b["scale"]), "amount": Fraction(b["amount"])} for b in manifest["budgets"]
-    )
+    exact = ({**b, "scale": amount(b["scale"]), "amount": amount(b["amount"])} for b in manifest["budgets"])
     return Assessment(
         title=manifest["title"],
         cells=None,

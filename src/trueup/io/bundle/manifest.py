@@ -16,11 +16,8 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
 
 from trueup.errors import BundleError, SpecError
 from trueup.io.bundle.published_spec import read_published_spec
@@ -37,7 +34,7 @@ from trueup.noise.laws.exact import Exact
 
 FORMAT = 2
 MANIFEST = Path("public/manifest.json")
-_MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
+_MEASURED = {"cells", "files", "guarantee", "headers", "kind", "ledger", "levels", "measurements", "spec"}
 _HEADER = {"attributes", "law", "level", "parameters", "query"}
 _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
 
@@ -85,7 +82,7 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
     files, parts, counts = manifest["files"], manifest.get("parts", {}), manifest.get("counts", [])
     refuse_names(files)
     refuse_names(measured_file(name) for name in parts)
-    refuse_names((entry.get("files") or entry["file"] for entry in counts), pattern=True)
+    refuse_names((entry["files"] for entry in counts), pattern=True)
     if lost := {"spec.toml", *map(measured_file, parts)} - set(files):
         raise KeyError(min(lost))
     guarantee_in(manifest["guarantee"])
@@ -102,6 +99,7 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
     parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
+    parts += [(manifest, {"parts", "seal"})] if manifest["guarantee"].get("kind") != "none" else []
     if lost := [name for part, names in parts for name in names - set(part)]:
         raise KeyError(min(lost))
 
@@ -157,6 +155,11 @@ def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, st
                 yield name, "is not the file that was written"
 
 
+def listed(manifest: Mapping[str, Any], pattern: str) -> list[str]:
+    """Name the files of a pattern that the manifest lists: what else lies in `public/` is never opened."""
+    return sorted(name for name in manifest["files"] if PurePosixPath(name).match(pattern))
+
+
 def unlisted(folder: Path) -> list[str]:
     """Name the files in `public/` that the manifest does not list: nobody vouches for them."""
     public = folder / "public"
@@ -205,11 +208,11 @@ def header_out(header: Measured) -> dict[str, Any]:
     }
 
 
-def header_in(entry: Mapping[str, Any], groups: NDArray[np.int64] | None = None) -> Measured:
+def header_in(entry: Mapping[str, Any]) -> Measured:
     """Read what a manifest says of a measured margin."""
     noisy = entry["law"] != Exact.name
     law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
-    return Measured(entry["query"], margin_in(entry), law, groups)
+    return Measured(entry["query"], margin_in(entry), law)
 
 
 def margin_out(margin: Margin) -> dict[str, Any]:

@@ -10,11 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.files.columns import write_parquet
-from trueup.files.source import open_table
+from trueup.files.database import connect
 from trueup.files.whole import whole_limits
+from trueup.io.bundle.typed import columns_of, read_typed
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
+
+MOST = 200_000_000
+"""Places of a bundle."""
 
 
 def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
@@ -32,11 +36,17 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
     write_parquet(path, columns or {"place": np.array(["all"])}, connection)
 
 
-def read_places(path: Path, spec: Spec) -> Tree:
-    """Read the public places back."""
-    table = open_table(path)
-    columns = table.select(table.columns())
+def read_places(path: Path, spec: Spec, most: int = MOST) -> Tree:
+    """Read the public places back, of which there are at most so many.
+
+    Raises
+    ------
+    BundleError
+        If the file holds something else.
+    """
     levels = [level.name for level in spec.levels]
+    kinds, may_lack = _kinds(path, spec)
+    columns = read_typed(path, kinds, most, may_lack=may_lack)
     keys = [_of_level(columns, f"{level}.") for level in levels]
     names = [columns.get(f"{level}@name") for level in levels]
     limits = [
@@ -44,6 +54,20 @@ def read_places(path: Path, spec: Spec) -> Tree:
         for level, held in zip(levels, spec.limit_columns)
     ]
     return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names, limits=limits)
+
+
+def _kinds(path: Path, spec: Spec) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The columns of the places' file with their kinds, and those of them that may lack values."""
+    with connect(files=[path], threads=1) as connection:
+        held = columns_of(connection, [path])
+    names = [f"{level.name}@name" for level in spec.levels if f"{level.name}@name" in held]
+    limits = [
+        limit_column(level.name, limit)
+        for level, own in zip(spec.levels, spec.limit_columns)
+        for limit in own
+    ]
+    keys = [name for name in held if any(name.startswith(f"{level.name}.") for level in spec.levels)]
+    return dict.fromkeys([*keys, *names], "text") | dict.fromkeys(limits, "number"), (*names, *limits)
 
 
 def limit_column(level: str, name: str) -> str:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
-from trueup.files.database import connect, parquet, quiet_duckdb
 from trueup.io.bundle.manifest import header_in
+from trueup.io.bundle.typed import read_typed
 from trueup.model.cells import Cells
 from trueup.model.header import Measured
 
@@ -46,12 +46,13 @@ def read_published(
     BundleError
         If the file does not hold what the manifest announces.
     """
-    with connect(folders=[public], threads=1) as connection, quiet_duckdb(f"'{FILE}'"):
-        rows = connection.execute(f"SELECT * FROM {parquet([public / FILE])}").fetchnumpy()
+    stated = [header_in(entry) for entry in manifest["headers"]]
+    most = sum(cells.size(header.margin) for header in stated)
+    rows = read_typed(public / FILE, {"header": "whole", "group": "whole", "value": "number"}, most)
     headers, found = [], []
-    for k, entry in enumerate(manifest["headers"]):
+    for k, header in enumerate(stated):
         here = rows["header"] == k
-        groups, header = np.asarray(rows["group"][here], np.int64), header_in(entry)
+        groups = np.asarray(rows["group"][here], np.int64)
         size = cells.size(header.margin)
         if not len(groups) or groups.min() < 0 or groups.max() >= size or (np.diff(groups) <= 0).any():
             raise BundleError(

@@ -16,6 +16,7 @@ from trueup.files.memory import CELL, PROCESS, refuse_needed
 from trueup.io.bundle.manifest import (
     guarantee_in,
     header_in,
+    listed,
     margin_in,
     measured_file,
     read_manifest,
@@ -26,6 +27,7 @@ from trueup.io.bundle.manifest import (
 from trueup.io.bundle.places import read_places
 from trueup.io.bundle.published import read_published
 from trueup.io.bundle.tables import read_counted, read_left_out, read_values
+from trueup.io.bundle.typed import refuse_untyped
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
@@ -128,7 +130,10 @@ class StoredRelease(Release):
     @cached_property
     def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Its finest counts, read from the bundle."""
-        return self._tables[self.measurements.cells.finest][0]
+        finest = self.measurements.cells.finest
+        if finest not in self._tables:
+            raise BundleError(f"'{self.folder}' holds no counts of '{finest}'", remedy="restore the bundle")
+        return self._tables[finest][0]
 
     @cached_property
     def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -196,16 +201,22 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     """Read measurements as the files hold them, whether or not they are those that were written."""
     _, spec = read_spec(folder, manifest)
-    cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec))
+    cells = build_cells(
+        spec, read_places(folder / "public" / "places.parquet", spec, manifest["levels"][-1]["places"])
+    )
     refuse_large(folder, cells)
     alone = None
     if manifest["guarantee"].get("kind") == "none":
         headers, values = read_published(folder / "public", cells, manifest)
     else:
         headers = [_header(cells, entry) for entry in manifest["headers"]]
-        files = parquet(folder / "public" / measured_file(name) for name in manifest["parts"])
+        named = [folder / "public" / measured_file(name) for name in manifest["parts"]]
+        files = parquet(named)
         # One thread keeps the rows in order.
         with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
+            kinds = {"level": "text", "place": "text", "query": "text", "exact": "truth", "value": "wholes"}
+            rows = 1 + sum(cells.margin_shape(header.margin)[0] for header in headers)
+            refuse_untyped(connection, named, kinds, rows)
             values = read_values(connection, files, cells, headers)
             if (law := left_out_law(spec)) is not None and spec.left_out is not None:
                 alone = LeftOut(law, read_left_out(connection, files), spec.left_out.most)
@@ -233,7 +244,7 @@ def _tables(
     public, found = folder / "public", {}
     with connect(folders=[public]) as connection:
         for entry in manifest["counts"]:
-            files = sorted(public.glob(entry.get("files") or entry["file"]))
+            files = [public / name for name in listed(manifest, entry["files"])]
             found[margin_in(entry)] = read_counted(connection, files, cells, margin_in(entry))
     return found
 

@@ -1,4 +1,4 @@
-"""Of what kind every part of a manifest is that somebody reads."""
+"""Of what kind every part of a manifest, and of an assessment, is that somebody reads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ class _Header(_Margin):
 
 
 class _Counts(_Margin):
-    files: str | None = None
-    file: str | None = None
+    files: str
 
 
 class _Cost(_Part):
@@ -115,8 +114,8 @@ class _Manifest(_Part):
     spec: str
     measurements: str
     seal: str = ""
-    cells: Whole = 0
-    levels: list[_Level] = []
+    cells: Whole
+    levels: Annotated[list[_Level], Field(min_length=1)]
     headers: list[_Header]
     guarantee: _Guarantee
     ledger: _Stamp | None
@@ -128,6 +127,59 @@ class _Manifest(_Part):
     expected: _Expected | None = Field(None, alias="expected errors")
 
 
+class _Method(_Part):
+    model_config = ConfigDict(extra="forbid")
+    label: str
+    description: dict[str, Any]
+    title: str
+    verb: Literal["reconcile", "infer", "comparator"]
+    nonnegative: bool
+
+
+class _Budget(_Part):
+    model_config = ConfigDict(extra="forbid")
+    label: str
+    scale: Amount
+    currency: Currency
+    amount: Amount
+
+
+class _Table(_Part):
+    level: str
+    attributes: list[str]
+
+
+class _Flag(_Part):
+    model_config = ConfigDict(extra="forbid")
+    what: Literal["bias", "coverage"]
+    method: str
+    budget: str
+    level: str
+    by: str
+    unit: str
+    about: str
+    value: float
+    mc_error: float
+    limit: float
+    sentence: str
+
+
+class _Assessment(_Part):
+    format: int
+    title: str
+    public: bool
+    truth: str
+    methods: Annotated[list[_Method], Field(min_length=1)]
+    budgets: Annotated[list[_Budget], Field(min_length=1)]
+    levels: Annotated[list[_Table], Field(min_length=1)]
+    intervals: dict[str, float]
+    replicates: Annotated[Whole, Field(ge=1)]
+    asked: Whole
+    seed: int
+    flags: list[_Flag]
+    stats: dict[str, Any]
+
+
 def refuse_misshapen(manifest: Any) -> None:
     """Raise ValueError where a part of a manifest is of another kind than whoever reads it takes it to be.
 
@@ -137,7 +189,16 @@ def refuse_misshapen(manifest: Any) -> None:
     Traceback (most recent call last):
     ValueError: no manifest
     """
+    _validate(_Manifest, manifest)
+
+
+def refuse_misshapen_assessment(manifest: Any) -> None:
+    """Raise ValueError where a part of an assessment's manifest is of another kind than whoever reads it takes it to be."""
+    _validate(_Assessment, manifest)
+
+
+def _validate(kind: type[_Part], manifest: Any) -> None:
     try:
-        _Manifest.model_validate(manifest)
+        kind.model_validate(manifest)
     except ValidationError:
         raise ValueError("no manifest") from None

@@ -19,6 +19,7 @@ from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
 from trueup.files.database import connect, parquet, quiet_duckdb, quoted
 from trueup.files.text import as_text
+from trueup.io.bundle.typed import columns_of, refuse_untyped
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.spec_queries import LeftOutPart
@@ -208,8 +209,13 @@ def read_counted(
         joins.append(f"{name} USING ({quoted(recode.name)})")
         position = f"({position}) * {recode.size} + {at}"
     source = parquet(files)
+    held = columns_of(connection, files)
+    kinds = dict.fromkeys([*keys, *(recode.name for recode in cells.kept(margin))], "text") | {
+        "count": "number"
+    }
+    kinds |= {"standard_error": "number"} if "standard_error" in held else {}
+    refuse_untyped(connection, files, kinds, size)
     with quiet_duckdb(f"the table of '{margin}'"):
-        held = [row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
         more = ", standard_error" if "standard_error" in held else ""
         query = (
             f"SELECT {position} AS position, count{more} FROM {source} LEFT JOIN {' LEFT JOIN '.join(joins)}"

@@ -13,7 +13,7 @@ and windows are widened until it is small.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from trueup.kernel.messages.upward import (
     DIRECT,
     Messages,
     Tilted,
+    count_products,
     empty_messages,
     scaled_factor,
     upward,
@@ -107,6 +108,7 @@ def settle_tilts(
     tolerance: float,
     evidence_above: Reals = NOTHING_ABOVE,
     passes: int = MOST_PASSES,
+    spend: Callable[[float], None] | None = None,
 ) -> Solved:
     """Pass messages up a tree whose tilts are known, or up a row of trees that are parts of one.
 
@@ -120,6 +122,8 @@ def settle_tilts(
         (k,) log evidence of what is above each root.
     passes
         How often messages may be passed up, with wider windows each time.
+    spend
+        Told before each pass but the first how many multiplications it takes, at least.
     """
     if np.any(tilted.low > tilted.high):
         return Solved(plan, tilted, empty_messages(len(plan.left)), 1.0)
@@ -143,6 +147,8 @@ def settle_tilts(
         share, before = np.minimum(share, wanted), lost
         # windows of all below sums that are too narrow end where the sums do
         share[below_marked(plan, messages.short > wanted)] *= WIDENED[attempt]
+        if spend is not None:
+            spend(count_products(plan, messages.masses))
     return Solved(plan, tilted, messages, min(dropped, 1.0))
 
 

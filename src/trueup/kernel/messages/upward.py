@@ -274,6 +274,16 @@ def set_array(arrays, v, one):
 
 
 @njit(cache=True)
+def count_products(plan, masses):
+    """Return how many products of masses the sums of all pairs take, term by term."""
+    count = 0.0
+    for v in plan.order:
+        if plan.right[v] >= 0:
+            count += float(len(masses[plan.left[v]])) * len(masses[plan.right[v]])
+    return count
+
+
+@njit(cache=True)
 def empty_messages(count):
     masses = List.empty_list(MASSES)
     for _ in range(count):

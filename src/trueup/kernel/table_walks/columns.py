@@ -113,6 +113,8 @@ class Directions(NamedTuple):
         `(2,)` pairs and squares a sweep.
     window, span
         Steps of a lowest place's window, and `(levels,)` of the windows of siblings' sums.
+    scale
+        `(levels,)` the narrowest noise of a count of each level (counts), 0 where counts are known to their roots.
     """
 
     singles: NDArray[np.int64]
@@ -124,6 +126,7 @@ class Directions(NamedTuple):
     turns: NDArray[np.int64]
     window: int
     span: NDArray[np.int64]
+    scale: NDArray[np.float64]
 
 
 class ChainState(NamedTuple):
@@ -504,7 +507,7 @@ def _apply(places, state, columns, stride, room):
 
 
 @njit(cache=True, error_model="numpy")
-def column_sweep(rng, places, tables, moves, state, work):
+def column_sweep(rng, places, tables, moves, state, work, begin, end):
     """Move along every single column, and `moves.turns` pairs and squares at random; returns how many directions were left out.
 
     Parameters
@@ -513,6 +516,8 @@ def column_sweep(rng, places, tables, moves, state, work):
         A NumPy generator.
     state
         Where the chain is, which is overwritten.
+    begin, end
+        Directions of the sweep that are taken.
     """
     levels, failed = places.level_ptr.size - 1, 0
     most = 4 * tables.level.size
@@ -533,7 +538,7 @@ def column_sweep(rng, places, tables, moves, state, work):
         np.empty((most, 2), np.int64),
         np.empty((most, 4)),
     )
-    for turn in range(len(moves.singles) + moves.turns.sum()):
+    for turn in range(begin, end):
         if turn < len(moves.singles):
             columns, longest = moves.singles[turn], moves.longest_single[turn]
             if state.rate[0] > 0.0:

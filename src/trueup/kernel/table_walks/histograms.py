@@ -8,6 +8,7 @@ from __future__ import annotations
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.columns import column_sweep
 from trueup.kernel.table_walks.compositions import draw_prior
+from trueup.kernel.table_walks.rate_moves import move_rates
 from trueup.kernel.table_walks.sizes import draw_sizes
 
 EVERY, SELDOM = 3, 6
@@ -15,7 +16,7 @@ EVERY, SELDOM = 3, 6
 
 
 @njit(cache=True, error_model="numpy")
-def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tables_kept, learnt):
+def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, part, tables_kept, learnt):
     """Run sweeps from a state, which is overwritten; returns how many directions were left out.
 
     Parameters
@@ -26,16 +27,23 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, tab
         `open_, alike, room, hyper, learn`, as `draw_prior` takes them.
     sweeps
         Number of the first one, by which the prior's numbers take turns; how many; how many to a draw.
+    part
+        `begin, end, whole`: the directions of a sweep that are taken, and whether all else of a sweep follows. A part of a sweep
+        lets a large problem return to Python in time.
     tables_kept
         `(k, leaves, n)` the first draws' tables: that of the last one is the state's.
     learnt
         `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, and its mean rate of uninhabited places.
     """
     (first, count, thin), levels, failed, drawn = sweeps, state.a.size, 0, 0
-    open_, alike, room, hyper, learn = prior
+    (open_, alike, room, hyper, learn), (begin, end, whole) = prior, part
     for sweep in range(first, first + count):
-        failed += column_sweep(rng, places, tables, moves, state, work)
+        failed += column_sweep(rng, places, tables, moves, state, work, begin, end)
+        if not whole:
+            continue
         draw_sizes(rng, places, state)
+        if sweep % EVERY == 1:
+            move_rates(rng, places, tables, moves, state, open_, hyper, learn)
         if sweep % EVERY == 0:
             draw_prior(rng, places, state, open_, alike, room, hyper, learn and sweep % SELDOM == 0)
         if (sweep + 1) % thin == 0:

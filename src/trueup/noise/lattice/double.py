@@ -61,7 +61,43 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
         return run(klein.draw_l2_laplaces, arguments, (count, len(cells)), words, _nothing_open)
 
     seconds = mixture.tries * d * (d * CELL / 8 + STEP)
-    return BoundSampler(lattice, ((cells, Choice("mixture", "double", mixture.tries, seconds, draw)),))
+    rounding = rounding_of(steps, epsilon, mixture.tries)
+    return BoundSampler(
+        lattice, ((cells, Choice("mixture", "double", mixture.tries, seconds, draw, rounding=rounding)),)
+    )
+
+
+def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
+    """Bound the total variation between L2-norm Laplace noise and what `klein.draw_l2_laplaces` draws in doubles.
+
+    Let u = 2^-53, d the dimension, n the cells, g_i the Gram-Schmidt norms, mu the largest slope, kappa the basis' condition
+    number, and s_i = sqrt(t) / g_i the spread of coefficient i. Each decision is coupled with that in real numbers on the same
+    uniform, of which a double differs by u at most. In one try they fall out otherwise with probability at most
+
+    - t: `split U^2` and Gamma variates have a relative error e with E[min(1, e)] <= 2^6 u, since E[min(1, u / U)] <= 38 u;
+      a relative error e of t moves d Gaussians by at most d e, and the Gamma's own acceptance by 2^6 d u: 2^8 d u in all;
+    - a coefficient of spread s >= 1.5: two geometric variates, each with at most 37 s + 1 values, whose limits move by 2 u
+      each, and by 3 u s for the rounding of the logarithm, hence by 160 (s + 1) u; with the decision to accept, 16 u, and
+      given acceptance after fewer than 4 tries, times 8: 2^11 (s + 1) u. By inversion 64 subtractions of numbers below 4,
+      each with 4 u: less;
+    - its centre: a sum of d products, off by at most 2 d u mu sum |z_j| <= 2 d^1.5 u mu |v| / (least singular value). A shift
+      by c moves a Gaussian of spread s by c / s, and by c 2 d where s is small: there z is zero, and the centre exact, but
+      with probability 2 d exp(-1 / (2 s^2)). With |v| about sqrt(d t), all d together: 4 d^3 mu kappa u;
+    - the acceptance of the whole: 2 d logarithms below 2^6 with their sum, 2^7 d^2 u.
+
+    A try comes out as v with mass a(v), sum A = 1 / tries; if tries differ with probability eta, then what is accepted differs by
+    at most 1.5 eta / A. Last, slopes and norms are those of a basis B + E with |E| <= 8 n d^0.5 u |B| by columns (Householder;
+    Higham, "Accuracy and Stability of Numerical Algorithms", theorem 19.4), so that norms of v are off by the factor 1 +- x,
+    x <= 8 n d u kappa, and the law by E[epsilon |v|] x, about (d + 1) x. Of s_i the mean is below sqrt(d + 1) / (epsilon g_i),
+    for t is Gamma((d + 1) / 2, epsilon^2 / 2). All is doubled, for the quantities in it are doubles, too.
+    """
+    basis = steps.basis.astype(np.float64)
+    d, n = basis.shape
+    singular = np.linalg.svd(basis, compute_uv=False)
+    kappa, slope = float(singular[0] / singular[-1]), max(1.0, float(np.abs(steps.slopes).max()))
+    spreads = float((math.sqrt(d + 1) / (epsilon * steps.norms) + 1).sum())
+    a_try = 2**8 * d + 2**11 * spreads + 4 * d**3 * slope * kappa + 2**7 * d**2
+    return 2 * 2.0**-53 * (1.5 * tries * a_try + 2 * (d + 1) * 8 * n * d * kappa)
 
 
 def unwalkable(pieces: Sequence[Piece]) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, isqrt
+from math import ceil, exp, isqrt, log, log1p
 from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
@@ -36,11 +36,6 @@ class OnLattice:
     joint: ClassVar[bool] = True
     lattice: Any = None
     bound: Any = None
-
-    @property
-    def approximate(self) -> bool:
-        """Whether the sampler it is bound to draws another law, by a distance that is only estimated."""
-        return self.bound is not None and bool(self.bound.distance)
 
     def over(self, lattice) -> Self:
         """Return this law over a lattice, without samplers: all that the analysis of drawn noise needs."""
@@ -74,23 +69,6 @@ class OnLattice:
         if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
             raise SpecError("the option 'slowest' is no number of seconds", needed="a number such as 300")
         return self.on(lattice, **options)
-
-    def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the loss of the exact law, with the delta of the sampler if that is approximate.
-
-        A sampler within total variation eta of an epsilon-private law is (epsilon, (1 + e^epsilon) eta)-private.
-        """
-        exact: Cost = super().cost(sensitivity)  # type: ignore[misc]
-        if not self.approximate:
-            return exact
-        if exact.currency != "epsilon":
-            raise SpecError(
-                f"law '{self.name}' is drawn approximately",
-                needed="an exact sampler: a delta does not compose with zCDP",
-                remedy="use 'lattice-laplace' with the Markov chain, or an exact sampler",
-            )
-        delta = (1 + exp(float(exact.amount))) * self.bound.distance
-        return Cost("epsilon", exact.amount, min(Fraction(1), Fraction(delta)))
 
     def scaled(self, factor: Fraction) -> Self:
         """Refuse: the law is bound to samplers at its own cost."""
@@ -216,7 +194,10 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
 @dataclass(frozen=True)
 class LatticeL2Laplace(OnLattice, BaseLaw):
-    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (pure differential privacy).
+    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, with the delta of its sampler).
+
+    The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost
+    (see `lattice.double.rounding_of`).
 
     It is far wider than `lattice-laplace` at equal privacy: its norm grows with the dimension of the
     lattice. It is no product over cells, so it has no mass for one cell.
@@ -233,7 +214,9 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     """
 
     name: ClassVar[str] = "lattice-l2-laplace"
-    title: ClassVar[str] = "Laplace in the L2 norm given the invariants, pure epsilon"
+    title: ClassVar[str] = (
+        "Laplace in the L2 norm given the invariants, epsilon with the delta of drawing it in doubles"
+    )
     discrete: ClassVar[bool] = True
     factors: ClassVar[bool] = False
     epsilon: Fraction
@@ -245,12 +228,15 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
-        """Return the law that spends at most the pure epsilon `amount` on one smallest change."""
+        """Return the law that spends at most the epsilon `amount` on one smallest change."""
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the pure epsilon, rounded up: inverse scale times L2 sensitivity."""
-        return Cost("epsilon", self.epsilon * _root_above(sensitivity.l2_squared))
+        """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the delta of the sampler, once that is chosen."""
+        amount = self.epsilon * _root_above(sensitivity.l2_squared)
+        if self.bound is None or not self.bound.rounding:
+            return Cost("epsilon", amount)
+        return Cost("epsilon", amount, _delta(amount, self.bound.rounding))
 
     @property
     def variance(self) -> float:
@@ -278,6 +264,15 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-{self.epsilon} ||noise||)."
         )
+
+
+def _delta(epsilon: Fraction, apart: float) -> Fraction:
+    """Return the delta of a sampler within total variation `apart` of an epsilon-private law, `(1 + e^epsilon) apart`, at most 1.
+
+    It is rounded up to a power of two, so that it is the same on every machine.
+    """
+    logarithm = log(apart) + float(epsilon) + log1p(exp(-float(epsilon)))
+    return min(Fraction(1), Fraction(2) ** ceil(logarithm / log(2) + 1e-9))
 
 
 def _joint(what: str) -> SpecError:

@@ -22,6 +22,9 @@ from trueup.model.tables import place_keys
 
 WIDTHS = (1920, 960, 640, 400, 240)
 """Grids that are tried, until the map is small enough."""
+FARTHEST = 1e9
+"""Largest coordinate: metres of a grid that covers the earth have less."""
+_POLYGONS = ("Polygon", "MultiPolygon")
 MOST = 2_500_000
 """Characters of all shapes together."""
 Ring = NDArray[np.float64]
@@ -60,10 +63,11 @@ def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
     """
     try:
         held = json.loads(Path(path).read_text(encoding="utf-8"))
-        features = [f for f in held["features"] if f["geometry"]["type"] in ("Polygon", "MultiPolygon")]
+        features = [f for f in held["features"] if f["geometry"]["type"] in _POLYGONS]
+        features = [f | {"properties": dict(f.get("properties") or {})} for f in features]
     except OSError:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         features = []
     if not features:
         raise DataError(
@@ -87,7 +91,7 @@ def matched(cells: Cells, features: Sequence[Mapping[str, Any]]) -> tuple[str, d
         If no property of the shapes holds the keys of a level.
     """
     best: tuple[str, dict[int, Mapping[str, Any]]] = ("", {})
-    names = dict.fromkeys(name for f in features for name in f.get("properties") or {})
+    names = dict.fromkeys(name for f in features for name in f["properties"])
     for level in reversed(cells.tree.levels):
         for known in _keys(cells, level):
             for name in names:
@@ -133,11 +137,11 @@ def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
 
 
 def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
-    polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
     try:
+        polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
         rings = [np.array([p[:2] for p in ring], dtype=float) for polygon in polygons for ring in polygon]
-        whole = all(ring.shape[1:] == (2,) and np.isfinite(ring).all() for ring in rings)
-    except (ValueError, TypeError, KeyError, IndexError):
+        whole = all(ring.shape[1:] == (2,) and (np.abs(ring) <= FARTHEST).all() for ring in rings)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         whole, rings = False, []
     if not whole:
         raise DataError("the coordinates of a shape cannot be read", needed="rings of pairs of numbers")

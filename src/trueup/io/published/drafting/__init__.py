@@ -10,6 +10,7 @@ from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.look import look_at
+from trueup.io.published.drafting.pointers import pointers_of
 from trueup.io.published.drafting.roles import SeenTable
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
@@ -26,13 +27,18 @@ class PublishedDraft(NamedTuple):
         The spec in TOML.
     undecided
         What the files do not tell, in words.
+    geography
+        The list of places that the spec needs: the one given, or the file that points from places to those above.
     """
 
     text: str
     undecided: tuple[str, ...]
+    geography: str | Path | None = None
 
 
-def draft_published(files: Sequence[str | Path], title: str = "Published tables") -> PublishedDraft:
+def draft_published(
+    files: Sequence[str | Path], title: str = "Published tables", geography: str | Path | None = None
+) -> PublishedDraft:
     r"""Propose levels, margins, codes and laws of published tables, and say what could not be decided.
 
     Parameters
@@ -41,6 +47,8 @@ def draft_published(files: Sequence[str | Path], title: str = "Published tables"
         CSV, Parquet or xlsx; of a workbook every sheet that holds a table.
     title
         Of the spec.
+    geography
+        The list of places, if there is one: of parent pointers, or of the columns that the files have.
 
     Raises
     ------
@@ -59,23 +67,26 @@ def draft_published(files: Sequence[str | Path], title: str = "Published tables"
     level = "area"
     count = "cases"
     """
-    seen = [table for file in files for table in _tables_of(Path(file))]
+    seen = [table for file in files for table in _tables_of(file)]
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
-    whole = joined(seen)
+    if geography is None:
+        geography = next((file for file in files if pointers_of(file) is not None), None)
+    whole = joined(seen, None if geography is None else pointers_of(geography))
     text, undecided = written(whole, title)
     try:
-        read_perturbed(parse_perturbed(text), list(dict.fromkeys(map(str, files))))
+        read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), geography)
     except TrueupError as error:
         undecided = [*undecided, f"as it stands the spec is refused: {error}"]
-    return PublishedDraft(text, tuple(dict.fromkeys(undecided)))
+    return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography)
 
 
-def _tables_of(path: Path) -> list[SeenTable]:
+def _tables_of(source: str | Path) -> list[SeenTable]:
+    path = Path(source)
     if not (is_workbook(path) or is_csv(path) or is_parquet(path)):
         raise DataError(f"'{path.name}' has an unknown ending", needed="a CSV, Parquet or xlsx file")
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]
-    found = [table for sheet in sheets if (table := look_at(path, sheet)) is not None]
+    found = [table for sheet in sheets if (table := look_at(source, sheet)) is not None]
     return [table._replace(sheet=None) for table in found] if len(sheets) == 1 else found

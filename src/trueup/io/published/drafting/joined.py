@@ -6,27 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trueup.io.published.drafting.roles import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.pointers import Pointers
+from trueup.io.published.drafting.roles import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 
-_SEX = {
-    "f",
-    "m",
-    "female",
-    "male",
-    "females",
-    "males",
-    "women",
-    "men",
-    "w",
-    "weiblich",
-    "männlich",
-    "woman",
-    "man",
-    "girls",
-    "boys",
-}
-_AGE = re.compile(r".*\d.*|under.*|over.*|adults?|children|young|old|middle", re.IGNORECASE)
+_SEX = re.compile(r"f|m|w|(fe)?males?|(wo)?m[ae]n|girls?|boys?|weiblich|männlich", re.IGNORECASE)
+_AGE = re.compile(
+    r"[\d+–—<≥-]+|under|below|over|aged?|to|and|or|years?|older|more|very|jahre|bis|unter|über|adults?|children|young|old|middle",
+    re.IGNORECASE,
+)
 
 
 @dataclass
@@ -50,6 +38,7 @@ class DraftedTable:
     attributes: list[str]
     columns: dict[str, str]
     totals: dict[str, str]
+    ragged: bool = False
 
 
 @dataclass
@@ -60,35 +49,65 @@ class Draft:
     attributes: list[DraftedKey]
     entries: list[DraftedTable]
     undecided: list[str]
+    pointers: Pointers | None = None
 
 
-def joined(seen: Sequence[SeenTable]) -> Draft:
-    """Find levels and attributes that tables share."""
+def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
+    """Find levels and attributes that tables share; where places have pointers to those above, their levels."""
     undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
+    if pointers is not None:
+        seen = [without for t in seen if (without := _without(t, pointers.parent)).values]
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
     levels = [DraftedKey("all", "")]
     for column in longest.places:
-        levels += _levels_of(column, last=column is longest.places[-1])
+        levels += _levels_of(column, undecided, last=column is longest.places[-1])
+    if pointers is not None:
+        levels = [DraftedKey(f"level {k}", pointers.id, of=_pointed(pointers)) for k in range(pointers.depth)]
     attributes: list[DraftedKey] = []
     entries = [_entry(table, levels, attributes, undecided) for table in seen]
-    return Draft(levels, attributes, entries, undecided)
+    return Draft(levels, attributes, entries, undecided, pointers)
 
 
-def _levels_of(column: SeenColumn, *, last: bool) -> Iterator[DraftedKey]:
+def _without(table: SeenTable, name: str) -> SeenTable:
+    """A table without the column of a name."""
+    places, attributes, values = (
+        [column for column in columns if column.name != name]
+        for columns in (table.places, table.attributes, table.values)
+    )
+    return table._replace(places=places, attributes=attributes, values=values)
+
+
+def _pointed(pointers: Pointers) -> SeenColumn:
+    return SeenColumn(pointers.id, (pointers.id,), sorted(pointers.places))
+
+
+def _levels_of(column: SeenColumn, undecided: list[str], *, last: bool) -> Iterator[DraftedKey]:
     """The levels of a column: one, or one for each length of its codes that others go on from."""
     codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)})
-    for length in _lengths(codes) if last else ():
+    lengths = _lengths(codes) if last else []
+    short = _without_parts(codes, lengths)
+    if short:
+        undecided.append(
+            f"the codes {', '.join(short[:4])} of '{column.name}' have no parts below; they are taken for places without parts"
+        )
+    for length in lengths:
         yield DraftedKey(f"{column.name} {length}", column.name, length, of=column)
-    yield DraftedKey(column.name, column.name, of=column)
+    yield DraftedKey(column.name, column.name, max(map(len, codes)) if short else None, of=column)
+
+
+def _without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
+    """Codes of a level above the last with which no other begins."""
+    begun = {code[:length] for code in codes for length in lengths if len(code) > length}
+    return [code for code in codes if len(code) in lengths and code not in begun]
 
 
 def _lengths(codes: Sequence[str]) -> list[int]:
-    """Lengths of codes that all longer ones begin with, and that all go on in some; without that of one root."""
+    """Lengths of codes that all longer ones begin with, and of which most go on in some; without that of one root."""
     held, found = set(codes), []
     for length in sorted({len(code) for code in codes})[:-1]:
         own = {code for code in codes if len(code) == length}
         begun = {code[:length] for code in codes if len(code) > length}
-        if begun == own and begun <= held and (len(own) > 1 or found):
+        if begun <= held and 2 * len(begun) >= len(own) and (len(own) > 1 or found):
             found.append(length)
     return [] if any(" " in code for code in codes) else found
 
@@ -108,6 +127,8 @@ def _entry(
         if at.column != place.name:
             columns[at.column] = place.name
         totals |= _total_of(at.column, place)
+        if len(table.places) == 1 and not at.prefix and not _total_of(at.column, place):
+            totals |= _summing_place(at.column, place, table, undecided)
     if table.places and not found:
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
@@ -124,7 +145,9 @@ def _entry(
         undecided.append(
             f"'{table.file}': columns {', '.join(named)} beside several columns of values; give each a table of its own"
         )
-    return DraftedTable(table, level, cells, named, columns, totals)
+    of_codes = [d for d in levels if d.prefix]
+    ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
+    return DraftedTable(table, level, cells, named, columns, totals, ragged)
 
 
 def _same(one: SeenColumn, other: SeenColumn) -> bool:
@@ -135,6 +158,28 @@ def _same(one: SeenColumn, other: SeenColumn) -> bool:
 def _total_of(name: str, column: SeenColumn) -> dict[str, str]:
     label = next((text for text in column.held if TOTAL.fullmatch(text)), None)
     return {} if label is None else {name: label}
+
+
+def _summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: list[str]) -> dict[str, str]:
+    """The first or last place, where the others sum to it in every column of values: it is their whole."""
+    for place in dict.fromkeys((column.held[0], column.held[-1])):
+        sums = [_by_place(column, value, place) for value in table.values]
+        if len(set(column.held)) > 3 and all(
+            own and abs(own - rest) <= 3 + 5 * n**0.5 for own, rest, n in sums
+        ):
+            undecided.append(
+                f"'{table.file}': '{place}' is near the sum of the other places and is taken for their whole; "
+                "if it is one beside them, leave its `total` out"
+            )
+            return {name: place}
+    return {}
+
+
+def _by_place(column: SeenColumn, value: SeenColumn, place: str) -> tuple[float, float, int]:
+    """The sum of a column's values at one place, that at all others, and how many these are."""
+    pairs = [(text, x or 0) for text, x in zip(column.texts, column_numbers(value))]
+    own = sum(x for text, x in pairs if text == place)
+    return own, sum(x for text, x in pairs if text != place), len(pairs)
 
 
 def _attribute(attributes: list[DraftedKey], name: str, values: list[str]) -> DraftedKey:
@@ -171,6 +216,7 @@ def _cells(
             _attribute(attributes, _name_of(upper), upper),
             _attribute(attributes, _name_of(lower[0]), lower[0]),
         )
+        _say_unnamed(table, (one, two), undecided)
         for column in rest:
             yield column, {one.name: _value(one, column.path[0]), two.name: _value(two, column.path[-1])}
         return
@@ -181,16 +227,23 @@ def _cells(
         values = [c.path[-1] for c in group]
         name = (
             group[0].path[0]
-            if len(group[0].path) > 1 and len({c.path[0] for c in group}) == 1
+            if len(group[0].path) > 1
+            and len({c.path[0] for c in group}) == 1
+            and not YEAR.fullmatch(group[0].path[0])
             else _name_of(values)
         )
         drawn = _attribute(attributes, name, values)
-        if drawn.name.startswith("category"):
-            undecided.append(
-                f"'{table.file}': what tells the columns {', '.join(values[:4])} apart; they are values of '{drawn.name}'"
-            )
+        _say_unnamed(table, [drawn], undecided)
         for column in group:
             yield column, {drawn.name: _value(drawn, column.path[-1])}
+
+
+def _say_unnamed(table: SeenTable, drawn: Sequence[DraftedKey], undecided: list[str]) -> None:
+    undecided += [
+        f"'{table.file}': what tells the columns {', '.join(each.values[:4])} apart; they are values of '{each.name}'"
+        for each in drawn
+        if each.name.startswith("category")
+    ]
 
 
 def _value(drawn: DraftedKey, value: str) -> str:
@@ -198,9 +251,9 @@ def _value(drawn: DraftedKey, value: str) -> str:
 
 
 def _name_of(values: Sequence[str]) -> str:
-    if {value.casefold() for value in values} <= _SEX:
+    if all(_SEX.fullmatch(value) for value in values):
         return "sex"
-    return "age" if all(_AGE.fullmatch(value) for value in values) else "category"
+    return "age" if all(_AGE.fullmatch(word) for value in values for word in value.split()) else "category"
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
@@ -210,8 +263,9 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
         read = [read_number(text, by) for text in column.texts]
         if sum(x is not None for x in read) * 2 >= len(column.held):
             ways.append([None if x is None else float(x) for x in read])
-    able = sorted(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
-    return able[0] if able else [None for _ in column.texts]
+    if len(ways) < 2 or (column.point and ways[0].count(None) <= ways[1].count(None)):
+        return ways[0] if ways else [None for _ in column.texts]
+    return min(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
 
 
 def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from trueup.files.paths import is_parquet
 from trueup.files.source import open_table
@@ -17,18 +18,20 @@ MOST_ROWS = 200_000
 """Rows of a file that are looked at."""
 
 
-def look_at(path: Path, sheet: str | None) -> SeenTable | None:
+def look_at(source: Any, sheet: str | None) -> SeenTable | None:
     """Look at one file or sheet; None if it holds no table."""
+    path = Path(source)
     if is_parquet(path):
-        held = open_table(path)
+        held = open_table(source)
         columns = held.select(held.columns())
         every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
         return sorted_out(path.name, None, "", every, headless=False)
     best: list[Row] = []
-    for delimiter in delimiters_of(path):
-        rows = list(islice(rows_of(path, sheet, delimiter), MOST_ROWS))
+    divided = None
+    for delimiter in delimiters_of(source):
+        rows = list(islice(rows_of(source, sheet, delimiter), MOST_ROWS))
         if _filled(rows) > _filled(best):
-            best = rows
+            best, divided = rows, delimiter
     if (first := _first(best)) is None:
         return None
     top = _header(best, first)
@@ -36,7 +39,9 @@ def look_at(path: Path, sheet: str | None) -> SeenTable | None:
     last = _last(best, first)
     body = [row for row in best[first : last + 1] if any(row)]
     titles = " ".join(cell for row in (*best[:top], *best[last + 1 :]) for cell in row if cell)
-    return sorted_out(path.name, sheet, titles, _columns(block, body), headless=not block)
+    return sorted_out(
+        path.name, sheet, titles, _columns(block, body, point=divided == ","), headless=not block
+    )
 
 
 def _filled(rows: Sequence[Row]) -> int:
@@ -103,7 +108,7 @@ def _last(rows: Sequence[Row], first: int) -> int:
     return first
 
 
-def _columns(block: Sequence[Row], body: Sequence[Row]) -> list[SeenColumn]:
+def _columns(block: Sequence[Row], body: Sequence[Row], *, point: bool) -> list[SeenColumn]:
     width = max(map(len, body))
     names = column_names(block) if block else []
     names += [()] * (width - len(names))
@@ -114,5 +119,5 @@ def _columns(block: Sequence[Row], body: Sequence[Row]) -> list[SeenColumn]:
         joined = next((name for name in each if JOINED in name), "")
         repeated = leaves.count(leaves[k]) > 1 and joined
         name = (joined if repeated else leaves[k]) or f"column {k + 1}"
-        found.append(SeenColumn(name, tuple((joined or leaves[k]).split(JOINED)), texts))
+        found.append(SeenColumn(name, tuple((joined or leaves[k]).split(JOINED)), texts, point))
     return [column for column in found if column.held]

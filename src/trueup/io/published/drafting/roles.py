@@ -28,7 +28,10 @@ _ATTRIBUTE = re.compile(
 )
 _TIME = re.compile(r".*(year|time|period|date|jahr|month|quarter)", re.IGNORECASE)
 YEAR = re.compile(r"(18|19|20)\d\d")
-_VARIANCE = re.compile(r".*(variance|\bvar\b|_var\b)", re.IGNORECASE)
+_PERIOD = re.compile(rf"{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII)
+_VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
+_MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
+_KIND_OF_PLACE = re.compile(r".*(level|type|kind|ebene|niveau|layer).*", re.IGNORECASE)
 
 
 class SeenColumn(NamedTuple):
@@ -40,11 +43,14 @@ class SeenColumn(NamedTuple):
         What the spec calls it, and the names of the header's rows above it.
     texts
         Its cells.
+    point
+        Whether a point is a decimal sign: the cells of its file are divided by commas.
     """
 
     name: str
     path: tuple[str, ...]
     texts: list[str]
+    point: bool = False
 
     @property
     def held(self) -> list[str]:
@@ -99,7 +105,7 @@ def sorted_out(
     ignored, keys, values, variance = [], [], [], None
     for at, column in enumerate(every):
         held = column.held
-        if _TIME.fullmatch(column.name) and all(map(is_number, held)):
+        if _TIME.fullmatch(column.name) and all(map(_PERIOD.fullmatch, held)):
             one = len(set(held)) == 1
             what = (
                 f"says '{held[0]}' everywhere"
@@ -109,12 +115,15 @@ def sorted_out(
             ignored.append(f"column '{column.name}' {what}, and is left out")
         elif _VARIANCE.fullmatch(column.name):
             variance = column
+        elif _marks(column, at):
+            ignored.append(f"column '{column.name}' marks values, and is left out")
         elif _holds_values(column, at):
             values.append(column)
         else:
             keys.append(column)
     if not values:
         return None
+    keys, values = _with_numbered_keys(keys, values)
     if len(values) > 1 and all(YEAR.fullmatch(column.name) for column in values):
         ignored.append(
             f"columns of years before {values[-1].name} are left out: one spec describes one population"
@@ -122,6 +131,27 @@ def sorted_out(
         values = values[-1:]
     places, attributes, more = _keys(keys, len(values[0].texts))
     return SeenTable(file, sheet, titles, places, attributes, values, variance, [*ignored, *more], headless)
+
+
+def _marks(column: SeenColumn, at: int) -> bool:
+    """Return True for a column of flags or footnotes: by its name, or because few rows have a letter or two there."""
+    held = column.held
+    sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
+    return _MARKS.fullmatch(column.name) is not None or (at > 0 and sparse)
+
+
+def _with_numbered_keys(
+    keys: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[list[SeenColumn], list[SeenColumn]]:
+    """Take the first columns of whole numbers for keys, if no two rows have the same keys only then."""
+    for count in range(len(values)):
+        numbered = values[:count]
+        if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
+            break
+        rows = list(zip(*(column.texts for column in (*keys, *numbered))))
+        if rows and len(set(rows)) == len(rows):
+            return [*keys, *numbered], values[count:]
+    return keys, values
 
 
 def _holds_values(column: SeenColumn, at: int) -> bool:
@@ -148,7 +178,11 @@ def _keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[
         if len(set(c.texts)) == 1 and rows > 1
     ]
     columns = [c for c in columns if len(set(c.texts)) > 1 or rows == 1]
-    columns, labels = _without_labels(columns)
+    kinds = [c for c in columns if _kind_of_place(c, [o for o in columns if o is not c])]
+    ignored += [
+        f"column '{c.name}' says of which level a row is, as its keys do, and is left out" for c in kinds
+    ]
+    columns, labels = _without_labels([c for c in columns if c not in kinds])
     ignored += labels
     if not columns:
         return [], [], ignored
@@ -157,11 +191,28 @@ def _keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[
         likely = columns
     if not likely:
         return [], columns, ignored
-    finest = max(likely, key=lambda c: (_KEY.fullmatch(c.name) is not None, len(set(c.held))))
+    named = [c for c in likely if _KEY.fullmatch(c.name)]
+    finest = named[0] if named else max(likely, key=lambda c: len(set(c.held)))
     finest = max((c for c in likely if _determines(c, finest)), key=lambda c: len(set(c.held)))
     above = [c for c in likely if c is not finest and _determines(finest, c)]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     return places, [c for c in columns if c not in places], ignored
+
+
+def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
+    """Return True for a column that names the level of each row: the keys that a row has, or their lengths, tell it."""
+    filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
+    lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
+    if not others or "" in column.texts:
+        return False
+    ways = [
+        list(zip(*filled)),
+        *([list(zip(length)) for length in lengths] if _KIND_OF_PLACE.fullmatch(column.name) else []),
+    ]
+    return any(
+        1 < len(set(way)) == len(set(column.texts)) == len(set(zip(way, column.texts))) < len(way)
+        for way in ways
+    )
 
 
 def _determines(fine: SeenColumn, coarse: SeenColumn) -> bool:
@@ -178,7 +229,9 @@ def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[s
     """Of two columns that say the same, the one that reads as a code is kept."""
     kept, ignored = list(columns), []
     for one, other in _pairs(columns):
-        if one in kept and other in kept and _determines(one, other) and _determines(other, one):
+        both = sum(bool(a and b) for a, b in zip(one.texts, other.texts))
+        often = both >= 0.8 * max(len(one.held), len(other.held))
+        if one in kept and other in kept and often and _determines(one, other) and _determines(other, one):
             label = max((one, other), key=_wordy)
             kept.remove(label)
             ignored.append(f"column '{label.name}' names what the other keys say, and is left out")

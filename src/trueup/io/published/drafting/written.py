@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 from trueup.io.published.drafting.joined import Draft, DraftedKey, DraftedTable, column_numbers
 from trueup.io.published.drafting.roles import SeenColumn, is_number
+from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.published_codes import read_interval
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)
@@ -17,8 +19,10 @@ _TOLD = "read what the publisher says of it"
 def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     """The spec, and what is undecided."""
     undecided = list(whole.undecided)
-    parts = [_entry(entry, whole, name, undecided) for entry, name in zip(whole.entries, _names(whole))]
-    levels = [_level(level) for level in whole.levels]
+    entries = [part for entry in whole.entries for part in _by_law(entry)]
+    told = {base for entry in entries if (base := _base(entry)) is not None}
+    parts = [_entry(entry, name, told, undecided) for entry, name in zip(entries, _names(entries))]
+    levels = [_level(level, pointed=whole.pointers is not None) for level in whole.levels]
     attributes = [
         f"[[attribute]]\nname = {_q(a.name)}\nvalues = {_list(a.values)}\n" for a in whole.attributes
     ]
@@ -26,6 +30,11 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
         "format = 1",
         f"title = {_q(title)}",
         'table = { name = "published", counts = "unit" }',
+        *(
+            [f"parents = {_table({'id': whole.pointers.id, 'parent': whole.pointers.parent})}"]
+            if whole.pointers
+            else []
+        ),
         f"level = [{', '.join(levels)}]",
         "",
     ]
@@ -45,17 +54,31 @@ def _table(pairs: dict[str, str]) -> str:
     return "{ " + ", ".join(f"{_q(a)} = {_q(b)}" for a, b in pairs.items()) + " }"
 
 
-def _level(level: DraftedKey) -> str:
-    more = f", column = {_q(level.column)}" if level.column else ""
+def _level(level: DraftedKey, *, pointed: bool) -> str:
+    more = f", column = {_q(level.column)}" if level.column and not pointed else ""
     return f"{{ name = {_q(level.name)}{more}{f', prefix = {level.prefix}' if level.prefix else ''} }}"
 
 
-def _names(whole: Draft) -> list[str]:
-    names = [entry.seen.sheet or entry.seen.file.rpartition(".")[0] for entry in whole.entries]
+def _by_law(entry: DraftedTable) -> list[DraftedTable]:
+    """Its total and its parts apart, where the parts are rounded and the total is not."""
+    parts = [c for c in entry.cells if c[1]]
+    if not parts or len(parts) == len(entry.cells) or _base(entry) is not None:
+        return [entry]
+    groups = ([c for c in entry.cells if not c[1]], parts)
+    rounded, total = _among(entry, parts), _among(entry, groups[0])
+    return [total, rounded] if _base(rounded) is not None else [entry]
+
+
+def _among(entry: DraftedTable, cells: list[tuple[SeenColumn, dict[str, str]]]) -> DraftedTable:
+    return replace(entry, cells=cells, seen=entry.seen._replace(values=[column for column, _ in cells]))
+
+
+def _names(entries: list[DraftedTable]) -> list[str]:
+    names = [entry.seen.sheet or entry.seen.file.rpartition(".")[0] for entry in entries]
     return [name if names.count(name) == 1 else f"{name} {k + 1}" for k, name in enumerate(names)]
 
 
-def _entry(entry: DraftedTable, whole: Draft, name: str, undecided: list[str]) -> str:
+def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str]) -> str:
     seen = entry.seen
     lines = ["[[published]]", f"name = {_q(name)}", f"file = {_q(seen.file)}", f"level = {_q(entry.level)}"]
     if seen.sheet:
@@ -79,7 +102,10 @@ def _entry(entry: DraftedTable, whole: Draft, name: str, undecided: list[str]) -
         lines.append(f"total = {_table(entry.totals)}")
     if seen.variance is not None and not entry.cells:
         lines.append(f"variance = {_q(seen.variance.name)}")
-    lines += [f"law = {_law(entry, undecided)}", *_codes(entry, undecided), *_unlisted(entry)]
+    if entry.ragged:
+        lines.append("ragged = true")
+    lines += _decimal(entry, undecided)
+    lines += [f"law = {_law(entry, told, undecided)}", *_codes(entry, undecided), *_unlisted(entry)]
     return "\n".join([*lines, ""])
 
 
@@ -118,10 +144,36 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
     return [f"codes = {_table(dict.fromkeys(texts, 'unknown'))}"]
 
 
-def _law(entry: DraftedTable, undecided: list[str]) -> str:
-    """The law that values and titles suggest."""
+def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
+    """The decimal sign, where numbers could have another, or where the delimiter of the file tells it."""
+    columns = entry.seen.values
+    texts = [text for column in columns for text in column.held if is_number(text)]
+    ways = [{text: read_number(text, by) for text in texts} for by in (ENGLISH, CONTINENTAL)]
+    differ = next((text for text in texts if ways[0][text] != ways[1][text]), None)
+    if differ is None or any(None in way.values() for way in ways):
+        return []
+    pointed, comma = (way[differ] for way in ways)
+    english = columns[0].point or pointed == int(pointed or 0)
+    sign, kept, other = (".", pointed, comma) if english else (",", comma, pointed)
+    undecided.append(f"'{entry.seen.file}': whether '{differ}' is {kept} or {other}; it is taken for {kept}")
+    return [f'decimal = "{sign}"']
+
+
+def _numbers(entry: DraftedTable) -> list[float]:
+    return [x for column in entry.seen.values for x in column_numbers(column) if x is not None]
+
+
+def _base(entry: DraftedTable) -> int | None:
+    """The base that the values of a table without noise are multiples of."""
+    found = _numbers(entry)
+    noisy = entry.seen.variance is not None or any(x < 0 or x != int(x) for x in found)
+    return None if noisy else _base_of(found, entry.seen.titles.casefold())
+
+
+def _law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
+    """The law that values and titles suggest, or other tables beside them, whose bases are told."""
     seen = entry.seen
-    found = [x for column in seen.values for x in column_numbers(column) if x is not None]
+    found = _numbers(entry)
     said = seen.titles.casefold()
     where = f"'{seen.file}'"
     if any(x != int(x) for x in found):
@@ -133,7 +185,8 @@ def _law(entry: DraftedTable, undecided: list[str]) -> str:
             f"{where}: the law is a cell key's, by its titles; its largest change and variance are not known"
         )
         return '{ name = "cell-key", maximum = 2, change_variance = "1" }'
-    base = _base_of(found, said)
+    beside = [base for base in told if found and all(x % base == 0 for x in found)]
+    base = _base_of(found, said) or max(beside, default=None)
     if base is None:
         undecided.append(f"{where}: the law is taken as exact; {_TOLD}")
         return '{ name = "exact" }'
@@ -165,5 +218,5 @@ def _base_of(found: list[float], said: str) -> int | None:
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
     bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)
-    several = len({x for x in found if x}) >= 4 or len(found) >= 12
-    return named or (bases[0] if bases and several else None)
+    several = bases and (bases[0] ** len({x for x in found if x}) >= 81 or len(found) >= 12)
+    return named or (bases[0] if several else None)

@@ -80,8 +80,9 @@ def read_perturbed(
     known = known.shown_alone()
     sources = _matched(known, tables)
     as_spec = cast(Spec, known)
-    rows = [rows_by_level(known, part, read_columns(known, part, source)) for part, source in sources]
-    tree = read_tree(as_spec, geography) if geography is not None else tree_of_rows(known, rows)
+    listed = read_tree(as_spec, geography) if geography is not None else None
+    rows = [rows_by_level(known, part, read_columns(known, part, source), listed) for part, source in sources]
+    tree = listed or tree_of_rows(known, rows)
     cells = build_cells(as_spec, tree)
     shown = [list(shown_margins(known, cells, table)) for table in rows]
     read = [values_under_laws(cells, table.part, margins) for table, margins in zip(rows, shown)]

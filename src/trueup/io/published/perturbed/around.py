@@ -152,7 +152,9 @@ def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataE
             + (" or ".join(f"'{way}'" for way in ways[:3]) if ways else "'column 3' by its position"),
         )
     lost = next((name for name in names if _plain(name) not in known), names[0])
-    near = get_close_matches(_plain(lost), known, 3, 0.4) or [name for name in known if name][:8]
+    free = [name for name in dict.fromkeys(known) if name and name not in map(_plain, names)]
+    alike = [name for name in free if name.casefold() == _plain(lost).casefold()]
+    near = alike or get_close_matches(_plain(lost), free, 3, 0.4) or free[:8]
     return DataError(
         f"table '{part.name}' has no column '{lost}' in a row with its other columns",
         needed="a header with the names of all columns that the entry names, in the same upper and lower case",

@@ -26,9 +26,7 @@ _TYPED = re.compile(r"-?\d+\.\d{3}", re.ASCII)
 
 def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Columns:
     """The columns of a table that its entry names, without what stands around the table."""
-    levels = spec.levels[: [level.name for level in spec.levels].index(part.level) + 1]
-    names = [level.column for level in levels if level.column]
-    names += [attribute_column(spec, name) for name in part.attributes]
+    names = [*spec.key_columns(part.level), *(attribute_column(spec, name) for name in part.attributes)]
     _refuse_strange(part, names)
     keys = dict.fromkeys(names)
     values = [part.count] if part.count else [cell.count for cell in part.cells]

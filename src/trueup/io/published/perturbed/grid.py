@@ -9,7 +9,6 @@ import csv
 import datetime
 import math
 import sys
-import zipfile
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -19,13 +18,12 @@ from trueup.errors import DataError
 from trueup.files.csv_faults import DELIMITERS, opened_csv
 from trueup.files.csv_files import Encoded
 from trueup.files.paths import is_workbook, is_zst
+from trueup.files.workbook import opened_workbook, sheet_of
 
 MOST_ROWS, MOST_CELLS = 20_000_000, 400_000_000
 """Rows and cells of a file."""
 WIDEST = 16_384
 """Cells of a row."""
-MOST_UNPACKED, MOST_MEMBERS = 1 << 30, 10_000
-"""Bytes of a workbook when unpacked, and its members."""
 
 Row = list[str]
 
@@ -86,54 +84,14 @@ def _encoding(path: Path) -> str:
 
 def sheets_of(path: Path) -> list[str]:
     """Names of the sheets of a workbook."""
-    book = _opened(path)
-    try:
+    with opened_workbook(path) as book:
         return list(book.sheetnames)
-    finally:
-        book.close()
-
-
-def _opened(path: Path) -> Any:
-    try:
-        from openpyxl import load_workbook
-    except ImportError:
-        raise DataError(
-            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
-        ) from None
-    try:
-        with zipfile.ZipFile(path) as packed:
-            members = packed.infolist()
-        if sum(each.file_size for each in members) > MOST_UNPACKED or len(members) > MOST_MEMBERS:
-            raise DataError(
-                f"'{path.name}' unpacks to more than {MOST_UNPACKED >> 20:,} MB", needed="one table"
-            )
-        return load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except DataError:
-        raise
-    except FileNotFoundError:
-        raise DataError(f"there is no file '{path}'", remedy="check the path") from None
-    except Exception:
-        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
 
 
 def _sheet_rows(path: Path, sheet: str | None) -> Iterator[Row]:
-    book = _opened(path)
-    try:
-        if sheet is not None and sheet not in book.sheetnames:
-            raise DataError(
-                f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"
-            )
-        page = book[sheet or book.sheetnames[0]]
-        if hasattr(page, "reset_dimensions"):  # what a file says of its size is not believed
-            page.reset_dimensions()
-        for row in page.iter_rows(values_only=True):
+    with opened_workbook(path) as book:
+        for row in sheet_of(path, book, sheet).iter_rows(values_only=True):
             yield [cell_text(value) for value in row]
-    except DataError:
-        raise
-    except Exception:
-        raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
-    finally:
-        book.close()
 
 
 def cell_text(value: Any) -> str:

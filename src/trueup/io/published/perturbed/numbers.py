@@ -21,7 +21,7 @@ _APOSTROPHES = "'’"
 _LONGEST = 40
 """Characters of the longest number."""
 _POWER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?[eE][+-]?\d{1,2}", re.ASCII)
-NUMBER_LIKE = re.compile(r"[-−]?\d[\d.,\s'’]*", re.ASCII)
+NUMBER_LIKE = re.compile(rf"[-−]?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
 """What is meant as a number, whatever its signs mean."""
 
 
@@ -107,8 +107,10 @@ def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
     return None if whole else float(found)
 
 
-def numbers_of(part: PublishedTable, texts: Sequence[str], *, whole: bool) -> Numbers:
-    """Find how the texts of a table that are no codes are to be read.
+def numbers_of(
+    part: PublishedTable, texts: Sequence[str], variances: Sequence[str] = (), *, whole: bool
+) -> Numbers:
+    """Find how the texts of a table that are no codes, and those of its variances, are to be read.
 
     Raises
     ------
@@ -117,7 +119,12 @@ def numbers_of(part: PublishedTable, texts: Sequence[str], *, whole: bool) -> Nu
     """
     ways = [Numbers(by, whole) for by in conventions(part)]
     likely = [text for text in texts if NUMBER_LIKE.fullmatch(text.strip())]
-    able = [way for way in ways if all(way.read(text) is not None for text in likely)]
+    able = [
+        way
+        for way in ways
+        if all(way.read(text) is not None for text in likely)
+        and all(read_number(text, way.by) is not None for text in variances)
+    ]
     if len(able) < 2:
         return (able or ways)[0]
     one, other = able[:2]

@@ -41,8 +41,10 @@ class TableRows(NamedTuple):
     level: NDArray[np.int64]
 
 
-def rows_by_level(spec: PerturbedSpec, part: PublishedTable, columns: Columns) -> TableRows:
-    """Find the level of every row.
+def rows_by_level(
+    spec: PerturbedSpec, part: PublishedTable, columns: Columns, tree: Tree | None
+) -> TableRows:
+    """Find the level of every row; where places are given by parent pointers, by the tree of them.
 
     Raises
     ------
@@ -51,7 +53,9 @@ def rows_by_level(spec: PerturbedSpec, part: PublishedTable, columns: Columns) -
     """
     last = [level.name for level in spec.levels].index(part.level)
     levels = spec.levels[1 : last + 1]
-    codes = {name: text_of(columns[name]) for name in dict.fromkeys(str(level.column) for level in levels)}
+    codes = {name: text_of(columns[name]) for name in spec.key_columns(part.level)}
+    if spec.parents is not None:
+        return TableRows(part, columns, codes, _depths(spec, part, codes[spec.parents.id], tree))
     rows = len(next(iter(columns.values())))
     named = [_named(part, levels, level, codes[str(level.column)]) for level in levels]
     depth, open_ = np.zeros(rows, np.int64), np.ones(rows, bool)
@@ -67,6 +71,25 @@ def rows_by_level(spec: PerturbedSpec, part: PublishedTable, columns: Columns) -
         open_ &= here
         depth += open_
     return TableRows(part, columns, codes, depth)
+
+
+def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | None) -> NDArray[np.int64]:
+    """The level of each row's place: the finest up to the table's own, as places without parts stand on levels below too."""
+    if tree is None:
+        raise DataError(
+            "the spec gives places by their parents, and no list of places is given",
+            remedy="give the list that has these columns: --geography FILE",
+        )
+    last = [level.name for level in spec.levels].index(part.level)
+    depth = {id_: at for at in range(last + 1) for id_ in tree.keys[at]["id"].tolist()}
+    depth |= dict.fromkeys(part.total_of(str(spec.parents and spec.parents.id)), 0)
+    for row, id_ in enumerate(ids.tolist()):
+        if id_ not in depth:
+            raise DataError(
+                f"row {row + 1} of table '{part.name}' names the place '{ids[row]}', which no level down to '{part.level}' has",
+                needed="places that the list of places has, and the finest level of the table's rows in its entry",
+            )
+    return np.array([depth[id_] for id_ in ids.tolist()], np.int64)
 
 
 def _named(part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts) -> NDArray[np.bool_]:
@@ -147,10 +170,12 @@ def place_index(
 ) -> NDArray[np.int64]:
     """The place of each of some rows of one level."""
     keys = tree.keys[at]
-    if not keys:
+    if not at or not keys:
         return np.zeros(int(rows.sum()), np.int64)
     codes = {name: texts[rows] for name, texts in table.codes.items()}
     own = {name: column for level in spec.levels[: at + 1] for name, column in _keys_of(level, codes).items()}
+    if spec.parents is not None:
+        own = {"id": codes[spec.parents.id]}
     given = [own[name].tolist() for name in keys]
     known = {key: i for i, key in enumerate(zip(*(column.tolist() for column in keys.values())))}
     found = np.array([known.get(key, -1) for key in zip(*given)], dtype=np.int64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.io.published.perturbed.numbers import Convention, read_number
 from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
 from trueup.noise.laws.of_variance import law_of_variance
@@ -37,7 +37,9 @@ def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
     return len(v.groups) == cells.size(v.margin)
 
 
-def by_variance(cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str) -> list[ValuesUnderLaw]:
+def by_variance(
+    cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str, by: Convention
+) -> list[ValuesUnderLaw]:
     """Values by the variance of their row; those of variance 0 are exact."""
     every, which = np.unique(texts, return_inverse=True)
     if len(every) > MOST_VARIANCES:
@@ -48,7 +50,7 @@ def by_variance(cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str) -> l
     result: dict[Fraction, NDArray[np.bool_]] = {}
     for k, text in enumerate(every.tolist()):
         here = which == k
-        variance = _variance(text)
+        variance = _variance(text, by)
         if variance is None:
             label = cells.margin_label(v.margin, int(v.groups[np.argmax(here)]))
             raise DataError(
@@ -59,11 +61,8 @@ def by_variance(cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str) -> l
     return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
 
 
-def _variance(text: str) -> Fraction | None:
-    try:
-        found = Decimal(text if len(text) <= 40 else "")
-    except InvalidOperation:
+def _variance(text: str, by: Convention) -> Fraction | None:
+    found = read_number(text, by)
+    if found is None or found < 0 or (found and not -30 <= found.adjusted() <= 30):
         return None
-    if not found.is_finite() or found < 0 or not -30 <= found.adjusted() <= 30:
-        return Fraction(0) if found.is_finite() and found == 0 else None
     return Fraction(found)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.published.perturbed.margins import ShownMargin
-from trueup.io.published.perturbed.numbers import NUMBER_LIKE, Numbers, numbers_of
+from trueup.io.published.perturbed.numbers import Numbers, numbers_of
+from trueup.io.published.perturbed.text_refused import codes_with, refuse_text
 from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance
 from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
@@ -56,16 +56,23 @@ def _read(
     rule = part.rule
     for code, said in codes.items():
         rule = _agreeing(part, rule, code, said)
-    numbers = numbers_of(part, [text for text in texts if text not in codes], whole=rule.whole)
+    variances = {text for shown in margins for text in np.unique(_or_none(shown.variances)).tolist()}
+    numbers = numbers_of(
+        part, [text for text in texts if text not in codes], sorted(variances), whole=rule.whole
+    )
     known = {text: numbers.read(text) for text in texts if text not in codes}
     known |= {text: _value_of(codes[text]) for text in texts if text in codes and codes[text].of == "value"}
     for text in [text for text in texts if text not in codes and known[text] is None]:
         said = plain_meaning(text, noisy=rule.noisy)
         if said is None:
-            _refuse_text(cells, part, margins, text, reads=rule.whole)
+            refuse_text(cells, part, margins, text, reads=rule.whole)
         codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
         rule = rule.with_code(codes[text])
     return _Reading(rule, codes, numbers, known, [])
+
+
+def _or_none(texts: NDArray | None) -> NDArray:
+    return np.zeros(0, str) if texts is None else texts
 
 
 def _value_of(said: CodeMeaning) -> int:
@@ -135,7 +142,8 @@ def _of_margin(
     if numeric.any():
         values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
         if shown.variances is not None:
-            result += by_variance(cells, values, shown.variances[order][numeric], str(reading.rule.law))
+            variances, by = shown.variances[order][numeric], reading.numbers.by
+            result += by_variance(cells, values, variances, str(reading.rule.law), by)
         else:
             result += _under_rule(cells, values, reading)
     meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
@@ -191,39 +199,6 @@ def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
     for least, most in rule.hidden:
         found |= (low <= most) & (high >= least)
     return found
-
-
-def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
-    """The line of an entry's codes with one more, as a spec writes it."""
-    pairs = (part.codes | {text: meaning}).items()
-    quoted = (f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}" for a, b in pairs)
-    return f"codes = {{ {', '.join(quoted)} }}"
-
-
-def _refuse_text(
-    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
-) -> NoReturn:
-    shown = next(shown for shown in margins if (shown.texts == text).any())
-    label = cells.margin_label(shown.margin, int(shown.groups[np.argmax(shown.texts == text)]))
-    if NUMBER_LIKE.fullmatch(text):
-        raise DataError(
-            f"table '{part.name}' has the number '{text[:30]}' for '{label}', which "
-            + ("is not whole" if reads else "cannot be read"),
-            needed="whole numbers, as its law gives them" if reads else "numbers written in one way",
-            remedy="correct the file; or, if its values are fractions, name the law that gives them: 'gaussian' or 'laplace'; or "
-            f'say in the entry of \'{part.name}\' how its numbers are written: thousands = "," or decimal = ","',
-        )
-    what = f"the text '{text[:30]}'" if text else "no value"
-    else_ = (
-        "" if text else "; or, if the last row is none of the table, give the number of such rows: below = 1"
-    )
-    raise DataError(
-        f"table '{part.name}' has {what} for '{label}'",
-        needed="a number, or a code",
-        remedy=f"declare the code in the entry of '{part.name}': {codes_with(part, text[:60], 'unknown')}, or with what it says "
-        f'in the place of "unknown": a value such as "0", a range of the true count such as "1-4", or of the published number '
-        f'such as "published <5"{else_}',
-    )
 
 
 def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:

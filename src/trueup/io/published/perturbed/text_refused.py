@@ -1,0 +1,61 @@
+"""A text in the place of a value that is neither a number that its law gives nor a code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NoReturn
+
+from trueup.errors import DataError
+from trueup.io.published.perturbed.margins import ShownMargin
+from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, NUMBER_LIKE, Convention, read_number
+from trueup.model.cells import Cells
+from trueup.model.perturbed import PublishedTable
+
+
+def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
+    """The line of an entry's codes with one more, as a spec writes it."""
+    pairs = (part.codes | {text: meaning}).items()
+    quoted = (f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}" for a, b in pairs)
+    return f"codes = {{ {', '.join(quoted)} }}"
+
+
+def refuse_text(
+    cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
+) -> NoReturn:
+    """Say of which cell it is, and what to declare."""
+    shown = next(shown for shown in margins if (shown.texts == text).any())
+    label = cells.margin_label(shown.margin, int(shown.groups[(shown.texts == text).argmax()]))
+    if NUMBER_LIKE.fullmatch(text):
+        other = [by.decimal for by in (ENGLISH, CONTINENTAL) if _reads(text, by, whole=reads)]
+        raise DataError(
+            f"table '{part.name}' has the number '{text[:30]}' for '{label}', which "
+            + ("is not whole" if reads else "cannot be read"),
+            needed="whole numbers, as its law gives them" if reads else "numbers written in one way",
+            remedy="correct the file"
+            + (
+                "; or, if its values are fractions, name the law that gives them: 'gaussian' or 'laplace'"
+                if reads
+                else ""
+            )
+            + "".join(
+                f"; or, if all are written so, say it in the entry of '{part.name}': decimal = \"{sign}\""
+                for sign in other
+            ),
+        )
+    what = f"the text '{text[:30]}'" if text else "no value"
+    else_ = (
+        "" if text else "; or, if the last row is none of the table, give the number of such rows: below = 1"
+    )
+    raise DataError(
+        f"table '{part.name}' has {what} for '{label}'",
+        needed="a number, or a code",
+        remedy=f"declare the code in the entry of '{part.name}': {codes_with(part, text[:60], 'unknown')}, or with what it says "
+        f'in the place of "unknown": a value such as "0", a range of the true count such as "1-4", or of the published number '
+        f'such as "published <5"{else_}',
+    )
+
+
+def _reads(text: str, by: Convention, *, whole: bool) -> bool:
+    found = read_number(text, by)
+    return found is not None and (not whole or found == found.to_integral_value())

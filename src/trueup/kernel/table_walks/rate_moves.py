@@ -1,0 +1,363 @@
+"""Moves of rates that counts follow: they cross in one step what steps along columns cross in many where noise is wide.
+
+Given the counts, compositions and sizes are known to about the root of a count, and given these so are the counts. Where noise
+says less, a chain that draws either given the other takes steps of sqrt(count) in a posterior as wide as the noise, which
+it crosses in noise^2 / count sweeps. Here both move at once. `rates` has the gamma numbers that make counts multinomial.
+
+*Counts that follow.* Where multinomial probabilities change from p to p', each person of a cell i that loses leaves it with
+probability `1 - p'_i / p_i`, and those who leave go to the cells that gain in proportion to `p'_j - p_j`. On average over the
+law as many go from i to j as would come back: `p_i (1 - p'_i / p_i) (p'_j - p_j)` is the same both ways, but for a factor that
+is. So probabilities and counts may be proposed together, and the ratio of Metropolis and Hastings has the prior of
+the numbers and the noise alone. Poisson counts of the root lose and gain in the same way.
+
+*Gamma numbers that follow.* Where the shape of Gamma(b) changes to b', the number gains an independent Gamma(b' - b), or
+keeps a Beta(b', b - b') share: the law of the pair is symmetric too. So a change of a place's composition is passed on to
+all compositions below it, to g and to counts, and the ratio has the prior of that one composition and the noise.
+
+Five moves. *A total*: the rate of a place and of all above it change by as much. With the numbers as rates R, where those of
+a place's C parts add up to its own, their density is `R^(1 - C a)` times the product of the parts' `R^(a - 1)`. *An exchange*
+between two parts of a place, of constant sum: the log odds take a normal step, from themselves or from their negative, which
+lets two places change roles. *Who is inhabited*: an uninhabited lowest place takes a share b of a sibling's number, of
+density `1 / (b L)`, or an inhabited one leaves all to it. With I inhabited ones before, W the sibling's share of their parent
+and w the rate, the ratio is `(1 - w) / w Gamma((I + 1) a) / (Gamma(I a) Gamma(a)) (b (1 - b))^(a - 1) W^a b L` times that of
+the noise. *A column* of the composition of one place takes a normal step of its log. So does a *concentration* of a column at
+one level, the gamma numbers around all its places with it. What the steps' scales depend on is kept by the moves.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.compositions import FAR
+from trueup.kernel.table_walks.factors import EVEN, TINY
+from trueup.kernel.table_walks.inhabited import parts
+from trueup.kernel.table_walks.rates import (
+    Rates,
+    arrive,
+    change,
+    draw_rates_of_places,
+    draw_sizes_from,
+    fill,
+    find_places,
+    leave,
+    log_noise,
+    settle_change,
+    share_of,
+)
+
+SHORTEST, USUAL, LONGEST = 1e-3, 0.05, 3.0
+"""Least scale of a step of a log, that where nothing says how wide noise is, and the largest."""
+WIDEST = 3.0
+"""Largest step of a total, in standard deviations of the noise."""
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _scale(rng, least):
+    """A random scale of a step of a log."""
+    least = min(max(least, SHORTEST), LONGEST)
+    return least * (LONGEST / least) ** rng.random()
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _rate(places, rates, v):
+    """Set the rates of a place and of all above it; the place's own, 0 where there is none."""
+    rate, u = 1.0, v
+    while u > 0:
+        p = places.parent[u]
+        rates.rate[u] = rates.share[u] / rates.whole[p] if rates.share[u] > 0.0 else 0.0
+        rate *= rates.rate[u]
+        u = p
+    own, u = rates.share[0] * rate, v
+    above = own
+    while u >= 0:
+        part = rates.rate[u]
+        rates.rate[u] = above
+        above = above / part if u > 0 and part > 0.0 else above
+        u = places.parent[u]
+    return own
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _log_of_rates(places, state, rates, level, v, step):
+    """Log ratio of the density of rates when those of a place and of all above it change by a step."""
+    log, u = 0.0, v
+    for at in range(level, -1, -1):
+        power = state.a[at] - 1.0 if at > 0 else 0.0
+        if at < level:
+            power += 1.0 - parts(places, state.inhabited, u) * state.a[at + 1]
+        log += power * math.log1p(step / rates.rate[u])
+        u = places.parent[u]
+    return log
+
+
+@njit(cache=True, error_model="numpy")
+def _move_total(rng, places, tables, state, rates, level, v, noise):
+    """Propose another total of a place, and of all above it."""
+    rate = _rate(places, rates, v)
+    if not rate > 0.0:
+        return
+    log, well = 0.0, True
+    if rng.random() < 0.5:
+        move = _scale(rng, USUAL) * rng.normal()
+        step, log = rate * math.expm1(move), move
+    else:
+        step = (WIDEST * noise + 1.0) ** rng.random() * rng.normal()
+    if not rate + step > 0.0:
+        return
+    log += _log_of_rates(places, state, rates, level, v, step)
+    if step < 0.0:
+        leave(rng, places, tables, state, rates, level, v, -step / rate)
+    else:
+        count = rng.poisson(step)
+        well = count == 0 or arrive(rng, places, tables, state, rates, level, v, count)
+    taken = well and math.log(1.0 - rng.random()) < log + log_noise(tables, state, rates)
+    settle_change(places, state, rates, taken)
+    while taken and v >= 0:
+        fresh = rates.share[v] * (1.0 + step / rates.rate[v])
+        if v > 0:
+            rates.whole[places.parent[v]] += fresh - rates.share[v]
+        rates.share[v] = fresh
+        v = places.parent[v]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _exchange(rng, places, tables, state, rates, level, one, other, noise):
+    """Propose an exchange between two parts of a place."""
+    count, whole = state.total[one] + state.total[other], rates.share[one] + rates.share[other]
+    if count == 0 or not min(rates.share[one], rates.share[other]) > 0.0:
+        return
+    odds = math.log(rates.share[one]) - math.log(rates.share[other])
+    about = odds if rng.random() < 0.5 else -odds
+    fresh = about + _scale(rng, noise / count) * rng.normal()
+    if fresh > odds:
+        one, other, odds, fresh = other, one, -odds, -fresh
+    mine, others = whole / (1.0 + math.exp(-fresh)), whole / (1.0 + math.exp(fresh))
+    if not mine > 0.0:
+        return
+    log = math.log(mine) - math.log(rates.share[one]) + math.log(others) - math.log(rates.share[other])
+    log *= state.a[level]
+    gone = leave(rng, places, tables, state, rates, level, one, max(1.0 - mine / rates.share[one], 0.0))
+    well = gone == 0 or arrive(rng, places, tables, state, rates, level, other, gone)
+    taken = well and math.log(1.0 - rng.random()) < log + log_noise(tables, state, rates)
+    settle_change(places, state, rates, taken)
+    if taken:
+        rates.share[one], rates.share[other] = mine, others
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _inhabit(rng, places, tables, state, rates, v, other):
+    """Propose that a lowest place becomes inhabited with a share of a sibling's persons, or uninhabited, leaving all to it."""
+    first, p, last = places.level_ptr[-2], places.parent[v], places.level_ptr.size - 2
+    rate, a, born = state.rate[p - places.level_ptr[-3]], state.a[last], not state.inhabited[v - first]
+    both = rates.share[other] + rates.share[v]
+    if not rate > 0.0 or not state.inhabited[other - first] or not both > 0.0:
+        return
+    long = math.log(2.0 * (state.total[v] + state.total[other] + 1.0))
+    share = math.exp(-long * rng.random()) if born else rates.share[v] / both
+    if not math.exp(-long) <= share < 1.0:
+        return
+    others = a * (parts(places, state.inhabited, p) - (0 if born else 1))
+    log = math.log1p(-rate) - math.log(rate) + math.lgamma(others + a) - math.lgamma(others) - math.lgamma(a)
+    log += (a - 1.0) * (math.log(share) + math.log1p(-share)) + a * math.log(both / rates.whole[p])
+    log += math.log(share * long)
+    gone, well = (
+        leave(rng, places, tables, state, rates, last, other if born else v, share if born else 1.0),
+        True,
+    )
+    if gone > 0:
+        well = arrive(rng, places, tables, state, rates, last, v if born else other, gone)
+    log = (log if born else -log) + log_noise(tables, state, rates)
+    taken = well and math.log(1.0 - rng.random()) < log
+    settle_change(places, state, rates, taken)
+    if taken:
+        state.inhabited[v - first] = born
+        rates.share[v] = share * both if born else 0.0
+        rates.share[other] = both - rates.share[v]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _follow(rng, value, old, new):
+    """A gamma number of the shape `old` when that becomes `new`."""
+    if new > old:
+        return value + rng.standard_gamma(new - old)
+    if new == old:
+        return value
+    kept, lost = rng.standard_gamma(new), rng.standard_gamma(old - new)
+    if kept + lost > 0.0:
+        return value * kept / (kept + lost)
+    return value if rng.random() * old < new else TINY
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _pass_on(rng, places, state, rates, level, low, high, j, fresh):
+    """Pass a change of a column at places of a level on to compositions and gamma numbers below; the first and last of these.
+
+    `fresh` is the concentration of the column at the next level, which may change, too.
+    """
+    last, first = places.level_ptr.size - 2, places.level_ptr[-2]
+    for below in range(level + 1, last + 1):
+        low, high, kappa = places.child_ptr[low], places.child_ptr[high], state.kappa[below, j]
+        for u in range(low, high):
+            p = places.parent[u]
+            old, new = max(kappa * state.theta[p, j], TINY), max(fresh * rates.theta[p], TINY)
+            if below == last:
+                rates.fresh[u - first] = _follow(rng, rates.cell[u - first, j] * kappa, old, new) / fresh
+            else:
+                number = state.theta[u, j] * kappa / state.factor[u, j]
+                number = _follow(rng, number, old + EVEN, new + EVEN)
+                rates.theta[u] = max(number * state.factor[u, j] / fresh, TINY)
+        fresh = state.kappa[below + 1, j] if below < last else 0.0
+    return low - first, high - first
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _relabel(rng, tables, state, rates, row, j):
+    """Let persons of a lowest place follow a column's gamma number; False if no rate is left."""
+    old, new, rest = rates.cell[row, j], rates.fresh[row], 0.0
+    for i in range(rates.cell.shape[1]):
+        rest += rates.cell[row, i] if i != j else 0.0
+    if new > old:
+        gone = 0
+        for i in range(rates.cell.shape[1]):
+            by = share_of(rng, state.x[row, i], new - old, rest + new) if i != j else 0
+            if by > 0:
+                change(tables, rates, row, i, -by)
+                gone += by
+        if gone > 0:
+            change(tables, rates, row, j, gone)
+        return True
+    stay = new * (rest + old) / (old * (rest + new)) if old > 0.0 else 1.0
+    gone = share_of(rng, state.x[row, j], max(1.0 - stay, 0.0), 1.0)
+    if gone == 0:
+        return True
+    change(tables, rates, row, j, -gone)
+    return fill(rng, tables, rates, row, j, gone)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _move_column(rng, places, tables, state, rates, open_, level, v, j, noise):
+    """Propose another share of a column at a place, which all below it follow."""
+    old = state.theta[v, j]
+    if old <= TINY:
+        return
+    step = _scale(rng, noise / (state.total[v] + 1.0)) * rng.normal()
+    if level == 0:
+        shape = max(1.0 / math.sqrt(open_.sum()), EVEN)
+        rate = open_.sum() * shape
+    else:
+        shape = state.kappa[level, j] * state.theta[places.parent[v], j] + EVEN
+        rate = state.kappa[level, j] / state.factor[v, j]
+    rates.theta[v] = old * math.exp(step)
+    log = shape * step - rate * (rates.theta[v] - old)
+    kappa = state.kappa[level + 1, j]
+    _try(rng, places, tables, state, rates, level, v, v + 1, j, kappa, log)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _move_concentration(rng, places, tables, state, rates, hyper, level, j):
+    """Propose another concentration of a column around the places of a level."""
+    begin, end, common = places.level_ptr[level], places.level_ptr[level + 1], state.common[level + 1]
+    for v in range(begin, end):
+        rates.theta[v] = state.theta[v, j]
+    old = math.log(state.kappa[level + 1, j])
+    new = old + _scale(rng, USUAL) * rng.normal()
+    apart, before = (new - math.log(common)) / hyper.cell_spread, (old - math.log(common)) / hyper.cell_spread
+    log = 0.5 * (before * before - apart * apart)
+    if abs(new) < FAR:
+        _try(rng, places, tables, state, rates, level, begin, end, j, math.exp(new), log)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def _try(rng, places, tables, state, rates, level, begin, end, j, kappa, log):
+    """Pass a change of a column on to all below places of a level, and take it or not; `log` is the ratio of its prior."""
+    first = places.level_ptr[-2]
+    low, high = _pass_on(rng, places, state, rates, level, begin, end, j, kappa)
+    well = True
+    for row in range(low, high):
+        if well and state.total[first + row] > 0:
+            well = _relabel(rng, tables, state, rates, row, j)
+    taken = well and math.log(1.0 - rng.random()) < log + log_noise(tables, state, rates)
+    settle_change(places, state, rates, taken)
+    if taken:
+        state.kappa[level + 1, j] = kappa
+        for row in range(low, high):
+            rates.cell[row, j] = rates.fresh[row]
+        for _ in range(level, places.level_ptr.size - 2):
+            for u in range(begin, end):
+                state.theta[u, j] = rates.theta[u]
+            begin, end = places.child_ptr[begin], places.child_ptr[end]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _free_from(tables):
+    """The first level on which no exact total holds that of every place."""
+    level = 0
+    for r in range(tables.level.size):
+        exact = tables.reach[r] == 0.0 and tables.bound[r] == 0 and tables.groups[r] == 1
+        level = max(level, tables.level[r] + 1) if exact else level
+    return level
+
+
+@njit(cache=True, error_model="numpy")
+def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
+    """Move totals of all places, all columns of compositions and their concentrations once, counts with them.
+
+    Parameters
+    ----------
+    rng
+        A NumPy generator.
+    state
+        Where the chain is, which is overwritten.
+    open_
+        `(n,)` 1 for columns that may be other than zero.
+    hyper, learn
+        Lognormal hyperprior, and whether concentrations are drawn.
+    """
+    if not moves.scale.max() > 0.0:
+        return
+    levels, (leaves, n), nodes = places.level_ptr.size - 1, state.x.shape, places.parent.size
+    rates = Rates(
+        np.empty(nodes),
+        np.zeros(places.level_ptr[-2]),
+        np.ones(nodes),
+        np.empty((leaves, n)),
+        np.empty((levels, leaves), np.int64),
+        np.empty(places.level_ptr[-2]),
+        np.empty(leaves),
+        np.zeros(nodes, np.int64),
+        np.empty(n),
+        np.zeros(2, np.int64),
+        np.empty((leaves * n, 2), np.int32),
+        np.empty(leaves * n, np.int64),
+        np.empty((state.gap.size, 2), np.int32),
+        np.zeros(state.gap.size, np.bool_),
+        np.zeros(state.gap.size),
+    )
+    find_places(places, rates.above)
+    draw_rates_of_places(rng, places, state, rates)
+    free = _free_from(tables)
+    for level in range(levels):
+        noise = moves.scale[level]
+        for v in range(
+            places.level_ptr[level] if noise > 0.0 else 0, places.level_ptr[level + 1] if noise > 0.0 else 0
+        ):
+            if free == 0:
+                _move_total(rng, places, tables, state, rates, level, v, noise)
+            if level >= max(free, 1):
+                begin, end = places.child_ptr[places.parent[v]], places.child_ptr[places.parent[v] + 1]
+                other = begin + int(rng.random() * (end - begin))
+                if other != v:
+                    _exchange(rng, places, tables, state, rates, level, v, other, noise)
+                    if level == levels - 1:
+                        _inhabit(rng, places, tables, state, rates, v, other)
+            for j in range(n if level < levels - 1 else 0):
+                if open_[j] > 0.0:
+                    _move_column(rng, places, tables, state, rates, open_, level, v, j, noise)
+    for level in range(levels - 1 if learn else 0):
+        for j in range(n if moves.scale[level + 1] > 0.0 else 0):
+            if open_[j] > 0.0:
+                _move_concentration(rng, places, tables, state, rates, hyper, level, j)
+    draw_sizes_from(rng, state, rates)

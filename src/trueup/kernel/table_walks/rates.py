@@ -1,0 +1,240 @@
+"""Gamma numbers behind the counts of a hierarchy of histograms, and persons who move with them.
+
+The prior is that of counts which are multinomial given gamma numbers. The total T of a place above the lowest is shared among
+its parts in proportion to numbers Gamma(a), among the lowest ones that are inhabited alone. The total of a lowest place is
+shared among its cells in proportion to g_j ~ Gamma(b_j, rate kappa_j), b_j = kappa_j theta_j. The flat total of the root is
+Poisson with a flat rate. Given the counts the numbers are Gamma(T + a), the g_j are Gamma(x_j + e_j + b_j, rate kappa_j + s),
+and the root's rate is Gamma(T + 1). Given the g_j, of sum S, a size is Gamma(T + 1, rate S), and its cell of one person more is e
+with probability g_e / S (`sizes`).
+
+What persons do is noted first, with every measured value that changes, so that the noise says whether it is taken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.factors import TINY
+from trueup.kernel.table_walks.place_masses import SLACK
+from trueup.kernel.table_walks.sizes import LARGEST_SIZE
+
+
+class Rates(NamedTuple):
+    """Gamma numbers, what a move changes, and room.
+
+    Attributes
+    ----------
+    share, whole
+        `(nodes,)` numbers of totals, and `(places above the lowest,)` their sums over parts.
+    rate
+        `(nodes,)` those of a place and all above it.
+    cell
+        `(leaves, n)` numbers g.
+    above
+        `(levels, leaves)` which place of each level a lowest one belongs to.
+    theta, fresh
+        `(places above the lowest,)` and `(leaves,)` what a column is to become.
+    arrived
+        `(nodes,)` persons who are yet to be shared among a place's parts.
+    top
+        `(n,)` what the root's table changes by, where a normal law of it is known.
+    counts
+        How many cells are changed, and how many measured values.
+    at, by
+        `(k, 2)` place and column, and by how much.
+    touched, seen, shift
+        Which measured values change, and their table `(values, 2)`; whether they do, and by how much `(values,)`.
+    """
+
+    share: NDArray[np.float64]
+    whole: NDArray[np.float64]
+    rate: NDArray[np.float64]
+    cell: NDArray[np.float64]
+    above: NDArray[np.int64]
+    theta: NDArray[np.float64]
+    fresh: NDArray[np.float64]
+    arrived: NDArray[np.int64]
+    top: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    at: NDArray[np.int32]
+    by: NDArray[np.int64]
+    touched: NDArray[np.int32]
+    seen: NDArray[np.bool_]
+    shift: NDArray[np.float64]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def draw_rates_of_places(rng, places, state, rates):
+    """Draw all gamma numbers given the counts."""
+    last, first = places.level_ptr.size - 2, places.level_ptr[-2]
+    rates.share[0] = rng.standard_gamma(state.total[0] + 1.0)
+    for level in range(1, last + 1):
+        for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
+            lived = level < last or state.inhabited[v - first]
+            rates.share[v] = rng.standard_gamma(state.total[v] + state.a[level]) if lived else 0.0
+            rates.whole[places.parent[v]] += rates.share[v]
+    for row in range(len(state.x)):
+        p = places.parent[first + row]
+        for j in range(state.x.shape[1]):
+            kappa = state.kappa[last, j]
+            shape = state.x[row, j] + (state.spare[row] == j) + max(kappa * state.theta[p, j], TINY)
+            rates.cell[row, j] = rng.standard_gamma(shape) / (kappa + state.size[row])
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def find_places(places, above):
+    """Set which place of each level a lowest one belongs to."""
+    last, first = places.level_ptr.size - 2, places.level_ptr[-2]
+    for row in range(above.shape[1]):
+        v = first + row
+        for level in range(last, -1, -1):
+            above[level, row] = v - places.level_ptr[level]
+            v = places.parent[v]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def draw_sizes_from(rng, state, rates):
+    """Draw sizes and cells of one person more given the gamma numbers."""
+    for row in range(len(state.x)):
+        whole = rates.cell[row].sum()
+        if whole > 0.0:
+            total = state.x[row].sum()
+            state.size[row] = min(rng.standard_gamma(total + 1.0) / whole, LARGEST_SIZE)
+            left, at = rng.random() * whole - rates.cell[row, 0], 0
+            while left >= 0.0 and at < state.x.shape[1] - 1:
+                at += 1
+                left -= rates.cell[row, at]
+            state.spare[row] = at
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def change(tables, rates, row, j, by):
+    """Note that a cell changes, and the measured values with it."""
+    k = rates.counts[0]
+    rates.at[k, 0], rates.at[k, 1], rates.by[k] = row, j, by
+    rates.counts[0] += 1
+    for r in range(tables.level.size):
+        i = tables.start[r] + rates.above[tables.level[r], row] * tables.groups[r] + tables.group[r, j]
+        if not rates.seen[i]:
+            rates.touched[rates.counts[1], 0], rates.touched[rates.counts[1], 1] = i, r
+            rates.counts[1] += 1
+            rates.seen[i] = True
+        rates.shift[i] += by
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _log_mass(tables, r, y):
+    """Log mass of the noise at a difference."""
+    if tables.bound[r] != 0:
+        return 0.0 if tables.bound[r] * y >= -SLACK else -np.inf
+    away = abs(y)
+    return -(tables.slope[r] + tables.curve[r] * away) * away if away <= tables.reach[r] + SLACK else -np.inf
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def log_noise(tables, state, rates):
+    """Log ratio of the masses of the noise after and before what was noted."""
+    log = 0.0
+    for k in range(rates.counts[1]):
+        i, r = rates.touched[k]
+        if rates.shift[i] != 0.0:
+            y = float(state.gap[i])
+            log += _log_mass(tables, r, y + rates.shift[i]) - _log_mass(tables, r, y)
+    if tables.pull.size:
+        rates.top[:] = 0.0
+        for k in range(rates.counts[0]):
+            rates.top[rates.at[k, 1]] += rates.by[k]
+        for j in range(rates.top.size):
+            log += rates.top[j] * tables.pull[j]
+            for m in range(rates.top.size):
+                log -= rates.top[j] * tables.message[j, m] * (state.top[m] + 0.5 * rates.top[m])
+    return log
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def settle_change(places, state, rates, taken):
+    """Carry out what was noted if it is taken, and forget it."""
+    first = places.level_ptr[-2]
+    for k in range(rates.counts[0] if taken else 0):
+        row, j = rates.at[k]
+        state.x[row, j] += rates.by[k]
+        state.top[j] += rates.by[k]
+        v = first + row
+        while v >= 0:
+            state.total[v] += rates.by[k]
+            v = places.parent[v]
+    for k in range(rates.counts[1]):
+        i = rates.touched[k, 0]
+        if taken:
+            state.gap[i] += rates.shift[i]
+        rates.shift[i], rates.seen[i] = 0.0, False
+    rates.counts[:] = 0
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def share_of(rng, count, weight, whole):
+    """How many of a count go where `weight` of `whole` is."""
+    if count == 0 or not weight > 0.0:
+        return 0
+    return count if weight >= whole else rng.binomial(count, weight / whole)
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def leave(rng, places, tables, state, rates, level, v, chance):
+    """Let each person of a place leave with a chance; how many do."""
+    first, low, high, gone = places.level_ptr[-2], v, v + 1, 0
+    for _ in range(level, places.level_ptr.size - 2):
+        low, high = places.child_ptr[low], places.child_ptr[high]
+    for row in range(low - first, high - first):
+        if state.total[first + row] > 0:
+            for j in range(state.x.shape[1]):
+                by = share_of(rng, state.x[row, j], chance, 1.0)
+                if by > 0:
+                    change(tables, rates, row, j, -by)
+                    gone += by
+    return gone
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def arrive(rng, places, tables, state, rates, level, v, count):
+    """Share persons who come to a place among its parts and their cells; False if no rate is left."""
+    first, last, low, high, well = places.level_ptr[-2], places.level_ptr.size - 2, v, v + 1, True
+    rates.arrived[v] = count
+    for _ in range(level, last):
+        for u in range(low, high):
+            left, whole = rates.arrived[u], 0.0
+            rates.arrived[u] = 0
+            if left > 0:
+                for c in range(places.child_ptr[u], places.child_ptr[u + 1]):
+                    whole += rates.share[c]
+                for c in range(places.child_ptr[u], places.child_ptr[u + 1]):
+                    rates.arrived[c] = share_of(rng, left, rates.share[c], whole)
+                    left -= rates.arrived[c]
+                    whole -= rates.share[c]
+                well = well and left == 0
+        low, high = places.child_ptr[low], places.child_ptr[high]
+    for u in range(low, high):
+        if rates.arrived[u] > 0:
+            well = fill(rng, tables, rates, u - first, -1, rates.arrived[u]) and well
+            rates.arrived[u] = 0
+    return well
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
+def fill(rng, tables, rates, row, but, count):
+    """Share persons among the cells of a lowest place, all `but` one; False if no rate is left."""
+    whole = 0.0
+    for j in range(rates.cell.shape[1]):
+        whole += rates.cell[row, j] if j != but else 0.0
+    for j in range(rates.cell.shape[1]):
+        if j != but and count > 0:
+            by = share_of(rng, count, rates.cell[row, j], whole)
+            if by > 0:
+                change(tables, rates, row, j, by)
+            count -= by
+            whole -= rates.cell[row, j]
+    return count == 0

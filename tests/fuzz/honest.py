@@ -1,0 +1,139 @@
+"""Honest files of every kind that may come from elsewhere, small and with much in them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas
+
+import trueup
+from trueup.inferring.checkpoint import Checkpoint, key_of
+from trueup.model.spec import parse_spec
+from trueup.releasing.again import assess_table
+from trueup.releasing.pipeline import measure_only
+from trueup.releasing.published import reconcile_published
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SPEC = """
+format = 2
+title = "People by sex and age"
+table = { name = "people", kind = "counts", counts = "person", count = "n" }
+privacy = { unit = "person", neighbours = "add-remove" }
+
+[[level]]
+name = "all"
+[[level]]
+name = "county"
+column = "block"
+prefix = 1
+[[level]]
+name = "block"
+column = "block"
+
+[[attribute]]
+name = "sex"
+values = ["f", "m"]
+[[attribute]]
+name = "age"
+values = ["0-17", "18-64", "65+"]
+recode = [{ name = "adult", groups = { child = ["0-17"], adult = ["18-64", "65+"] } }]
+
+[[query]]
+name = "total"
+noise = "discrete-gaussian"
+rho = { county = "0.125" }
+[[query]]
+name = "detail"
+attributes = ["sex", "age"]
+noise = "discrete-gaussian"
+rho = { block = "1/2" }
+[[query]]
+name = "adults"
+attributes = ["adult"]
+noise = "discrete-gaussian"
+rho = { county = "1/8", block = "1/16" }
+
+[constraints]
+invariants = [{ level = "all", attributes = ["sex"] }]
+zeros = [{ sex = "m", age = "65+" }]
+linear = ["f <= 100000"]
+bounds = [{ level = "block", lower = 0, upper = "most" }]
+"""
+PERTURBED = """
+format = 1
+title = "Districts"
+table = { name = "demo", counts = "person" }
+level = [{ name = "all" }, { name = "district", column = "district" }]
+attribute = [{ name = "sex", values = ["f", "m"] }]
+
+[[published]]
+name = "by sex"
+level = "district"
+attributes = ["sex"]
+count = "n"
+total = "T"
+law = { name = "random-rounding", base = 3 }
+codes = { "*" = "1-4", ".." = "unknown" }
+"""
+BLOCKS = ["a1", "a2", "b1", "b2", "b3"]
+
+
+def places() -> pandas.DataFrame:
+    """The public places of `SPEC`."""
+    return pandas.DataFrame({"block": BLOCKS, "most": [500, 500, 900, 900, 900]})
+
+
+def table() -> pandas.DataFrame:
+    """A table of counts for `SPEC`."""
+    keys = [
+        (b, s, a) for b in BLOCKS for s in "fm" for a in ("0-17", "18-64", "65+") if (s, a) != ("m", "65+")
+    ]
+    counts = [10 + 7 * k % 41 for k in range(len(keys))]
+    return pandas.DataFrame(keys, columns=["block", "sex", "age"]).assign(n=counts)
+
+
+def published() -> pandas.DataFrame:
+    """A table for `PERTURBED`."""
+    keys = [(d, s) for d in "abc" for s in "fmT"]
+    held = ["3", "*", "9", "6", "12", "18", "..", "0", "6"]
+    return pandas.DataFrame(keys, columns=["district", "sex"]).assign(n=held)
+
+
+def write_honest(folder: Path) -> None:
+    """Write one of each kind: bundles, an assessment, specs, a workbook, tables in Parquet and CSV, shapes, checkpoints."""
+    spec = parse_spec(SPEC)
+    trueup.release(spec, table(), folder / "release", geography=places())
+    measure_only(spec, table(), folder / "measured", geography=places())
+    shutil.copytree(GOLDEN / "0.1.0-parts", folder / "parts")
+    (folder / "perturbed.toml").write_text(PERTURBED)
+    reconcile_published(folder / "perturbed.toml", [published()], folder / "published")
+    assess_table(
+        spec, table(), folder / "assessment", geography=places(), public_truth=True, replicates=40, seed=1
+    )
+    (folder / "spec.toml").write_text(SPEC)
+    published().to_excel(folder / "table.xlsx", index=False)
+    published().to_csv(folder / "table.csv", index=False)
+    table().to_parquet(folder / "table.parquet")
+    places().to_parquet(folder / "places.parquet")
+    pandas.DataFrame({"area": ["x", "x", "y"], "block": ["a1", "b1", "b2"]}).to_parquet(
+        folder / "map.parquet"
+    )
+    square = {"type": "Polygon", "coordinates": [[[0, 0], [0, 1], [1, 1], [0, 0]]]}
+    features = [{"type": "Feature", "properties": {"block": b}, "geometry": square} for b in BLOCKS]
+    (folder / "shapes.json").write_text(_json({"type": "FeatureCollection", "features": features}))
+    _write_chains(folder / "chains")
+
+
+def _write_chains(folder: Path) -> None:
+    keep, rng = Checkpoint.of(folder, key_of("fuzz")), np.random.default_rng(1)
+    for done in (2, 4):
+        keep.save("run", 0, done, rng, draws=np.arange(8).reshape(2, 4), where=np.array([1.0, 2.0]))
+    keep.begin("run")
+
+
+def _json(held: object) -> str:
+    import json
+
+    return json.dumps(held)
