@@ -24,7 +24,7 @@ from trueup.model.tree import Tree
 from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 from trueup.noise.laws.exact import Exact
-from trueup.reconciling import build, default
+from trueup.reconciling import default
 from trueup.reconciling.method import Method
 
 EPSILON = "1/4"
@@ -159,14 +159,8 @@ def after_lattice(
 ) -> dict[str, np.ndarray]:
     """Errors of nonnegative whole counts made from noise that keeps the invariants."""
     noise = joint.bound.draw(draws, words).vectors
-    mean = build("lattice-posterior", {"draws": 100})
     return {
-        "discrete Laplace given the invariants, then reconciled": reconciled(
-            constraints, joint, truth, noise
-        ),
-        "discrete Laplace given the invariants, then posterior mean, rounded": reconciled(
-            constraints, joint, truth, noise, mean
-        ),
+        "discrete Laplace given the invariants, then reconciled": reconciled(constraints, joint, truth, noise)
     }
 
 

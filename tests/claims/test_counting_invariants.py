@@ -29,7 +29,6 @@ from trueup.model.problem import Problem, public_cells
 from trueup.model.spec import load_spec, parse_spec
 from trueup.model.spec_queries import BoundPart
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.reconciling.lattice_posterior import LatticePosterior
 from trueup.reconciling.margins_projection import MarginsProjection
 from trueup.reconciling.tree_topdown import TreeTopDown
 from trueup.releasing.division import plan_of
@@ -249,13 +248,6 @@ def test_a_noisy_measurement_file_refuses_conditions(rng, tmp_path):
     spec = spec_of(["{ level = 'all', where = { sex = 'f' } }"])
     with pytest.raises(SpecError, match="meet a condition"):
         write_nmf(tmp_path, spec, measure(spec, frame(rng)))
-
-
-def test_reconciliation_by_the_posterior_keeps_the_sums(bundle):
-    measured = read_measurements(bundle)
-    spec = load_spec(EXAMPLES / "crossing-sums.toml")
-    released = reconcile(measured, LatticePosterior(draws=100), spec=spec)
-    assert released.checks["invariants exact"]
 
 
 def test_methods_that_do_not_know_conditions_refuse_by_name(rng):

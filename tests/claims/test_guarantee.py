@@ -210,7 +210,7 @@ def test_named_tables(name, relation, rng):
 
 
 def test_one_margin_then_both_in_two_releases_add_up_to_three_and_never_two():
-    """Under the laws of format 1 (1/2 and 1/4 a unit of L1) the second release told 1 for a swap, which loses 2 in the first.
+    """Under laws priced by the move (1/2 and 1/4 a unit of L1) the second release told 1 for a swap, which loses 2 in the first.
 
     A swap is two steps; a step costs 1 in the first and 1/2 in the second: together 3.
     """

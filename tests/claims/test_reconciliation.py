@@ -32,9 +32,8 @@ from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
 from trueup.noise.laws.exact import Exact
 from trueup.reconciling import general_projection, misfit
-from trueup.reconciling.general_projection import GeneralProjection
+from trueup.reconciling.general_projection import OPEN_TIES, GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.reconciling.linear_method import OPEN_TIES
 from trueup.reconciling.margins_projection import (
     ROUNDING_GAP,
     SETTLED_GAP,

@@ -156,7 +156,7 @@ class Attack:
 
 SAME = ("tables", "spec of a bundle")
 """Kinds that are read by those who read the kind `manifest`."""
-BUNDLES = ["release", "measured", "parts", "published", "first format"]
+BUNDLES = ["release", "measured", "parts", "published"]
 
 
 def _place(error: BaseException) -> str:
@@ -197,7 +197,7 @@ def _bundle_calls(attack: Attack, given: Path, out: Path, number: int) -> list[C
     to = FORMATS[number // len(BUNDLES) % len(FORMATS)]
     calls: dict[str, Call] = {
         "check": lambda: check(given),
-        "read": lambda: read_source(given, [], None),
+        "read": lambda: read_source(given, None, [], None),
         "report": lambda: render_bundle(given, shapes=None),
         "reconcile": lambda: reconcile_bundle(given, out / "again"),
         "export": lambda: export(given, out / f"tables{'.xlsx' if to == 'xlsx' else ''}", to),

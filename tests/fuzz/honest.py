@@ -106,8 +106,7 @@ def write_honest(folder: Path) -> None:
     spec = parse_spec(SPEC)
     trueup.release(spec, table(), folder / "release", geography=places())
     measure_only(spec, table(), folder / "measured", geography=places())
-    shutil.copytree(GOLDEN / "0.1.0-format-2-parts", folder / "parts")
-    shutil.copytree(GOLDEN / "0.1.0", folder / "first format")
+    shutil.copytree(GOLDEN / "0.1.0-parts", folder / "parts")
     (folder / "perturbed.toml").write_text(PERTURBED)
     reconcile_published(folder / "perturbed.toml", [published()], folder / "published")
     assess_table(

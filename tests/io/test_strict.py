@@ -196,12 +196,14 @@ def test_an_unlisted_file_of_a_pattern_is_never_opened(copied):
     assert read_release(copied).counts.size == 2
 
 
-def test_the_file_of_a_header_of_the_first_format_is_a_listed_one(tmp_path):
+def test_measurements_without_a_seal_are_no_bundle(tmp_path):
     folder = shutil.copytree(GOLDEN / "0.1.0", tmp_path / "bundle")
-    headers = json.loads((folder / "public" / "manifest.json").read_text())["headers"]
-    change(folder, headers=[headers[0] | {"file": "../../secret.parquet"}, *headers[1:]])
-    with pytest.raises(BundleError, match="damaged"):
-        read_measurements(folder)
+    manifest = json.loads((folder / "public" / "manifest.json").read_text())
+    for lost in ("parts", "seal", "levels", "cells"):
+        left = {name: part for name, part in manifest.items() if name != lost}
+        (folder / "public" / "manifest.json").write_text(json.dumps(left))
+        with pytest.raises(BundleError, match="damaged"):
+            read_measurements(folder)
 
 
 def test_more_rows_than_announced_are_not_unpacked(copied):

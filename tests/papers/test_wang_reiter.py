@@ -1,4 +1,4 @@
-"""The rule for ties in scenario 4 of Wang & Reiter (2021); `trueup reproduce` runs the tables themselves."""
+"""The rule for ties in scenario 4 of Wang & Reiter (2021); `python -m papers` runs the tables themselves."""
 
 from __future__ import annotations
 

@@ -41,7 +41,6 @@ METHODS: Registry[Method] = Registry(
         "histogram-tree": "histogram_tree.HistogramTree",
         "joined-tree": "joined_tree.JoinedTree",
         "general-projection": "general_projection.GeneralProjection",
-        "lattice-posterior": "lattice_posterior.LatticePosterior",
     },
 )
 """Every method; the first that fits a structure is its default."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,18 @@ from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer, constrained_least_squares
 from trueup.kernel.linear.secants import FitLoss
 from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_nearest
-from trueup.kernel.status import Status
-from trueup.layouts.linear import LinearProblem, log_slope
-from trueup.model.constraints import STRUCTURES
-from trueup.reconciling.linear_method import LinearMethod
+from trueup.kernel.status import Status, largest
+from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
+from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
+from trueup.model.constraints import STRUCTURES, Constraints
+from trueup.model.header import Measured
+from trueup.reconciling.method import Method, Solution
+
+OPEN_TIES = "among equally near points"
 
 
 @dataclass(frozen=True)
-class GeneralProjection(LinearMethod):
+class GeneralProjection(Method):
     """Nearest counts under equalities, inequalities, invariants, bounds and zeros, by general solvers.
 
     For constraints that no faster method handles: it uses no structure. Least squares by PIQP or Clarabel (extra
@@ -59,11 +64,34 @@ class GeneralProjection(LinearMethod):
         "projection under any linear constraints, then the nearest whole counts by integer programming"
     )
     structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+    effort: ClassVar[int] = 500
 
     @property
     def integer(self) -> bool:
         """Whether it returns whole numbers."""
         return self.rounding != "none"
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
+        """Write everything as rows."""
+        problem = LinearProblem(constraints, tuple(headers))
+        refuse_unmeasured_rows(problem)
+        refuse_wide_span(headers, OF_PROGRAMS)
+        return problem
+
+    def apply(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties between equally good whole points."""
+        answers = [self.project(state, row, rng) for row in np.atleast_2d(values)]
+        status = Status.worst(a.status for a in answers)
+        x = np.stack([a.x for a in answers]).reshape(*values.shape[:-1], state.cells.n)
+        x = np.maximum(x, state.lowest)
+        stats: dict[str, Any] = {
+            "largest residual (counts)": largest(a.residual for a in answers),
+            "largest relative gap, proved for the whole problem": largest_gap(answers),
+        }
+        if not all(a.even for a in answers):
+            stats[OPEN_TIES] = "one that is not proved to have the least squares"
+        whole = self.integer and status is Status.SOLVED
+        return Solution(np.rint(x).astype(np.int64) if whole else x, status, stats)
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """Project one row of values; the rng settles ties between equally good whole points."""
@@ -97,3 +125,9 @@ def _near(fit: Fit, x: NDArray) -> tuple[Fit, FitLoss]:
     wanted = fit.matrix @ x
     floor = np.floor(wanted + 1e-7)
     return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
+
+
+def largest_gap(answers: Sequence[Answer]) -> float | None:
+    """The largest of proved gaps; None where nothing was proved for one of them."""
+    gaps = [a.gap for a in answers]
+    return None if None in gaps else largest(g for g in gaps if g is not None)

@@ -30,7 +30,7 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, violations
 from trueup.model.header import Measured, split
 from trueup.reconciling.at_once import at_once, invariants_kept
-from trueup.reconciling.linear_method import largest_gap
+from trueup.reconciling.general_projection import largest_gap
 from trueup.reconciling.method import Method, Solution
 
 Axes = tuple[int, ...]

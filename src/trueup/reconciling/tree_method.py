@@ -24,28 +24,24 @@ from trueup.model.header import Measured
 from trueup.reconciling.method import Method, Solution
 
 
-class TreeMethod(Method):
-    """A method for nested margins: one tree, laid out once."""
+@dataclass(frozen=True)
+class RoundedTreeMethod(Method):
+    """A method for nested margins that solves for real counts, which controlled rounding may then make whole."""
+
+    rounding: Literal["controlled", "none"] = "controlled"
 
     structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers."""
+        return self.rounding == "controlled"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
         """Lay out the tree."""
         problem = tree_problem(constraints, headers)
         refuse_unidentified(problem)
         return problem
-
-
-@dataclass(frozen=True)
-class RoundedTreeMethod(TreeMethod):
-    """A method that solves for real counts, which controlled rounding may then make whole."""
-
-    rounding: Literal["controlled", "none"] = "controlled"
-
-    @property
-    def integer(self) -> bool:
-        """Whether it returns whole numbers."""
-        return self.rounding == "controlled"
 
     @abstractmethod
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:

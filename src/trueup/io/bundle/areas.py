@@ -150,7 +150,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec) -> str:
         raise BundleError(
             f"'{folder}' holds no released counts of the finest places", remedy="run `trueup reconcile`"
         )
-    pattern = entry.get("files", entry.get("file"))
+    pattern = entry["files"]
     named = listed(manifest, pattern)
     wanted = [*named, "places.parquet", "spec.toml"]
     refuse_altered(folder, {"files": {name: manifest["files"][name] for name in wanted}})

@@ -19,9 +19,6 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from trueup.errors import BundleError, SpecError
 from trueup.io.bundle.published_spec import read_published_spec
 from trueup.io.bundle.schema import refuse_misshapen
@@ -37,7 +34,7 @@ from trueup.noise.laws.exact import Exact
 
 FORMAT = 2
 MANIFEST = Path("public/manifest.json")
-_MEASURED = {"files", "guarantee", "headers", "kind", "ledger", "measurements", "spec"}
+_MEASURED = {"cells", "files", "guarantee", "headers", "kind", "ledger", "levels", "measurements", "spec"}
 _HEADER = {"attributes", "law", "level", "parameters", "query"}
 _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", "method", "stats"}}
 
@@ -90,9 +87,8 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
     files, parts, counts = manifest["files"], manifest.get("parts", {}), manifest.get("counts", [])
     refuse_names(files)
     refuse_names(measured_file(name) for name in parts)
-    refuse_names((entry.get("files") or entry["file"] for entry in counts), pattern=True)
-    own = {entry["file"] for entry in manifest["headers"] if not parts and "file" in entry}
-    if lost := {"spec.toml", *map(measured_file, parts), *own} - set(files):
+    refuse_names((entry["files"] for entry in counts), pattern=True)
+    if lost := {"spec.toml", *map(measured_file, parts)} - set(files):
         raise KeyError(min(lost))
     guarantee_in(manifest["guarantee"])
     if written := manifest.get("expected errors"):
@@ -108,11 +104,7 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
     parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
-    parts += [(manifest, {"cells", "levels"})] if "parts" in manifest else []
-    if (
-        "parts" not in manifest and manifest["guarantee"].get("kind") != "none"
-    ):  # each header of format 1 has a file
-        parts += [(header, {"file", "some_groups"}) for header in manifest["headers"]]
+    parts += [(manifest, {"parts", "seal"})] if manifest["guarantee"].get("kind") != "none" else []
     if lost := [name for part, names in parts for name in names - set(part)]:
         raise KeyError(min(lost))
 
@@ -221,11 +213,11 @@ def header_out(header: Measured) -> dict[str, Any]:
     }
 
 
-def header_in(entry: Mapping[str, Any], groups: NDArray[np.int64] | None = None) -> Measured:
+def header_in(entry: Mapping[str, Any]) -> Measured:
     """Read what a manifest says of a measured margin."""
     noisy = entry["law"] != Exact.name
     law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
-    return Measured(entry["query"], margin_in(entry), law, groups)
+    return Measured(entry["query"], margin_in(entry), law)
 
 
 def margin_out(margin: Margin) -> dict[str, Any]:

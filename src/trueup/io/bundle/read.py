@@ -201,7 +201,9 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     """Read measurements as the files hold them, whether or not they are those that were written."""
     _, spec = read_spec(folder, manifest)
-    cells = build_cells(spec, read_places(folder / "public" / "places.parquet", spec, _announced(manifest)))
+    cells = build_cells(
+        spec, read_places(folder / "public" / "places.parquet", spec, manifest["levels"][-1]["places"])
+    )
     refuse_large(folder, cells)
     alone = None
     if manifest["guarantee"].get("kind") == "none":
@@ -231,11 +233,6 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
     )
 
 
-def _announced(manifest: Mapping[str, Any]) -> int:
-    """How many finest places a bundle says that it has; those of format 1 do not say it."""
-    return manifest["levels"][-1]["places"] if manifest.get("levels") else LARGEST
-
-
 def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
     return header_in(entry).at(cells)
 
@@ -247,7 +244,7 @@ def _tables(
     public, found = folder / "public", {}
     with connect(folders=[public]) as connection:
         for entry in manifest["counts"]:
-            files = [public / name for name in listed(manifest, entry.get("files") or entry["file"])]
+            files = [public / name for name in listed(manifest, entry["files"])]
             found[margin_in(entry)] = read_counted(connection, files, cells, margin_in(entry))
     return found
 

@@ -30,8 +30,7 @@ class _Header(_Margin):
 
 
 class _Counts(_Margin):
-    files: str | None = None
-    file: str | None = None
+    files: str
 
 
 class _Cost(_Part):
@@ -115,8 +114,8 @@ class _Manifest(_Part):
     spec: str
     measurements: str
     seal: str = ""
-    cells: Whole = 0
-    levels: list[_Level] = []
+    cells: Whole
+    levels: Annotated[list[_Level], Field(min_length=1)]
     headers: list[_Header]
     guarantee: _Guarantee
     ledger: _Stamp | None

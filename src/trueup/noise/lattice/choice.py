@@ -35,10 +35,9 @@ class Choice:
         Rough expected time for one vector.
     draw
         `draw(count, words) -> Drawn`, vectors over the piece's cells in flat order.
-    distance
-        Upper limit of the total variation between what is drawn and the law; 0 if exact.
     rounding
-        Upper limit of the total variation that the rounding of doubles adds to it; 0 where it is not derived, or nothing rounds.
+        Upper limit of the total variation between what is drawn in doubles and the law; 0 where it is not derived, or nothing
+        rounds.
     beyond
         What of its set-up is beyond a limit of the sampler, and the limit; empty if nothing is.
     """
@@ -48,7 +47,6 @@ class Choice:
     tries: float
     seconds: float
     draw: Callable[[int, Words], Any]
-    distance: float = 0.0
     rounding: float = 0.0
     beyond: str = ""
 
@@ -58,8 +56,7 @@ class Choice:
             return f"sampler '{self.sampler}' would need {self.beyond}"
         about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
         told = f"sampler '{self.sampler}' ({_HOW[self.arithmetic]}), {about}"
-        apart = self.distance + self.rounding
-        return f"{told}, within total variation {apart:.3g} of the law" if apart else told
+        return f"{told}, within total variation {self.rounding:.3g} of the law" if self.rounding else told
 
 
 @dataclass(frozen=True)
@@ -93,14 +90,9 @@ class BoundSampler:
         return all(choice.arithmetic == "integer" for _, choice in self.pieces)
 
     @property
-    def distance(self) -> float:
-        """Upper limit of the total variation between what is drawn and the law; 0 if exact."""
-        return sum(choice.distance for _, choice in self.pieces)
-
-    @property
-    def apart(self) -> float:
-        """The same with what the rounding of doubles adds, where that is derived."""
-        return self.distance + sum(choice.rounding for _, choice in self.pieces)
+    def rounding(self) -> float:
+        """Upper limit of the total variation between what is drawn in doubles and the law, where that is derived."""
+        return sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):
         """Draw `count` noise vectors `(count, n)`; pinned cells get zero."""

@@ -37,11 +37,6 @@ class OnLattice:
     lattice: Any = None
     bound: Any = None
 
-    @property
-    def approximate(self) -> bool:
-        """Whether the sampler it is bound to draws another law, by a distance that is only estimated."""
-        return self.bound is not None and bool(self.bound.distance)
-
     def over(self, lattice) -> Self:
         """Return this law over a lattice, without samplers: all that the analysis of drawn noise needs."""
         copy = object.__new__(type(self))
@@ -74,24 +69,6 @@ class OnLattice:
         if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
             raise SpecError("the option 'slowest' is no number of seconds", needed="a number such as 300")
         return self.on(lattice, **options)
-
-    def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the loss of the exact law, with the delta of the sampler if that draws another law.
-
-        A sampler within total variation eta of an epsilon-private law is (epsilon, (1 + e^epsilon) eta)-private.
-        """
-        return self._as_drawn(super().cost(sensitivity))  # type: ignore[misc]
-
-    def _as_drawn(self, exact: Cost) -> Cost:
-        if self.bound is None or not self.bound.apart:
-            return exact
-        if exact.currency != "epsilon":
-            raise SpecError(
-                f"law '{self.name}' is drawn approximately",
-                needed="an exact sampler: a delta does not compose with zCDP",
-                remedy="use 'lattice-laplace' with the Markov chain, or an exact sampler",
-            )
-        return Cost("epsilon", exact.amount, _delta(exact.amount, self.bound.apart))
 
     def scaled(self, factor: Fraction) -> Self:
         """Refuse: the law is bound to samplers at its own cost."""
@@ -256,7 +233,10 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the delta of the sampler, once that is chosen."""
-        return self._as_drawn(Cost("epsilon", self.epsilon * _root_above(sensitivity.l2_squared)))
+        amount = self.epsilon * _root_above(sensitivity.l2_squared)
+        if self.bound is None or not self.bound.rounding:
+            return Cost("epsilon", amount)
+        return Cost("epsilon", amount, _delta(amount, self.bound.rounding))
 
     @property
     def variance(self) -> float:
@@ -287,7 +267,10 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
 
 def _delta(epsilon: Fraction, apart: float) -> Fraction:
-    """`(1 + e^epsilon) apart`, rounded up to a power of two so that it is the same on every machine; at most 1."""
+    """Return the delta of a sampler within total variation `apart` of an epsilon-private law, `(1 + e^epsilon) apart`, at most 1.
+
+    It is rounded up to a power of two, so that it is the same on every machine.
+    """
     logarithm = log(apart) + float(epsilon) + log1p(exp(-float(epsilon)))
     return min(Fraction(1), Fraction(2) ** ceil(logarithm / log(2) + 1e-9))
 
