@@ -11,7 +11,7 @@ from numbers import Rational, Real
 from trueup.errors import SpecError
 
 # Four digits of exponent: Fraction("1e1000000000") would fill the memory.
-_WRITTEN = re.compile(r"\s*[+-]?\d+(\.\d+)?([eE][+-]?\d{1,4})?(/\d+)?\s*", re.ASCII)
+_WRITTEN = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?(/\d+)?\s*", re.ASCII)
 _LONGEST = 2000
 
 
@@ -34,6 +34,8 @@ def rational(value: object, what: str = "value") -> Fraction:
     --------
     >>> rational("0.1") * 10 == rational("2/2") == 1
     True
+    >>> rational("3.") == 3, rational(".5") * 2 == 1
+    (True, True)
     >>> rational(0.1, "epsilon")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     trueup.errors.SpecError: epsilon is the float 0.1. ... To do: write it as text, "0.1" or "1/10".
