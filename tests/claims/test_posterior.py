@@ -89,7 +89,7 @@ def leave_a_cell_alone(monkeypatch, seed, *, claimed):
         return Joined(kept, [], claimed, [])
 
     def one_start(*given):
-        return [honest_starts(*given)[0].copy() for _ in given[-1]]
+        return [honest_starts(*given)[0].copy() for _ in given[-2]]
 
     monkeypatch.setattr(walk_module, "join", joined)
     monkeypatch.setattr(walk_module, "_starts", one_start)

@@ -7,7 +7,7 @@ import numpy as np
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from trueup.inferring import family_sample, hierarchical, infer, tree_estimate
 from trueup.inferring.family_sample import FamilySample
-from trueup.inferring.hierarchical import climb, start_of
+from trueup.inferring.hierarchical import ascend, start_of, with_curvature
 from trueup.inferring.tree_estimate import estimate_from
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
@@ -59,7 +59,8 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     mean = rng.gamma(3.0, 10.0, 150).repeat(12)
     measured = noisy(cells, rng.poisson(mean * rng.gamma(0.5, 2.0, cells.n)), laplace_tree(cells), rng)
     search, splits = searched(cells, measured, Hierarchical())
-    every = climb(search.objective(splits, quiet), *start_of(splits))
+    objective, (theta, guess, few) = search.objective(splits, quiet), start_of(splits)
+    every = with_curvature(objective, ascend(objective, theta, guess, few), guess, few)
     monkeypatch.setattr(tree_estimate, "BEGIN", 300)
     monkeypatch.setattr(tree_estimate, "ENOUGH", 800)
     monkeypatch.setattr(hierarchical, "FEW", 200)

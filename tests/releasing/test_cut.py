@@ -44,10 +44,7 @@ def test_every_place_is_in_one_part_and_parts_fit(tree, most, workers):
     except TrueupError:
         assert np.diff(tree.child_ptr).max() >= most
         return
-    plain = cut.plain()
-    assert cut == Cut.of_plain(plain)
-    plain["stages"] = plain.pop("layers")  # as older run folders have it
-    assert cut == Cut.of_plain(plain)
+    assert cut == Cut.of_plain(cut.plain())
     assert [cut.layers[0].top, cut.layers[-1].bottom] == [0, len(tree.levels) - 1]
     for upper, lower in zip(cut.layers, cut.layers[1:]):
         assert upper.bottom == lower.top

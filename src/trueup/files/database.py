@@ -185,10 +185,10 @@ class Relation:
 
     def _fetch(self, asked: Callable[[], Any]) -> Columns:
         with quiet_duckdb(self.name, self.files):
-            return {name: plain(values) for name, values in asked().fetchnumpy().items()}
+            return {name: unmasked(values) for name, values in asked().fetchnumpy().items()}
 
 
-def plain(values: NDArray) -> NDArray:
+def unmasked(values: NDArray) -> NDArray:
     """Turn a masked array into an object array with None where a value is missing."""
     if not np.ma.isMaskedArray(values):
         return values

@@ -38,6 +38,10 @@ FEW = 2000
 STEPS = 30
 SETTLED, NEARLY = 0.05, 0.1
 """Standard deviations by which the mode may be off: of a whole tree, and of a sample of its families, which is off by more."""
+TOGETHER = 10
+"""Hyperparameters of more than which the mode is sought only until their root mean square is that near it."""
+VARIED = 16
+"""Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
 HYPERPRIOR_CURVATURE = 0.25
 """About the curvature of the log hyperprior."""
 MOST = 2.0
@@ -127,11 +131,9 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
     return np.zeros(len(informed)), np.diag(2.0 / (informed + 0.5)), np.flatnonzero(informed <= FEW)
 
 
-def climb(
-    objective: Objective, theta: Reals, guess: Reals, few: Integers, settled: float = SETTLED
-) -> Estimate:
-    """Find the mode by quasi-Newton steps with backtracking, then the curvature there."""
-    return with_curvature(objective, ascend(objective, theta, guess, few, settled), guess, few)
+def varied(few: Integers, splits: Splits) -> Integers:
+    """Return the hyperparameters that are varied for the curvature: these few, or of many the concentrations among them."""
+    return few if len(few) <= VARIED else few[few < splits.concentrations]
 
 
 def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Integers) -> Estimate:
@@ -158,12 +160,16 @@ def ascend(
     steps: int = STEPS,
     late: Callable[[], bool] = lambda: False,
 ) -> Ascent:
-    """Search for the mode until it is no further than `within` standard deviations, as far as is known, or it is `late`."""
+    """Search for the mode until it is no further than `within` standard deviations, as far as is known, or it is `late`.
+
+    With hundreds of hyperparameters, of which the values say little, most steps would be made for the last hundredths of a nat.
+    """
     here, evaluations, settled = objective(theta), 1, False
+    near = within**2 * max(1.0, len(theta) / TOGETHER)
     inverse = _inverse(here.information, guess, few)
     for _ in range(steps):
         step = inverse @ here.gradient
-        if (settled := bool(here.gradient @ step < within**2)) or late():
+        if (settled := bool(here.gradient @ step < near)) or late():
             break
         step *= min(1.0, MOST / np.abs(step).max())
         size = 1.0

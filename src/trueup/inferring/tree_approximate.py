@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.chains import OutOfTimeError
-from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, with_curvature
+from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
@@ -32,8 +32,6 @@ ESTIMATING, DRAWING = 0.4, 0.2
 """Gaps of grids, in standard scores: while hyperparameters are sought, and for draws."""
 LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
-VARIED = 16
-"""Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
 LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 """Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
 HELD = 1 << 25
@@ -108,8 +106,8 @@ class ApproximateTree:
         beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
         splits, begun = beginning.chosen(splits, grid.noisy_total if kinds > 1 else None)
         _, guess, few = start_of(splits)
-        few = few if len(few) <= VARIED else few[few < splits.concentrations]
-        return splits, with_curvature(grid.objective(splits, self.progress), begun, guess, few)
+        objective = grid.objective(splits, self.progress)
+        return splits, with_curvature(objective, begun, guess, varied(few, splits))
 
     def _late(self) -> bool:
         """Whether so much time is spent that what is known of hyperparameters has to do."""

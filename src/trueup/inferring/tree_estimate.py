@@ -18,8 +18,8 @@ from trueup.inferring.hierarchical import (
     Estimate,
     Objective,
     ascend,
-    climb,
     start_of,
+    varied,
     with_curvature,
 )
 from trueup.inferring.method import Progress
@@ -57,12 +57,15 @@ def estimate_from(
     search = search.for_kinds() if splits.mean else search
     _, guess, few = start_of(splits)
     if first is None:
-        return search, None, splits, with_curvature(search.objective(splits, progress), begun, guess, few)
+        objective = search.objective(splits, progress)
+        return search, None, splits, with_curvature(objective, begun, guess, varied(few, splits))
     sample = FamilySample.of(search.state, ENOUGH)
     seen, known, within = search, splits, SETTLED
     if sample is not None:
         seen, known, within = search.of(sample), sample.splits(splits), NEARLY
-    estimate = climb(seen.objective(known, progress), begun.theta, begun.inverse, few, within)
+    objective = seen.objective(known, progress)
+    found = ascend(objective, begun.theta, begun.inverse, few, within)
+    estimate = with_curvature(objective, found, begun.inverse, varied(few, splits))
     return search, sample, splits, replace(estimate, steps=begun.evaluations + estimate.steps)
 
 

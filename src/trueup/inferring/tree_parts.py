@@ -153,7 +153,8 @@ class CutTree:
             if hopeless and attempt:  # deeper tables below are wanted first
                 break
             evidence_above = evidence_above if hopeless else known
-            missing = np.bincount(owner, np.exp(roots.lost[:, 0] - evidence_above))
+            with np.errstate(over="ignore"):
+                missing = np.bincount(owner, np.exp(roots.lost[:, 0] - evidence_above))
             narrow = below_marked(
                 plan, solved.messages.short > 0.1 * self.tolerance / len(every) * np.exp(every)
             )

@@ -41,6 +41,8 @@ _SUMMARY = dict.fromkeys(FIELDS, "text") | {
     "replicates": "whole",
     "units": "whole",
 }
+_UNKNOWN = ("value", "mc_error")
+"""Figures that may be missing: of what nothing is known, and errors of what replicates do not vary."""
 _PLACES = ("internal", "public")
 
 
@@ -103,7 +105,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
         if manifest["format"] == FORMAT:
             refuse_misshapen_assessment(manifest)
             refuse_links(inside.parent, ["summary.parquet"])
-            summary = read_typed(inside.parent / "summary.parquet", _SUMMARY, MOST_FIGURES)
+            summary = read_typed(inside.parent / "summary.parquet", _SUMMARY, MOST_FIGURES, may_lack=_UNKNOWN)
             return replace(_read(manifest, summary), spec=spec), spec
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None

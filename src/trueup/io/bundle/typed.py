@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.database import connect, parquet, plain, quiet_duckdb, quoted
+from trueup.files.database import connect, parquet, quiet_duckdb, quoted, unmasked
 
 _WHOLE = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "", "BIG")} - {"INT", "UINT"}
 _WHOLE |= {"INTEGER", "UINTEGER"}
@@ -65,7 +65,7 @@ def read_typed(
         named = ", ".join(map(quoted, kinds)) or "1"
         with _as_damaged([path]):
             rows = connection.execute(f"SELECT {named} FROM {parquet([path])}").fetchnumpy()
-    return {name: plain(rows[name]) for name in kinds}
+    return {name: unmasked(rows[name]) for name in kinds}
 
 
 def columns_of(connection: Any, files: Sequence[Path]) -> dict[str, str]:

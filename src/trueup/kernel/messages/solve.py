@@ -9,6 +9,8 @@ Nothing is dropped in silence. Sums live on windows; of the counts that windows 
 bounded on the way up, at every node as a fraction of its message: what was trimmed, what lies outside, and what was
 lost below and then multiplied by the node's factor, see `trueup.kernel.messages.tails`. The fraction at the root is reported,
 and windows are widened until it is small.
+
+One file: messages up, and what is read off them, share one bound of what was lost.
 """
 
 from __future__ import annotations

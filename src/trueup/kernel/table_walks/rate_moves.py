@@ -22,6 +22,8 @@ density `1 / (b L)`, or an inhabited one leaves all to it. With I inhabited ones
 and w the rate, the ratio is `(1 - w) / w Gamma((I + 1) a) / (Gamma(I a) Gamma(a)) (b (1 - b))^(a - 1) W^a b L` times that of
 the noise. *A column* of the composition of one place takes a normal step of its log. So does a *concentration* of a column at
 one level, the gamma numbers around all its places with it. What the steps' scales depend on is kept by the moves.
+
+One file: the five moves are ratios of one density.
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ from trueup.kernel.table_walks.rates import (
     draw_sizes_from,
     fill,
     find_places,
+    how_many_go,
     leave,
     log_noise,
     settle_change,
-    share_of,
 )
 
 SHORTEST, USUAL, LONGEST = 1e-3, 0.05, 3.0
@@ -224,7 +226,7 @@ def _relabel(rng, tables, state, rates, row, j):
     if new > old:
         gone = 0
         for i in range(rates.cell.shape[1]):
-            by = share_of(rng, state.x[row, i], new - old, rest + new) if i != j else 0
+            by = how_many_go(rng, state.x[row, i], new - old, rest + new) if i != j else 0
             if by > 0:
                 change(tables, rates, row, i, -by)
                 gone += by
@@ -232,7 +234,7 @@ def _relabel(rng, tables, state, rates, row, j):
             change(tables, rates, row, j, gone)
         return True
     stay = new * (rest + old) / (old * (rest + new)) if old > 0.0 else 1.0
-    gone = share_of(rng, state.x[row, j], max(1.0 - stay, 0.0), 1.0)
+    gone = how_many_go(rng, state.x[row, j], max(1.0 - stay, 0.0), 1.0)
     if gone == 0:
         return True
     change(tables, rates, row, j, -gone)

@@ -176,7 +176,7 @@ def settle_change(places, state, rates, taken):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def share_of(rng, count, weight, whole):
+def how_many_go(rng, count, weight, whole):
     """How many of a count go where `weight` of `whole` is."""
     if count == 0 or not weight > 0.0:
         return 0
@@ -192,7 +192,7 @@ def leave(rng, places, tables, state, rates, level, v, chance):
     for row in range(low - first, high - first):
         if state.total[first + row] > 0:
             for j in range(state.x.shape[1]):
-                by = share_of(rng, state.x[row, j], chance, 1.0)
+                by = how_many_go(rng, state.x[row, j], chance, 1.0)
                 if by > 0:
                     change(tables, rates, row, j, -by)
                     gone += by
@@ -212,7 +212,7 @@ def arrive(rng, places, tables, state, rates, level, v, count):
                 for c in range(places.child_ptr[u], places.child_ptr[u + 1]):
                     whole += rates.share[c]
                 for c in range(places.child_ptr[u], places.child_ptr[u + 1]):
-                    rates.arrived[c] = share_of(rng, left, rates.share[c], whole)
+                    rates.arrived[c] = how_many_go(rng, left, rates.share[c], whole)
                     left -= rates.arrived[c]
                     whole -= rates.share[c]
                 well = well and left == 0
@@ -232,7 +232,7 @@ def fill(rng, tables, rates, row, but, count):
         whole += rates.cell[row, j] if j != but else 0.0
     for j in range(rates.cell.shape[1]):
         if j != but and count > 0:
-            by = share_of(rng, count, rates.cell[row, j], whole)
+            by = how_many_go(rng, count, rates.cell[row, j], whole)
             if by > 0:
                 change(tables, rates, row, j, by)
             count -= by
