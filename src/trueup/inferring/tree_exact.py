@@ -153,7 +153,7 @@ class TreeExact(InferenceMethod):
         leaves = state.problem.nested.nodes[-1]
         work.refuse_wide(low[leaves], high[leaves])
         work.begin_pass(pass_cost(state.child_ptr, low, high))
-        search = SolutionSearch(state, values, executor, self.tolerance, work=work)
+        search = SolutionSearch(state, values, executor, self.tolerance, tries=work.tries, work=work)
         record = {}
         if isinstance(self.prior, Hierarchical):
             splits = splits_of(self.prior, state.problem.nested, state.problem.bounds()[1])
@@ -178,7 +178,12 @@ class TreeExact(InferenceMethod):
             if kinds == 1:
                 raise
         afresh = SolutionSearch(
-            search.state, search.values, search.executor, self.tolerance, work=search.work
+            search.state,
+            search.values,
+            search.executor,
+            self.tolerance,
+            tries=search.work.tries,
+            work=search.work,
         )
         return self._estimated(afresh, splits, draws, rng, progress, kinds=1)
 

@@ -24,6 +24,7 @@ WIDE = 300.0
 LEAST, LARGER = 3.0, 2.6e-5
 """Seconds of a processor that exact messages may take, and that are added for each node to the power 3/2: grids take longer
 there, while hyperparameters of exact messages are sought on a sample."""
+TRIES = 4
 LEFT = 0.5
 """Share of a command's time after which trees are left to grids."""
 EVALUATIONS, JUDGED = 40, 3
@@ -44,6 +45,8 @@ class AllowedWork:
         Of a processor, from the end of the first evaluation: kernels are compiled by then.
     deadline, share
         Of the command, and how much of its time may be spent: the rest is left for grids.
+    tries
+        Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before.
     begun, evaluations
         Reading of the processor's clock at that end, and evaluations since.
     """
@@ -51,13 +54,14 @@ class AllowedWork:
     seconds: float = np.inf
     deadline: Deadline = field(default_factory=Deadline.of)
     share: float = 1.0
+    tries: float = np.inf
     begun: float | None = None
     evaluations: int = 0
 
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
         """What a tree of so many nodes may take."""
-        return cls(LEAST + LARGER * nodes**1.5, deadline, LEFT)
+        return cls(LEAST + LARGER * nodes**1.5, deadline, LEFT, TRIES)
 
     @property
     def spent(self) -> float:
