@@ -175,15 +175,10 @@ class TreeExact(InferenceMethod):
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
         except ConvergenceError:
-            if kinds == 1:
+            if kinds == 1 or self.tier == "auto":  # grids take either
                 raise
         afresh = SolutionSearch(
-            search.state,
-            search.values,
-            search.executor,
-            self.tolerance,
-            tries=search.work.tries,
-            work=search.work,
+            search.state, search.values, search.executor, self.tolerance, work=search.work
         )
         return self._estimated(afresh, splits, draws, rng, progress, kinds=1)
 

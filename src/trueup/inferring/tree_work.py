@@ -25,6 +25,7 @@ LEAST, LARGER = 3.0, 2.6e-5
 """Seconds of a processor that exact messages may take, and that are added for each node to the power 3/2: grids take longer
 there, while hyperparameters of exact messages are sought on a sample."""
 TRIES = 4
+"""Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before."""
 LEFT = 0.5
 """Share of a command's time after which trees are left to grids."""
 EVALUATIONS, JUDGED = 40, 3
@@ -46,7 +47,7 @@ class AllowedWork:
     deadline, share
         Of the command, and how much of its time may be spent: the rest is left for grids.
     tries
-        Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before.
+        How often tables are deepened for one point of the hyperparameters.
     begun, evaluations
         Reading of the processor's clock at that end, and evaluations since.
     """
