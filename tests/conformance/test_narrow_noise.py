@@ -146,7 +146,7 @@ def test_counts_are_inferred(structure, every, rng):
 def test_values_that_contradict_each_other_have_a_posterior_or_an_error(structure, epsilon, rng):
     """Noise a thousand times wider than its law says."""
     narrow = _narrow(structure, 1, DiscreteLaplace(Fraction(epsilon)))
-    cells, method = narrow.constraints.cells, TreeExact()
+    cells, method = narrow.constraints.cells, TreeExact(tier="exact")
     values = narrow.noisy_values(narrow.true_counts(rng), rng)[0]
     record = Measurements(
         cells, narrow.headers, tuple(split(values, narrow.headers, cells)), PUBLISHED, simulation=True
