@@ -14,7 +14,10 @@ FALSE_ALARM = 1e-6
 
 
 def pit(posterior, group, margin, truth, rng):
-    """Randomised transform from exact marginals."""
+    """Randomised transform from exact marginals; from draws where messages were on grids."""
+    if margin not in posterior.drawn.marginals:
+        draws = posterior.draws.reshape(-1, posterior.draws.shape[-1])
+        return pit_of_draws(posterior.cells.sum(draws, margin)[:, group], truth, rng)
     exact = posterior.drawn.marginals[margin]
     at_most, below = exact.cdf(truth)[group], exact.cdf(truth - 1)[group]
     return below + rng.random() * (at_most - below)
