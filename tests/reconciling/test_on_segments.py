@@ -162,10 +162,8 @@ def deep_problem(rng, features):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", [DEFAULT, HistogramTree()], ids=lambda m: m.estimates)
-@pytest.mark.parametrize("open_cells", [False, True], ids=["all cells", "open cells"])
 @pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES.keys())
-def test_deep_ragged_trees_with_every_kind_of_constraint(features, open_cells, method, rng, monkeypatch):
-    monkeypatch.setattr("trueup.kernel.settling.refine.WORTH", 1 if open_cells else 10**9)
+def test_deep_ragged_trees_with_every_kind_of_constraint(features, method, rng):
     constraints, headers, values = deep_problem(rng, features)
     whole = whole_tree(constraints, headers, values, 3, method)
     assert not violations(constraints, whole)

@@ -94,7 +94,7 @@ def found_by_going_on(folder, rows):
 @pytest.mark.parametrize("row", FAULTS)
 @pytest.mark.parametrize("found", [found_at_once, found_by_going_on])
 def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
-    """Corrected data are charged once; and how many rows are at fault is nobody's to know."""
+    """Corrected data, once they are declared, are charged once; and how many rows are at fault is nobody's to know."""
     with pytest.raises(TrueupError) as caught:
         found(tmp_path, row * 4711)
     assert "711" not in str(caught.value)
@@ -106,6 +106,9 @@ def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
     state = account(tmp_path).ledger.state()
     assert set(state.reserved) == state.returned
     assert not state.spent["small", None].rho
+    with pytest.raises(BudgetError, match="declare corrected data"):
+        release(tmp_path, account=account(tmp_path))
+    account(tmp_path).ledger.declare("small", tmp_path / "people.csv")
     release(tmp_path, account=account(tmp_path))
     assert len(account(tmp_path).ledger.state().drawn) == 1
 

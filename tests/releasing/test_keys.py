@@ -40,12 +40,12 @@ AWKWARD = {
     "slashes that move": [("a/b", "c"), ("a", "b/c"), ("a/b/c", "d"), ("a", "b/c/d")],
     "slashes alone": [("/", "//"), ("//", "/"), ("///", "x"), ("/", "/")],
     "what stands for a slash": [("a~1b", "c"), ("a", "b~1c"), ("a/b", "c"), ("a~01b", "c"), ("~", "~0")],
-    "spaces": [(" ", "a b"), ("  ", " "), (" a", "b "), ("a ", " b"), ("a", "b")],
+    "spaces": [("a b", "c"), ("a", "b c"), ("a  b", "c"), ("ab", "c d"), ("a", "b  c")],
     "percents": [("%2F", "a%20b"), ("%", "%%"), ("a/", "%2F")],
     "beyond ASCII": [("é", "Ä/ß"), ("e\u0301", "日本"), ("\U0001f4a1", "\u200b"), ("é/Ä", "ß")],
     "leading dots": [(".", ".."), ("..", "."), ("../..", "x"), (".a", "b")],
     "partitions": [("state=1", "county=2"), ("state=1/county=2", "3"), ("=", "==")],
-    "patterns and quotes": [("*", "[a]"), ("?", '"q"'), ("'s'", "a,b"), ("\\", "$1"), ("a\nb", "\t")],
+    "patterns and quotes": [("*", "[a]"), ("?", '"q"'), ("'s'", "a,b"), ("\\", "$1"), ("a\nb", "x\ty")],
 }
 
 

@@ -111,7 +111,7 @@ class Drivers:
         state = Ledger.open(self.url).state()
         assert len(state.reserved) == len(state.commits) == 1
         assert not verify_ledger(Ledger.open(self.url), self.place).findings
-        left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db"}
+        left = {p.name for p in self.place.iterdir()} - {"out", "ledger.db", "ledger.db.keeper"}
         assert left == {Path(path).name for path in self.paths.values()}
 
     def close(self) -> None:

@@ -161,7 +161,25 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
     if law.additive and (form := law.form) is not None:
         slope, curve = form.slope, form.curvature
         wide = depth / slope if curve == 0 else (np.sqrt(slope**2 + 4 * curve * depth) - slope) / (2 * curve)
-        wide = np.minimum(wide, float(OPEN))
-        least = np.maximum(least, np.floor(published - wide).astype(np.int64))
-        most = np.minimum(most, np.ceil(published + wide).astype(np.int64))
+        least, most = _within(published, np.minimum(wide, float(OPEN)), least, most)
+    elif law.additive:
+        least, most = _within(published, _reach(law, float(np.max(depth))), least, most)
     return least, most
+
+
+def _reach(law: Law, depth: float) -> float:
+    """Noise beyond which a law of no known form is less probable than `exp(-depth)` of none, by doubling."""
+    wide, top = 1.0, float(law.logpmf(np.zeros(1))[0])
+    while wide < OPEN and top - float(law.logpmf(np.full(1, wide))[0]) < depth:
+        wide *= 2
+    return min(wide, float(OPEN))
+
+
+def _within(
+    published: NDArray, wide: float | NDArray, least: NDArray, most: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Cut ends off that are further from a value."""
+    return (
+        np.maximum(least, np.floor(published - wide).astype(np.int64)),
+        np.minimum(most, np.ceil(published + wide).astype(np.int64)),
+    )
