@@ -362,7 +362,7 @@ def test_specs_whose_answers_differ_on_some_table_differ_in_digest(name, rng):
     assert differing(specs_of(name)[0], tables_of(name, rng)) > 100
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_specs_of_linked_tables_whose_answers_differ_differ_in_digest(rng):
     assert differing(specs_of("joined")[0][:FEW], tables_of("joined", rng)) > 5
 

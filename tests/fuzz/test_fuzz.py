@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz.attack import KINDS, Attack
 
-SHORT, LONG = 25, 1000
+SHORT, LONG = 10, 1000
 """Hostile files of each kind."""
 
 

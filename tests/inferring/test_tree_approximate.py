@@ -70,7 +70,7 @@ def mass_between(x, p, least, most):
     return density[(every >= least) & (every <= most)].sum() / density.sum()
 
 
-@pytest.mark.parametrize("epsilon", ["1", "1/5", "1/20"])
+@pytest.mark.parametrize("epsilon", ["1", "1/5", pytest.param("1/20", marks=pytest.mark.slow)])
 def test_marginals_are_those_of_exact_messages(rng, epsilon):
     compared = 0
     for _ in range(5):

@@ -13,7 +13,6 @@ import papers as frame
 from papers import __main__ as command
 from papers.item import Found, Item, Setting, outcome
 from papers.row import claim, compare, corrected, furthest, held, likely, limit, printed, shown
-from tests.parameters import one_in
 from trueup.cli.app import new_app
 from trueup.errors import DataError, SpecError
 
@@ -194,13 +193,25 @@ MALFORMED = {
 }
 
 
+QUICKEST = {("zhu-figure-1", "text for counts"), ("zhu-figure-4", "nothing")}
+"""Items and files of the default suite: each begins a run of all items anew."""
+
+
 def of_blocks(content: str) -> str:
     """The same, for blocks of the group that items read."""
     return content.replace("state_name", "GEOID").replace("Illinois", "440090510003001")
 
 
-@pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
-@pytest.mark.parametrize("name", one_in(3, ["zhu-figure-1", "zhu-figure-4", "dharangutte-figure-2"]))
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param(
+            name, content, id=f"{name}-{kind}", marks=() if (name, kind) in QUICKEST else pytest.mark.slow
+        )
+        for name in ("zhu-figure-1", "zhu-figure-4", "dharangutte-figure-2")
+        for kind, content in MALFORMED.items()
+    ],
+)
 def test_a_malformed_file_is_its_item_s_error_and_the_rest_still_runs(
     name, content, app, tmp_path, monkeypatch
 ):
