@@ -29,7 +29,8 @@ TRIES = 4
 LEFT = 0.5
 """Share of a command's time after which trees are left to grids."""
 EVALUATIONS, JUDGED = 40, 3
-"""Hyperparameters at which a tree is usually solved, and after how many it is judged whether these take too long."""
+"""Hyperparameters at which a tree is usually solved, and of how many the middle one's time says how long these will take: what
+is compiled in one of them is not counted."""
 
 
 class TooCostly(Exception):
@@ -43,31 +44,26 @@ class AllowedWork:
     Attributes
     ----------
     seconds
-        Of a processor, from the end of the first evaluation: kernels are compiled by then.
+        Of a processor that evaluations of hyperparameters may take together.
     deadline, share
         Of the command, and how much of its time may be spent: the rest is left for grids.
     tries
         How often tables are deepened for one point of the hyperparameters.
-    begun, evaluations
-        Reading of the processor's clock at that end, and evaluations since.
+    ended, times
+        Reading of the processor's clock after the last evaluation, and seconds of each but the first.
     """
 
     seconds: float = np.inf
     deadline: Deadline = field(default_factory=Deadline.of)
     share: float = 1.0
     tries: float = np.inf
-    begun: float | None = None
-    evaluations: int = 0
+    ended: float | None = None
+    times: list[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
         """What a tree of so many nodes may take."""
         return cls(LEAST + LARGER * nodes**1.5, deadline, LEFT, TRIES)
-
-    @property
-    def spent(self) -> float:
-        """Seconds since the first evaluation."""
-        return 0.0 if self.begun is None else time.process_time() - self.begun
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
         """Leave trees to grids whose leaves are so uncertain that tables of every count are no use.
@@ -86,10 +82,9 @@ class AllowedWork:
         Raises
         ------
         TooCostly
-            If it would take longer than is left.
+            If it alone would take longer than all may, or than is left.
         """
-        left = min(self.seconds - self.spent, self.deadline.left(self.share))
-        if multiplications > RATE * left:
+        if multiplications > RATE * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
     def end_evaluation(self) -> None:
@@ -100,11 +95,12 @@ class AllowedWork:
         TooCostly
             If as many as are usual would take longer than they may.
         """
-        if self.begun is None:
-            self.begun = time.process_time()
-            return
-        self.evaluations += 1
-        if self.evaluations >= JUDGED and self.spent / self.evaluations * EVALUATIONS > self.seconds:
+        now = time.process_time()
+        if self.ended is not None:
+            self.times.append(now - self.ended)
+        self.ended = now
+        usual = sorted(self.times[-JUDGED:])[JUDGED // 2] if len(self.times) >= JUDGED else 0.0
+        if usual * EVALUATIONS > self.seconds:
             raise TooCostly
 
 
