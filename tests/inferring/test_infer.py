@@ -162,7 +162,9 @@ def of_total_and_parts(total):
 def test_measurements_far_apart_are_widened_until_windows_hold_the_posterior(total):
     """It is spread from the parts' sum to the total, hundreds of nats below the peak of either: windows once left it out."""
     measured = of_total_and_parts(total)
-    posterior = infer(measured, TreeExact(prior="flat", tier="exact"), spec=tree_constraints(star(2)), draws=8)
+    posterior = infer(
+        measured, TreeExact(prior="flat", tier="exact"), spec=tree_constraints(star(2)), draws=8
+    )
     parts = np.arange(2 * total)
     both = parts[:, None] + parts
     log = -2.0 * (abs(both - total) + abs(parts[:, None] - 5) + abs(parts - 5))
