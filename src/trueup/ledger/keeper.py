@@ -15,16 +15,19 @@ import json
 import os
 import secrets
 import uuid
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trueup.errors import LedgerError
 from trueup.files.fingerprint import keyed_fingerprint
 from trueup.files.staging import to_disk
+
+Pair = TypeVar("Pair")
 
 
 @dataclass(frozen=True)
@@ -84,18 +87,8 @@ class Keeper:
 
     def sign(self, first: int) -> None:
         """Have every entry from a number on signed; LedgerError if the disk refuses."""
-        part = self.folder / f".signing-{uuid.uuid4().hex}"
-        try:
-            part.touch(mode=0o600)
-            part.write_text(f"{secrets.token_hex(32)} {first}\n", encoding="ascii")
-            to_disk(part)
+        with self._written("signing", f"{secrets.token_hex(32)} {first}") as part, suppress(FileExistsError):
             os.link(part, self.folder / "signing")  # one that is there stays
-        except FileExistsError:
-            return
-        except OSError as error:
-            raise _unusable(self.folder / "signing", error) from None
-        finally:
-            part.unlink(missing_ok=True)
 
     @property
     def signing(self) -> tuple[bytes, int] | None:
@@ -106,13 +99,7 @@ class Keeper:
         LedgerError
             If it cannot be read.
         """
-        try:
-            key, first = (self.folder / "signing").read_text(encoding="ascii").split()
-            return bytes.fromhex(key), int(first)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise _unusable(self.folder / "signing", error) from None
+        return self._two("signing", lambda key, first: (bytes.fromhex(key), int(first)))
 
     def fingerprint(self, data: Any) -> str | None:
         """By what data are known in the ledger; None where they cannot be known again."""
@@ -144,29 +131,37 @@ class Keeper:
         LedgerError
             If it cannot be read.
         """
-        try:
-            number, head = (self.folder / "anchor").read_text(encoding="ascii").split()
-            return int(number), head
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise _unusable(self.folder / "anchor", error) from None
+        return self._two("anchor", lambda number, head: (int(number), head))
 
     def keep_anchor(self, number: int, head: str) -> None:
         """Write down the last entry, unless a later one is known; LedgerError if the disk refuses."""
-        known, part = (
-            self.anchor,
-            self.folder / f".anchor-{uuid.uuid4().hex}",
-        )  # several processes write at once
+        known = self.anchor
         if known is not None and known[0] >= number:
             return
+        with self._written("anchor", f"{number} {head}") as part:  # several processes write at once
+            part.replace(self.folder / "anchor")
+
+    def _two(self, name: str, read: Callable[[str, str], Pair]) -> Pair | None:
+        """Read a file of two words; None where there is none."""
+        try:
+            first, second = (self.folder / name).read_text(encoding="ascii").split()
+            return read(first, second)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise _unusable(self.folder / name, error) from None
+
+    @contextmanager
+    def _written(self, name: str, text: str) -> Iterator[Path]:
+        """Write a line to a file of a passing name, for whoever gives it its own; LedgerError if the disk refuses."""
+        part = self.folder / f".{name}-{uuid.uuid4().hex}"
         try:
             part.touch(mode=0o600)
-            part.write_text(f"{number} {head}\n", encoding="ascii")
+            part.write_text(f"{text}\n", encoding="ascii")
             to_disk(part)
-            part.replace(self.folder / "anchor")
+            yield part
         except OSError as error:
-            raise _unusable(self.folder / "anchor", error) from None
+            raise _unusable(self.folder / name, error) from None
         finally:
             part.unlink(missing_ok=True)
 
