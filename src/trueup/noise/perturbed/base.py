@@ -217,3 +217,26 @@ class ByChange(Perturbation):
         for column in range(2 * self.reach):
             change += u >= self._cumulative[row, column]
         return x + change
+
+
+class OneValue:
+    """What holds of a code that is published in the place of values: one number stands for it, whatever the count is."""
+
+    numeric: ClassVar[bool] = False
+
+    @property
+    def centre(self) -> int:
+        """The count that stands for the code among numbers."""
+        raise NotImplementedError
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Mean of the value that stands for the code."""
+        return np.full(np.shape(true), float(self.centre))
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Variance of the value that stands for the code: none."""
+        return np.zeros(np.shape(true))
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the value that stands for the code."""
+        return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)

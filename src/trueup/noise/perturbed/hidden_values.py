@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from trueup.errors import SpecError
 from trueup.noise.law import Integers, Reals
 from trueup.noise.laws.base import LONGEST
-from trueup.noise.perturbed.base import ByChange
+from trueup.noise.perturbed.base import ByChange, OneValue
 from trueup.noise.perturbed.composed import DEPTH, LawOfShown
 from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
 
 
 @dataclass(frozen=True)
-class HiddenValues(LawOfShown):
+class HiddenValues(OneValue, LawOfShown):
     """A code in the place of a published value that lies in some ranges, or of a true count that does.
 
     Whatever value stands for the code says the same.
@@ -44,7 +44,6 @@ class HiddenValues(LawOfShown):
 
     name: ClassVar[str] = "hidden-values"
     title: ClassVar[str] = "A code in the place of a published value"
-    numeric: ClassVar[bool] = False
     law: Any
     published: Any
     hidden: Any = ()
@@ -123,14 +122,6 @@ class HiddenValues(LawOfShown):
         """The count that stands for the code among numbers."""
         return round(self._moments[0])
 
-    def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the value that stands for the code."""
-        return np.full(np.shape(true), float(self.centre))
-
-    def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the value that stands for the code: none."""
-        return np.zeros(np.shape(true))
-
     @property
     def variance(self) -> float:
         """Variance of the count that the code leaves, all alike beforehand (counts squared)."""
@@ -145,10 +136,6 @@ class HiddenValues(LawOfShown):
     def reach(self) -> int:
         """Largest distance of the value that stands for the code from a possible count."""
         return max(self._window[1] - self.centre, self.centre - self._window[0])
-
-    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the value that stands for the code."""
-        return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)
 
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
 from trueup.noise.law import NO_LIMIT, Integers, Reals
-from trueup.noise.perturbed.base import Perturbation
+from trueup.noise.perturbed.base import OneValue, Perturbation
 from trueup.noise.perturbed.whole import whole_number
 
 
 @dataclass(frozen=True)
-class CountInterval(Perturbation):
+class CountInterval(OneValue, Perturbation):
     """Of a count it is published, in the place of a value, that it lies in an interval: "1-9", "<5", "10 or more".
 
     Whatever value stands for the code says the same.
@@ -36,7 +36,6 @@ class CountInterval(Perturbation):
 
     name: ClassVar[str] = "interval"
     title: ClassVar[str] = "An interval in the place of a count"
-    numeric: ClassVar[bool] = False
     low: int
     high: int | None = None
 
@@ -72,14 +71,6 @@ class CountInterval(Perturbation):
         """Describe what the code says of the true count."""
         return f"from {self.low}" + ("" if self.high is None else f" to {self.high}")
 
-    def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the value that stands for the code."""
-        return np.full(np.shape(true), float(self.centre))
-
-    def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the value that stands for the code: none."""
-        return np.zeros(np.shape(true))
-
     @property
     def variance(self) -> float:
         """Mean squared distance of counts in the interval from its middle (counts squared)."""
@@ -94,10 +85,6 @@ class CountInterval(Perturbation):
     def reach(self) -> int:
         """Largest distance of the value that stands for the code from a count of the interval."""
         return int(NO_LIMIT) if self.high is None else self.high - self.centre
-
-    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the value that stands for the code."""
-        return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)
 
     def sentence(self) -> str:
         """Describe the law in one plain sentence."""
