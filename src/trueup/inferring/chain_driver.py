@@ -69,7 +69,7 @@ class Engine(Protocol):
 
 
 class OfWalk:
-    """What engines read off the chains that they move."""
+    """Limit and sweeps of the chains that an engine moves."""
 
     walk: Any
 
@@ -80,7 +80,7 @@ class OfWalk:
 
     @property
     def sweeps(self) -> int:
-        """Of each chain so far."""
+        """Sweeps of each chain so far."""
         return self.walk.sweeps
 
 
@@ -153,10 +153,7 @@ def in_all(deadline: Deadline, seconds: float) -> str:
 
 def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> ConvergenceError:
     """The error where time was spent before chains said anything."""
-    return ConvergenceError(
-        f"method '{method}' had {deadline.allowed / 60:g} minutes, which were spent after {sweeps:,} sweeps of its first run",
-        remedy=remedy,
-    )
+    return deadline.spent(method, f"{sweeps:,} sweeps of its first run", remedy)
 
 
 def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:

@@ -119,14 +119,13 @@ class HistogramWalk:
         """
         parameters = given or (HYPERPRIOR.a, HYPERPRIOR.kappa, RATE_AT_FIRST)
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
-        starts = [
-            _start(problem, rng, AWAY * (chain > 0), deadline or Deadline.of())
-            for chain, rng in enumerate(rngs)
-        ]
+        limit = ChainLimit(deadline or Deadline.of())
+        starts = [_start(problem, rng, AWAY * (chain > 0), limit.deadline) for chain, rng in enumerate(rngs)]
         wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
         starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
         moves = problem.moves(starts)
-        return cls(problem, moves, rngs, [problem.state(x, *parameters) for x in starts], not given)
+        states = [problem.state(x, *parameters) for x in starts]
+        return cls(problem, moves, rngs, states, not given, limit=limit)
 
     def run(
         self, kept: int, thin: int, tell: Progress, *, saved: bool = False, before: NDArray | None = None

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError
 from trueup.inferring.inequality_problem import (
     InequalityProblems,
     Reals,
@@ -142,11 +141,8 @@ class LinearInequalities(InferenceMethod):
         worst, least = 1.0, np.inf
         for done, place in enumerate(left):
             if deadline.passed:
-                raise ConvergenceError(
-                    f"method '{self.name}' had {deadline.allowed / 60:g} minutes, which were spent after chains at {done} of "
-                    f"{len(left)} places",
-                    remedy="allow more `minutes`, relax a rule, or infer fewer places",
-                )
+                remedy = "allow more `minutes`, relax a rule, or infer fewer places"
+                raise deadline.spent(self.name, f"chains at {done} of {len(left)} places", remedy)
             found, r_hat, ess = self._until_they_agree(
                 state,
                 [part[place] for part in problems],

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, until_long_enough
-from trueup.inferring.chains import FEWEST, ChainLimit, OutOfTimeError, thinned
+from trueup.inferring.chains import FEWEST, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.listed import Weighed, drawn, weigh
@@ -127,7 +127,6 @@ class LatticeMoves(InferenceMethod):
                 problem = pinned_counts(problem, one.cells, one.draw(1, rng)[0])
         deadline = deadline or Deadline.of()
         chains = Walk.of(state, values, problem, rng.spawn(self.chains), deadline)
-        chains.limit = ChainLimit(deadline)
         return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:

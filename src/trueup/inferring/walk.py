@@ -97,13 +97,15 @@ class Walk:
         margins = (*(h.margin for h in state.headers), *(b.margin for b in state.constraints.bounds))
         moves = table_moves(state.cells, active, {level(m.level) for m in margins})
         centre, wide = problem.estimate()
-        points = _starts(state, values, problem, centre, wide, rngs, deadline or Deadline.of())
+        limit = ChainLimit(deadline or Deadline.of())
+        points = _starts(state, values, problem, centre, wide, rngs, limit.deadline)
         joined = join(problem, state.cells.shape, moves, points[0])
         moves = with_vectors(moves, joined.vectors)
         shares = survey(rngs[0], problem.rows, moves, problem.fixed, SURVEYED)
         shares[joined.patterns] = np.maximum(shares[joined.patterns], 1 / SURVEYED)
         spans = np.maximum(np.minimum(np.abs(centre) + wide, 3 * wide), 1.0)
-        return cls(problem, moves, rngs, points, joined, _watched(state), spans, shares, np.ones(len(shares)))
+        chances = np.ones(len(shares))
+        return cls(problem, moves, rngs, points, joined, _watched(state), spans, shares, chances, limit=limit)
 
     @property
     def tuning(self) -> Tuning:

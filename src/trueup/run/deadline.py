@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from trueup.errors import SpecError
+from trueup.errors import ConvergenceError, SpecError
 
 MINUTES = 10.0
 """Wall time that `infer` may take where nothing else is asked for."""
@@ -51,6 +51,17 @@ class Deadline:
     def left(self, share: float = 1.0) -> float:
         """Seconds until a share of the time allowed is spent; negative once it is."""
         return self.ends - (1 - share) * self.allowed - time.monotonic()
+
+    def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
+        """The error where it has passed before a method could say anything.
+
+        Examples
+        --------
+        >>> str(Deadline.of(2).spent("some-method", "3 sweeps", "allow more minutes"))
+        "method 'some-method' had 2 minutes, which were spent after 3 sweeps. To do: allow more minutes."
+        """
+        given = f"method '{method}' had {self.allowed / 60:g} minutes, which were spent after {done}"
+        return ConvergenceError(given, remedy=remedy)
 
     @property
     def passed(self) -> bool:

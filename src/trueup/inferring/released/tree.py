@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.messages.pmf import SPLIT, Factors
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
@@ -278,10 +278,9 @@ def _run(chain: ReleasedTreeChain, count: int, thin: int, deadline: Deadline) ->
     out = []
     for done in range(count):
         if deadline.passed:
-            raise ConvergenceError(
-                f"method 'released-multinomial' had {deadline.allowed / 60:g} minutes, which were spent after {done} of "
-                f"{count} draws of a chain",
-                remedy="allow more `minutes`, or ask for fewer draws",
+            drawn = f"{done} of {count} draws of a chain"
+            raise deadline.spent(
+                "released-multinomial", drawn, "allow more `minutes`, or ask for fewer draws"
             )
         for _ in range(thin):
             true = chain.step()
