@@ -1,4 +1,4 @@
-"""What `trueup infer` reads: a bundle, Census files with a spec, or tables that somebody else published."""
+"""Sources of `trueup infer`: a bundle, Census files with a spec, or tables that somebody else published."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_source(source: Path | None, perturbed: Path | None, tables: list[Any], 
 
 
 def is_census_file(source: Path | None, tables: list[Any]) -> bool:
-    """Whether a spec is given with S-DHC files."""
+    """Return True if a spec is given with S-DHC files."""
     return source is not None and not source.is_dir() and bool(tables) and not Path(tables[0]).is_dir()
 
 

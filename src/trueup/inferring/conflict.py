@@ -156,9 +156,8 @@ def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
     step = at[1] - at[0] if len(at) > 1 else 1.0
     log = log + np.log(np.where(at == 0, step / 2, step))  # one half of a symmetric law: 0 counts for half
     falls = (log[-2] - log[-1]) / (at[-1] - at[-2]) if len(at) > 1 else np.inf
-    steepest = min(
-        20 / sd, 0.95 * falls
-    )  # of next to no noise, masses fall long before a deviation is reached
+    # Of next to no noise, masses fall long before a deviation is reached.
+    steepest = min(20 / sd, 0.95 * falls)
     tilts = np.geomspace(min(1e-3 / sd, 1e-3 * steepest), steepest, 200)
     total = np.logaddexp.reduce(log)
     up = _log_sum(log - total, at, tilts, falls, step)

@@ -155,12 +155,10 @@ class HistogramGibbs(InferenceMethod):
         key = key_of(values, draws, state.headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations, deadline)
-        walk.limit = ChainLimit(deadline)
         try:
             walk.run(1, 1, _silent)  # makes the kernels ready
-            walk.run(
-                1, max(min(PROBED, TIMED // problem.cells.n), 1), _silent
-            )  # times do not decide what is run
+            timed = max(min(PROBED, TIMED // problem.cells.n), 1)
+            walk.run(1, timed, _silent)  # times do not decide what is run
             plan = self.plan(walk, draws)
             plan.refuse(deadline)
             announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")

@@ -97,9 +97,8 @@ class ApproximateTree:
         grid.step = ESTIMATING
         theta, guess, few = start_of(splits)
         objective = grid.objective(splits, self.progress)
-        if (
-            grid.nodes > LARGE
-        ):  # many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do
+        # Many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do.
+        if grid.nodes > LARGE:
             found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS, self._late)
             few = few[few < splits.concentrations] if grid.nodes <= LARGEST else few[:0]
             return splits, with_curvature(objective, found, guess, few)
@@ -110,7 +109,7 @@ class ApproximateTree:
         return splits, with_curvature(objective, begun, guess, varied(few, splits))
 
     def _late(self) -> bool:
-        """Whether so much time is spent that what is known of hyperparameters has to do."""
+        """Return True once so much time is spent that what is known of hyperparameters has to do."""
         return self.deadline.left(SOUGHT) < 0
 
     def _mixture(

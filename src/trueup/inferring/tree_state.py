@@ -144,9 +144,8 @@ class TreeState:
     def _refuse_improper(self, low: NDArray, high: NDArray) -> None:
         if (open_ended := np.flatnonzero((low <= -OPEN) | (high >= OPEN))).size:
             leaves = self.problem.nested.nodes[-1]
-            widest = leaves[
-                np.argmax(high[leaves])
-            ]  # a bound may be an open one less what its siblings hold at least
+            # A bound may be an open one less what its siblings hold at least.
+            widest = leaves[np.argmax(high[leaves])]
             label = self.problem.nested.label(int(np.append(np.intersect1d(open_ended, leaves), widest)[0]))
             raise SpecError(
                 f"the posterior is improper: nothing bounds '{label}'",

@@ -1,4 +1,4 @@
-"""What exact messages on a tree may cost: a pass is counted before it begins, and the processor's time is read between passes."""
+"""Limits of the cost of exact messages on a tree: a pass is counted before it begins, and time is read between evaluations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RATE = 1e9
 WIDE = 300.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
 LEAST, LARGER = 3.0, 2.6e-5
-"""Seconds of a processor that exact messages may take, and that are added for each node to the power 3/2: grids take longer
-there, while hyperparameters of exact messages are sought on a sample."""
+"""Seconds of a processor that evaluations by exact messages may take together, and that are added for each node to the power
+3/2: grids take longer there, while hyperparameters of exact messages are sought on a sample."""
 TRIES = 4
 """Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before."""
 LEFT = 0.5

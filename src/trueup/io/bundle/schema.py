@@ -1,4 +1,4 @@
-"""Of what kind every part of a manifest, and of an assessment, is that somebody reads."""
+"""Kinds of all parts of a manifest, and of an assessment, that somebody reads."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from trueup.files.table import Source
 from trueup.files.whole import is_missing
 
 PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
-"""What a refusal of confidential rows is about, beside the topics of columns; see `TrueupError`."""
+"""Topics of refusals of confidential rows, beside those of columns; see `TrueupError`."""
 
 
 def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> None:
