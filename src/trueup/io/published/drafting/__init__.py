@@ -11,7 +11,7 @@ from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.look import look_at
-from trueup.io.published.drafting.pointers import pointers_of
+from trueup.io.published.drafting.pointers import Pointers, pointers_of
 from trueup.io.published.drafting.roles import SeenTable
 from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written
@@ -76,30 +76,32 @@ def draft_published(
     seen = [table for file in files for table in _tables_of(file)]
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
-    if geography is None:
-        geography = next((file for file in files if pointers_of(file) is not None), None)
-    whole = joined(seen, None if geography is None else pointers_of(geography))
-    text, undecided = written(whole, title)
+    geography, pointers = _places_of(files, geography)
+    text, known = written(joined(seen, pointers), title)
+    undecided = list(known)
     try:
         measured = read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), geography)
         if sums_exclude(measured, NEAREST):
-            text = re.sub(
-                rf'name = "{NEAREST}", base = (\d+), ties = "either"',
-                r'name = "random-rounding", base = \1',
-                text,
-            )
-            undecided = [
-                *undecided,
-                "sums of parts exclude rounding to the nearest: it is taken to be at random",
-            ]
+            nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
+            text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
+            undecided.append("sums of parts exclude rounding to the nearest: it is taken to be at random")
         if sums_exclude(measured, Exact.name):
-            undecided = [
-                *undecided,
-                "published parts do not sum to published totals: values are not exact; name their law",
-            ]
+            undecided.append(
+                "published parts do not sum to published totals: values are not exact; name their law"
+            )
     except TrueupError as error:
-        undecided = [*undecided, f"as it stands the spec is refused: {error}"]
+        undecided.append(f"as it stands the spec is refused: {error}")
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography)
+
+
+def _places_of(
+    files: Sequence[str | Path], geography: str | Path | None
+) -> tuple[str | Path | None, Pointers | None]:
+    """Return the list of places and its pointers: the one given, or the first file that has pointers."""
+    if geography is not None:
+        return geography, pointers_of(geography)
+    found = ((file, pointers_of(file)) for file in files)
+    return next((pair for pair in found if pair[1] is not None), (None, None))
 
 
 def _tables_of(source: str | Path) -> list[SeenTable]:
