@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import AsJson, BundlePath
+from trueup.cli.options import AsJson, BundlePath, option
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
@@ -18,17 +18,11 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def areas(
         bundle: BundlePath,
-        mapping: Annotated[
-            Path,
-            typer.Option("--map", help="Areas and their places: CSV or Parquet.", show_default=False),
-        ],
-        out: Annotated[Path, typer.Option("--out", help="A new .parquet or .csv file.", show_default=False)],
-        by: Annotated[
-            str | None,
-            typer.Option("--by", help="Attributes to keep, with commas; '' for totals.", show_default=False),
-        ] = None,
-        column: Annotated[str, typer.Option("--column", help="The map's column of areas.")] = "area",
-        memory: Annotated[str, typer.Option("--memory", help="What may be held in memory.")] = "2GB",
+        mapping: Annotated[Path, option("--map", "Areas and their places: CSV or Parquet.")],
+        out: Annotated[Path, option("--out", "A new .parquet or .csv file.")],
+        by: Annotated[str | None, option("--by", "Attributes to keep, with commas; '' for totals.")] = None,
+        column: Annotated[str, option("--column", "The map's column of areas.", shown=True)] = "area",
+        memory: Annotated[str, option("--memory", "What may be held in memory.", shown=True)] = "2GB",
         as_json: AsJson = False,
     ) -> None:
         """Sum released counts over school districts, places or any other lists of finest places."""

@@ -15,6 +15,7 @@ from trueup.cli.options import (
     OutPath,
     SpecPath,
     given_tables,
+    option,
     refuse_idle,
     with_encoding,
 )
@@ -23,74 +24,49 @@ from trueup.cli.progress import progress
 from trueup.digits import error_digit, to_digits
 from trueup.errors import SpecError
 
-Truth = Annotated[
-    Path | None,
-    typer.Option("--data", help="True or pseudo-true counts: CSV or Parquet.", show_default=False),
-]
+Truth = Annotated[Path | None, option("--data", "True or pseudo-true counts: CSV or Parquet.")]
 TruthBundle = Annotated[
-    Path | None,
-    typer.Option("--truth-bundle", help="A release whose counts stand in for the truth.", show_default=False),
+    Path | None, option("--truth-bundle", "A release whose counts stand in for the truth.")
 ]
-Replicates = Annotated[int, typer.Option("--replicates", help="How many times noise is drawn.")]
+Replicates = Annotated[int, option("--replicates", "How many times noise is drawn.", shown=True)]
 Methods = Annotated[
     list[str] | None,
-    typer.Option(
-        "--method",
-        help="NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's.",
-        show_default=False,
-    ),
+    option("--method", "NAME or NAME:PARAMETER=VALUE,..; repeat it to compare. By default the spec's."),
 ]
 Scales = Annotated[
     list[str] | None,
-    typer.Option(
-        "--budget-scale", help="A multiple of the spec's budgets; repeat it to compare. By default 1."
-    ),
+    option("--budget-scale", "A multiple of the spec's budgets; repeat it to compare. By default 1."),
 ]
 Intervals = Annotated[
     list[str] | None,
-    typer.Option(
-        "--interval", help="An interval rule: least-squares (the default), by-size, noise; repeat it."
-    ),
+    option("--interval", "An interval rule: least-squares (the default), by-size, noise; repeat it."),
 ]
 Infer = Annotated[
-    str | None,
-    typer.Option("--infer", help="Assess this method of inference too; 'default' for the spec's."),
+    str | None, option("--infer", "Assess this method of inference too; 'default' for the spec's.")
 ]
 InferReplicates = Annotated[
-    int | None,
-    typer.Option(
-        "--infer-replicates",
-        min=1,
-        help="How many replicates inference sees; 200 by default.",
-        show_default=False,
-    ),
+    int | None, option("--infer-replicates", "How many replicates inference sees; 200 by default.", min=1)
 ]
-Level = Annotated[str, typer.Option("--level", help="Probability that the intervals claim: 90% or .9.")]
+Level = Annotated[str, option("--level", "Probability that the intervals claim: 90% or .9.", shown=True)]
 Comparators = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--comparator",
-        help="What agencies use today, with no formal guarantee: cell-key:maximum=5,change_variance=3, random-rounding:base=3, "
+        "What agencies use today, with no formal guarantee: cell-key:maximum=5,change_variance=3, random-rounding:base=3, "
         "rounded:base=10, suppressed:threshold=10, swapping:rate=0.05; repeat it.",
-        show_default=False,
     ),
 ]
 Released = Annotated[
-    Path | None,
-    typer.Option(
-        "--published", help="Somebody's released counts, laid out like the truth.", show_default=False
-    ),
+    Path | None, option("--published", "Somebody's released counts, laid out like the truth.")
 ]
 Thresholds = Annotated[
-    list[str] | None,
-    typer.Option("--threshold", help="TABLE=COUNT: how often a count is on its wrong side; repeat it."),
+    list[str] | None, option("--threshold", "TABLE=COUNT: how often a count is on its wrong side; repeat it.")
 ]
 PublicTruth = Annotated[
-    bool,
-    typer.Option("--public-truth", help="Declare the truth public; else the assessment is confidential."),
+    bool, option("--public-truth", "Declare the truth public; else the assessment is confidential.")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the simulated noise.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes.")]
+Seed = Annotated[int, option("--seed", "Of the simulated noise.", shown=True, min=0)]
+Workers = Annotated[int, option("--workers", "Processes.", shown=True, min=1)]
 
 
 def register(app: typer.Typer) -> None:

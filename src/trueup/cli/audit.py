@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.app import FAILED_CHECK
-from trueup.cli.options import AsJson
+from trueup.cli.options import AsJson, argument, option
 from trueup.cli.printing import print_json, print_table
 
 
@@ -17,18 +17,14 @@ def register(app: typer.Typer) -> None:
 
     @app.command()
     def audit(
-        law: Annotated[
-            str, typer.Argument(help="A noise distribution, as in `trueup methods`.", show_default=False)
-        ],
-        epsilon: Annotated[str | None, typer.Option(help="Exact, such as 1/2.", show_default=False)] = None,
-        sigma2: Annotated[str | None, typer.Option(help="Exact, counts squared.", show_default=False)] = None,
-        rho: Annotated[str | None, typer.Option(help="Instead of --sigma2.", show_default=False)] = None,
-        bound: Annotated[
-            str | None, typer.Option(help="Of a truncated distribution.", show_default=False)
-        ] = None,
-        draws: Annotated[int, typer.Option(help="Number of draws.", min=1000)] = 10_000_000,
-        delta: Annotated[float | None, typer.Option(help="State epsilon at it.", show_default=False)] = None,
-        confidence: Annotated[float, typer.Option(help="Of what draws say.")] = 0.999999,
+        law: Annotated[str, argument("A noise distribution, as in `trueup methods`.")],
+        epsilon: Annotated[str | None, option("--epsilon", "Exact, such as 1/2.")] = None,
+        sigma2: Annotated[str | None, option("--sigma2", "Exact, counts squared.")] = None,
+        rho: Annotated[str | None, option("--rho", "Instead of --sigma2.")] = None,
+        bound: Annotated[str | None, option("--bound", "Of a truncated distribution.")] = None,
+        draws: Annotated[int, option("--draws", "Number of draws.", shown=True, min=1000)] = 10_000_000,
+        delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
+        confidence: Annotated[float, option("--confidence", "Of what draws say.", shown=True)] = 0.999999,
         as_json: AsJson = False,
     ) -> None:
         """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""

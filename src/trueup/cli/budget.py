@@ -15,70 +15,45 @@ from trueup.cli.options import (
     GeographyPath,
     HouseholdsPath,
     KeeperFolder,
+    argument,
     given_tables,
+    option,
     with_encoding,
 )
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
-Url = Annotated[str, typer.Argument(metavar="LEDGER", help="A file, or postgresql://...", show_default=False)]
-Dataset = Annotated[str, typer.Option("--dataset", help="The dataset's declared name.", show_default=False)]
-CapOption = Annotated[
-    list[str],
-    typer.Option("--cap", help="CURRENCY=AMOUNT, such as epsilon=1 or rho=1/2.", show_default=False),
-]
+Url = Annotated[str, argument("A file, or postgresql://...", metavar="LEDGER")]
+Dataset = Annotated[str, option("--dataset", "The dataset's declared name.")]
+CapOption = Annotated[list[str], option("--cap", "CURRENCY=AMOUNT, such as epsilon=1 or rho=1/2.")]
 AnalystCapOption = Annotated[
-    list[str] | None,
-    typer.Option("--analyst-cap", help="NAME:CURRENCY=AMOUNT, such as ana:epsilon=1/2.", show_default=False),
+    list[str] | None, option("--analyst-cap", "NAME:CURRENCY=AMOUNT, such as ana:epsilon=1/2.")
 ]
-Unit = Annotated[
-    str | None, typer.Option("--unit", help="Who is protected, such as person.", show_default=False)
-]
-NeighboursOption = Annotated[
-    str | None,
-    typer.Option("--neighbours", help="One step: add-remove or replace.", show_default=False),
-]
+Unit = Annotated[str | None, option("--unit", "Who is protected, such as person.")]
+NeighboursOption = Annotated[str | None, option("--neighbours", "One step: add-remove or replace.")]
 ChecksOption = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--checks",
+        "How many rules that are not listed may be checked on confidential counts; by default 3.",
         min=0,
-        help="How many rules that are not listed may be checked on confidential counts; by default 3.",
-        show_default=False,
     ),
 ]
 ListedOption = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--list",
-        help="A spec whose invariants may be published and whose rules may be checked at no cost, for what they mean.",
-        show_default=False,
+        "A spec whose invariants may be published and whose rules may be checked at no cost, for what they mean.",
     ),
 ]
-Renews = Annotated[
-    str, typer.Option("--renews", help="yearly: caps are those of a calendar year (UTC).", show_default=False)
-]
+Renews = Annotated[str, option("--renews", "yearly: caps are those of a calendar year (UTC).")]
 Series = Annotated[
-    str,
-    typer.Option(
-        "--series",
-        help="monthly: the first data of a month need no declaration of their own.",
-        show_default=False,
-    ),
+    str, option("--series", "monthly: the first data of a month need no declaration of their own.")
 ]
-Sign = Annotated[
-    bool, typer.Option("--sign", help="Sign every further entry with a key in the keeper's folder.")
-]
-Data = Annotated[
-    Path,
-    typer.Option("--data", help="The confidential table: a file, or a folder of files.", show_default=False),
-]
-Against = Annotated[
-    Path | None, typer.Option("--against", help="A bundle, or a folder of bundles.", show_default=False)
-]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="A new file; by default the terminal.", show_default=False)
-]
+Sign = Annotated[bool, option("--sign", "Sign every further entry with a key in the keeper's folder.")]
+Data = Annotated[Path, option("--data", "The confidential table: a file, or a folder of files.")]
+Against = Annotated[Path | None, option("--against", "A bundle, or a folder of bundles.")]
+Out = Annotated[Path | None, option("--out", "A new file; by default the terminal.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -143,7 +118,7 @@ def data(
 
 def grant(
     url: Url,
-    analyst: Annotated[str, typer.Option("--analyst", help="A role of the server.", show_default=False)],
+    analyst: Annotated[str, option("--analyst", "A role of the server.")],
 ) -> None:
     """Let a role of a PostgreSQL server draw in its own name, and declare nothing."""
     from trueup.ledger.ledger import Ledger

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
+from trueup.cli.options import option
 from trueup.cli.progress import progress
 
-DemoOut = Annotated[
-    Path | None, typer.Option("--out", help="A new folder; by default trueup-demo.", show_default=False)
-]
+DemoOut = Annotated[Path | None, option("--out", "A new folder; by default trueup-demo.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -6,25 +6,23 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath, with_encoding
+from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath, option, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
 from trueup.cli.reconcile import MethodName
 from trueup.digits import to_digits
 
 Persons = Annotated[
-    int | None,
-    typer.Option("--persons", min=1, help="Units of the made-up population that errors are simulated on."),
+    int | None, option("--persons", "Units of the made-up population that errors are simulated on.", min=1)
 ]
 RecordsOfOne = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--records-of-one",
-        help="How many records units have, as you suppose: shares by number, 1=60,2=25,20=15. Weighs bounds on them.",
-        show_default=False,
+        "How many records units have, as you suppose: shares by number, 1=60,2=25,20=15. Weighs bounds on them.",
     ),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help="Simulate no errors: closed forms alone.")]
+Quick = Annotated[bool, option("--quick", "Simulate no errors: closed forms alone.")]
 
 
 def register(app: typer.Typer) -> None:

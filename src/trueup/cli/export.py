@@ -7,36 +7,26 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import AsJson, BundlePath, refuse_idle
+from trueup.cli.options import AsJson, BundlePath, option, refuse_idle
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
-To = Annotated[str, typer.Option("--to", help="csv, xlsx, parquet or sdmx-csv.", show_default=False)]
+To = Annotated[str, option("--to", "csv, xlsx, parquet or sdmx-csv.")]
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", help="A new folder, or file.xlsx; by default named after the bundle.", show_default=False
-    ),
+    Path | None, option("--out", "A new folder, or file.xlsx; by default named after the bundle.")
 ]
 Table = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--table", help="Such as county or 'county x sex'; repeat it. By default all.", show_default=False
-    ),
+    list[str] | None, option("--table", "Such as county or 'county x sex'; repeat it. By default all.")
 ]
-Wide = Annotated[
-    str | None,
-    typer.Option("--wide", help="The attribute whose values become columns.", show_default=False),
-]
-Level = Annotated[str, typer.Option("--level", help="Probability of the margins of error.")]
+Wide = Annotated[str | None, option("--wide", "The attribute whose values become columns.")]
+Level = Annotated[str, option("--level", "Probability of the margins of error.", shown=True)]
 Guarded = Annotated[
     bool,
-    typer.Option(
-        "--for-spreadsheets",
-        help="In CSV: guard labels that a spreadsheet would run as formulas; mark UTF-8.",
+    option(
+        "--for-spreadsheets", "In CSV: guard labels that a spreadsheet would run as formulas; mark UTF-8."
     ),
 ]
-Agency = Annotated[str, typer.Option("--agency", help="In SDMX: who maintains the structures.")]
+Agency = Annotated[str, option("--agency", "In SDMX: who maintains the structures.", shown=True)]
 
 
 def register(app: typer.Typer) -> None:

@@ -16,89 +16,71 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.app import say_resume
-from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, refuse_idle, with_encoding
+from trueup.cli.options import (
+    AsJson,
+    Encoding,
+    MemoryLimit,
+    argument,
+    memory_limit,
+    option,
+    refuse_idle,
+    with_encoding,
+)
 from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
 from trueup.cli.published import is_census_file, read_source
 from trueup.errors import SpecError
 
-Source = Annotated[
-    Path | None,
-    typer.Argument(help="A bundle, or a spec with the Census files of --table.", show_default=False),
-]
-Perturbed = Annotated[
-    Path | None,
-    typer.Option("--perturbed", help="The spec of tables that somebody else published.", show_default=False),
-]
+Source = Annotated[Path | None, argument("A bundle, or a spec with the Census files of --table.")]
+Perturbed = Annotated[Path | None, option("--perturbed", "The spec of tables that somebody else published.")]
 Tables = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--table",
-        help="One of the published tables (CSV, Parquet or xlsx) or S-DHC files, repeat it; or the folder of 2020 Census "
+        "One of the published tables (CSV, Parquet or xlsx) or S-DHC files, repeat it; or the folder of 2020 Census "
         "noisy-measurement files.",
-        show_default=False,
     ),
 ]
 Geography = Annotated[
-    Path | None,
-    typer.Option(
-        "--geography", help="The places of --perturbed; by default those of its tables.", show_default=False
-    ),
+    Path | None, option("--geography", "The places of --perturbed; by default those of its tables.")
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Write a new folder.", show_default=False)]
+Out = Annotated[Path | None, option("--out", "Write a new folder.")]
 Estimates = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--estimates",
-        help="Write the estimates of S-DHC tables to this file, with the columns that their users know, and those of ratios "
+        "Write the estimates of S-DHC tables to this file, with the columns that their users know, and those of ratios "
         "beside it.",
-        show_default=False,
     ),
 ]
-Draws = Annotated[int, typer.Option("--draws", min=1, help="Number of draws.")]
-Level = Annotated[str, typer.Option("--level", help="Probability of the intervals: 95% or .95.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Write CSV instead of Parquet.")]
+Draws = Annotated[int, option("--draws", "Number of draws.", shown=True, min=1)]
+Level = Annotated[str, option("--level", "Probability of the intervals: 95% or .95.", shown=True)]
+AsCsv = Annotated[bool, option("--csv", "Write CSV instead of Parquet.")]
 Chosen = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--chosen", help="Label of a count that the report's pictures show; repeat it.", show_default=False
-    ),
+    list[str] | None, option("--chosen", "Label of a count that the report's pictures show; repeat it.")
 ]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes that share a large tree.")]
-Within = Annotated[
-    str | None,
-    typer.Option("--within", help="Only this place and all below it: county=44001.", show_default=False),
-]
+Workers = Annotated[int, option("--workers", "Processes that share a large tree.", shown=True, min=1)]
+Within = Annotated[str | None, option("--within", "Only this place and all below it: county=44001.")]
 Tier = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--tier",
-        help="Of trees exact, of histograms chains; or approximate. By default exact where noise is narrow, "
+        "Of trees exact, of histograms chains; or approximate. By default exact where noise is narrow, "
         "chains where they pass in 15 seconds of a processor.",
-        show_default=False,
     ),
 ]
 Minutes = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--minutes",
-        help="Wall time until an answer or a refusal stands, at least 1; by default the spec's, or 10.",
-        show_default=False,
+        "Wall time until an answer or a refusal stands, at least 1; by default the spec's, or 10.",
     ),
 ]
-Areas = Annotated[
-    Path | None,
-    typer.Option(
-        "--areas", help="Areas off the hierarchy and their places: CSV or Parquet.", show_default=False
-    ),
-]
-AreaColumn = Annotated[str, typer.Option("--column", help="The column of --areas that names them.")]
-By = Annotated[
-    str | None,
-    typer.Option("--by", help="Attributes to keep in --areas, with commas.", show_default=False),
-]
-Show = Annotated[int, typer.Option("--show", min=0, help="Rows to print of each table.")]
+Areas = Annotated[Path | None, option("--areas", "Areas off the hierarchy and their places: CSV or Parquet.")]
+AreaColumn = Annotated[str, option("--column", "The column of --areas that names them.", shown=True)]
+By = Annotated[str | None, option("--by", "Attributes to keep in --areas, with commas.")]
+Show = Annotated[int, option("--show", "Rows to print of each table.", shown=True, min=0)]
 
 
 def register(app: typer.Typer) -> None:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson
+from trueup.cli.options import AsJson, option
 from trueup.cli.printing import print_json, print_table
 
-AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print the page of the documentation.")]
+AsMarkdown = Annotated[bool, option("--markdown", "Print the page of the documentation.")]
 
 NOUNS = {"reconcile": "Reconciliation", "infer": "Inference"}
 

@@ -15,75 +15,49 @@ from trueup.cli.new_published import (
     draft_from_published,
     refuse_beside_published,
 )
-from trueup.cli.options import DataPath, Encoding, with_encoding
+from trueup.cli.options import DataPath, Encoding, argument, option, with_encoding
 from trueup.errors import SpecError
 
-NewSpec = Annotated[Path, typer.Argument(help="The spec to write, a TOML file.", show_default=False)]
+NewSpec = Annotated[Path, argument("The spec to write, a TOML file.")]
 Places = Annotated[
     Path | None,
-    typer.Option(
-        "--geography",
-        help="The public list of places: CSV, Parquet or xlsx; none for a table without places.",
-        show_default=False,
+    option(
+        "--geography", "The public list of places: CSV, Parquet or xlsx; none for a table without places."
     ),
 ]
 PublicPlaces = Annotated[
     bool | None,
-    typer.Option(
+    option(
         "--public-places",
-        help="Of a table of counts: the places that it lists are public themselves, and are read from it.",
-        show_default=False,
+        "Of a table of counts: the places that it lists are public themselves, and are read from it.",
     ),
 ]
 Identifier = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--id",
-        help="The column that says whom a row is about, if one unit may stand in several rows; '' if each row is one unit.",
-        show_default=False,
+        "The column that says whom a row is about, if one unit may stand in several rows; '' if each row is one unit.",
     ),
 ]
 Most = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--most",
+        "Rows of one unit that are kept at most; noise grows with it, and rows beyond it are left out.",
         min=1,
-        help="Rows of one unit that are kept at most; noise grows with it, and rows beyond it are left out.",
-        show_default=False,
     ),
 ]
-Title = Annotated[str | None, typer.Option("--title", help="What the release is called.", show_default=False)]
-Unit = Annotated[
-    str | None, typer.Option("--unit", help="Who is protected: person, visitor.", show_default=False)
-]
-Count = Annotated[
-    str | None,
-    typer.Option("--count", help="The column of counts; '' if each row is one unit.", show_default=False),
-]
-Levels = Annotated[
-    str | None,
-    typer.Option("--levels", help="Columns of places, from large to small: county,town.", show_default=False),
-]
+Title = Annotated[str | None, option("--title", "What the release is called.")]
+Unit = Annotated[str | None, option("--unit", "Who is protected: person, visitor.")]
+Count = Annotated[str | None, option("--count", "The column of counts; '' if each row is one unit.")]
+Levels = Annotated[str | None, option("--levels", "Columns of places, from large to small: county,town.")]
 Attributes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--attribute",
-        help="A column to count by with all values that it may have, sex=f,m; may be repeated.",
-        show_default=False,
-    ),
+    option("--attribute", "A column to count by with all values that it may have, sex=f,m; may be repeated."),
 ]
-Matters = Annotated[
-    str | None,
-    typer.Option(
-        "--matters", help="The table that matters most; it gets half of the loss.", show_default=False
-    ),
-]
-Epsilon = Annotated[
-    str | None, typer.Option("--epsilon", help="Privacy loss of the release.", show_default=False)
-]
-Yes = Annotated[
-    bool, typer.Option("--yes", help="Ask nothing: take what is proposed where nothing is given.")
-]
+Matters = Annotated[str | None, option("--matters", "The table that matters most; it gets half of the loss.")]
+Epsilon = Annotated[str | None, option("--epsilon", "Privacy loss of the release.")]
+Yes = Annotated[bool, option("--yes", "Ask nothing: take what is proposed where nothing is given.")]
 
 
 def register(app: typer.Typer) -> None:

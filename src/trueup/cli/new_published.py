@@ -6,19 +6,16 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from trueup.cli.options import with_encoding
+from trueup.cli.options import argument, option, with_encoding
 
 Published = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--published",
-        help="A table that somebody else published: CSV, Parquet or xlsx; repeat it, or name more after it. All of it is read.",
-        show_default=False,
+        "A table that somebody else published: CSV, Parquet or xlsx; repeat it, or name more after it. All of it is read.",
     ),
 ]
-More = Annotated[list[Path] | None, typer.Argument(help="More tables of --published.", show_default=False)]
+More = Annotated[list[Path] | None, argument("More tables of --published.")]
 
 
 def refuse_beside_published(options: dict[str, Any]) -> None:

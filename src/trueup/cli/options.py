@@ -13,105 +13,68 @@ if TYPE_CHECKING:
 INPUT, OUTPUT, LEDGER, ENGINE = "What is read", "What is written", "Ledger", "Machine"
 """Groups of options in the help of commands."""
 
-SpecPath = Annotated[Path, typer.Argument(help="The spec, a TOML file.", show_default=False)]
-DataPath = Annotated[
-    Path,
-    typer.Option(
-        "--data",
-        help="The confidential table: CSV, Parquet or xlsx.",
-        show_default=False,
-        rich_help_panel=INPUT,
-    ),
-]
+
+def argument(meaning: str, **more: Any) -> Any:
+    """Return a parameter that is given by its place; `more` as `typer.Argument` takes it."""
+    return typer.Argument(help=meaning, show_default=False, **more)
+
+
+def option(name: str, meaning: str, group: str | None = None, *, shown: bool = False, **more: Any) -> Any:
+    """Return an option of a group in the command's help, which shows its default only if asked to.
+
+    `more` as `typer.Option` takes it.
+    """
+    return typer.Option(name, help=meaning, rich_help_panel=group, show_default=shown, **more)
+
+
+SpecPath = Annotated[Path, argument("The spec, a TOML file.")]
+DataPath = Annotated[Path, option("--data", "The confidential table: CSV, Parquet or xlsx.", INPUT)]
 GeographyPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--geography",
-        help="The public list of places: CSV, Parquet or xlsx.",
-        show_default=False,
-        rich_help_panel=INPUT,
-    ),
+    Path | None, option("--geography", "The public list of places: CSV, Parquet or xlsx.", INPUT)
 ]
 Encoding = Annotated[
-    str | None,
-    typer.Option(
-        "--encoding",
-        help="Of those CSV files that are not in UTF-8, such as latin-1.",
-        show_default=False,
-        rich_help_panel=INPUT,
-    ),
+    str | None, option("--encoding", "Of those CSV files that are not in UTF-8, such as latin-1.", INPUT)
 ]
 HouseholdsPath = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--households",
-        help="The second table, where the spec links two: CSV or Parquet; --data are the persons.",
-        show_default=False,
-        rich_help_panel=INPUT,
+        "The second table, where the spec links two: CSV or Parquet; --data are the persons.",
+        INPUT,
     ),
 ]
-OutPath = Annotated[
-    Path, typer.Option("--out", help="A new folder.", show_default=False, rich_help_panel=OUTPUT)
-]
-BundlePath = Annotated[
-    Path, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
-]
+OutPath = Annotated[Path, option("--out", "A new folder.", OUTPUT)]
+BundlePath = Annotated[Path, argument("A bundle: the folder that a run wrote.")]
 LedgerUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        help="Charge this ledger: a file, or postgresql://...",
-        show_default=False,
-        rich_help_panel=LEDGER,
-    ),
+    str | None, option("--ledger", "Charge this ledger: a file, or postgresql://...", LEDGER)
 ]
-Analyst = Annotated[
-    str | None, typer.Option("--analyst", help="Who is charged.", show_default=False, rich_help_panel=LEDGER)
-]
+Analyst = Annotated[str | None, option("--analyst", "Who is charged.", LEDGER)]
 KeeperFolder = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--keeper",
-        envvar="TRUEUP_KEEPER",
-        help="The folder of what the ledger's keeper keeps outside it: key of fingerprints, private log, anchor; by default "
+        "The folder of what the ledger's keeper keeps outside it: key of fingerprints, private log, anchor; by default "
         "beside an SQLite file.",
-        show_default=False,
+        LEDGER,
+        envvar="TRUEUP_KEEPER",
         show_envvar=True,
-        rich_help_panel=LEDGER,
     ),
 ]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        help="A name for this run: repeating it never draws again.",
-        show_default=False,
-        rich_help_panel=LEDGER,
-    ),
-]
+Key = Annotated[str | None, option("--key", "A name for this run: repeating it never draws again.", LEDGER)]
 ExpectRows = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--expect-rows",
+        "How many rows the confidential table must hold; counts as the check of a rule.",
+        INPUT,
         min=0,
-        help="How many rows the confidential table must hold; counts as the check of a rule.",
-        show_default=False,
-        rich_help_panel=INPUT,
     ),
 ]
-Memory = Annotated[
-    str, typer.Option("--memory", help="Memory for all processes together.", rich_help_panel=ENGINE)
-]
+Memory = Annotated[str, option("--memory", "Memory for all processes together.", ENGINE, shown=True)]
 MemoryLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="What it may use; what needs more is refused by name.",
-        show_default=False,
-        rich_help_panel=ENGINE,
-    ),
+    str | None, option("--memory", "What it may use; what needs more is refused by name.", ENGINE)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", rich_help_panel=OUTPUT)]
+AsJson = Annotated[bool, option("--json", "Print JSON for machines.", OUTPUT)]
 
 
 def given_tables(data: Any, households: Path | None) -> Any:

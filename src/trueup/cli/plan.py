@@ -8,42 +8,36 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, refuse_idle, with_encoding
+from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, option, refuse_idle, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import BundleError, SpecError
 from trueup.files.target import refuse_file
 
 Total = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--total",
-        help="What to divide, such as 1/2; by default the least that meets the targets, or what the spec spends.",
+        "What to divide, such as 1/2; by default the least that meets the targets, or what the spec spends.",
     ),
 ]
 Weights = Annotated[
-    list[str] | None,
-    typer.Option("--weight", help="TABLE=NUMBER: what its mean error variance is worth (default 1)."),
+    list[str] | None, option("--weight", "TABLE=NUMBER: what its mean error variance is worth (default 1).")
 ]
 Targets = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--target",
-        help="TABLE=COUNTS@PERCENT%: the margin of error wanted of every count; mean:TABLE=... of their mean.",
+        "TABLE=COUNTS@PERCENT%: the margin of error wanted of every count; mean:TABLE=... of their mean.",
     ),
 ]
 Areas = Annotated[
-    Path | None,
-    typer.Option("--areas", help="Areas off the hierarchy for targets: a row for each place of each area."),
+    Path | None, option("--areas", "Areas off the hierarchy for targets: a row for each place of each area.")
 ]
-AreaColumn = Annotated[str, typer.Option("--column", help="The column of areas, and their name in targets.")]
-Relative = Annotated[bool, typer.Option("--relative", help="Weigh each table's error by what it is now.")]
-NoWorse = Annotated[
-    bool, typer.Option("--no-worse", help="Targets: every table's largest error as it is now.")
-]
-Picture = Annotated[Path | None, typer.Option("--out", help="Write table and picture to a new HTML file.")]
-NewSpec = Annotated[
-    Path | None, typer.Option("--write", help="Write the spec with the planned budgets to a new file.")
-]
+AreaColumn = Annotated[str, option("--column", "The column of areas, and their name in targets.", shown=True)]
+Relative = Annotated[bool, option("--relative", "Weigh each table's error by what it is now.")]
+NoWorse = Annotated[bool, option("--no-worse", "Targets: every table's largest error as it is now.")]
+Picture = Annotated[Path | None, option("--out", "Write table and picture to a new HTML file.")]
+NewSpec = Annotated[Path | None, option("--write", "Write the spec with the planned budgets to a new file.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -73,9 +67,9 @@ def register(app: typer.Typer) -> None:
 
         refuse_idle({"--column": column != "area"}, "--areas", areas)
         refuse_idle({"--areas": areas}, f"a --target on '{column}'", _about_areas(target or [], column))
-        for path, option in ((out, "--out"), (write, "--write")):
+        for path, name in ((out, "--out"), (write, "--write")):
             if path is not None:
-                refuse_file(path, option)
+                refuse_file(path, name)
         if out is not None and out == write:
             raise SpecError(f"--out and --write both name '{out}'", needed="a file for each")
         loaded = load_spec(spec)

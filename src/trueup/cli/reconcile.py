@@ -13,7 +13,9 @@ from trueup.cli.options import (
     Encoding,
     MemoryLimit,
     OutPath,
+    argument,
     memory_limit,
+    option,
     refuse_idle,
     with_encoding,
 )
@@ -22,13 +24,9 @@ from trueup.cli.published import refuse_two_sources
 from trueup.cli.release import show_release
 from trueup.errors import SpecError
 
-Bundle = Annotated[
-    Path | None, typer.Argument(help="A bundle: the folder that a run wrote.", show_default=False)
-]
+Bundle = Annotated[Path | None, argument("A bundle: the folder that a run wrote.")]
 
-MethodName = Annotated[
-    str | None, typer.Option("--method", help="A method of `trueup methods`.", show_default=False)
-]
+MethodName = Annotated[str | None, option("--method", "A method of `trueup methods`.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -28,97 +28,59 @@ from trueup.cli.options import (
     KeeperFolder,
     Key,
     LedgerUrl,
+    argument,
     given_tables,
     open_account,
+    option,
     with_encoding,
 )
 from trueup.cli.printing import print_json, say_repeated
 from trueup.cli.progress import progress, writing_log
 from trueup.errors import BusyError, SpecError
 
-Spec = Annotated[Path | None, typer.Argument(help="The spec, a TOML file.", show_default=False)]
+Spec = Annotated[Path | None, argument("The spec, a TOML file.")]
 Data = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--data",
-        help="The confidential table: CSV, Parquet or a folder of it; for Spark also an address or table:NAME.",
-        show_default=False,
-        rich_help_panel=INPUT,
+        "The confidential table: CSV, Parquet or a folder of it; for Spark also an address or table:NAME.",
+        INPUT,
     ),
 ]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="A new folder.", show_default=False, rich_help_panel=OUTPUT)
-]
+Out = Annotated[Path | None, option("--out", "A new folder.", OUTPUT)]
 Engine = Annotated[
     str | None,
-    typer.Option(
-        help="memory, local or spark; by default what the size and --memory suggest.",
-        show_default=False,
-        rich_help_panel=ENGINE,
-    ),
+    option("--engine", "memory, local or spark; by default what the size and --memory suggest.", ENGINE),
 ]
 Master = Annotated[
-    str | None,
-    typer.Option(
-        help="Address of the Spark cluster, such as spark://host:7077.",
-        show_default=False,
-        rich_help_panel=ENGINE,
-    ),
+    str | None, option("--master", "Address of the Spark cluster, such as spark://host:7077.", ENGINE)
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="How many tasks run at once; by default 1, or the cores that Spark has.",
-        show_default=False,
-        rich_help_panel=ENGINE,
+    option(
+        "--workers", "How many tasks run at once; by default 1, or the cores that Spark has.", ENGINE, min=1
     ),
 ]
 Total = Annotated[
-    str | None,
-    typer.Option(
-        "--memory",
-        help="Memory for all processes together; 4GB by default.",
-        show_default=False,
-        rich_help_panel=ENGINE,
-    ),
+    str | None, option("--memory", "Memory for all processes together; 4GB by default.", ENGINE)
 ]
 WorkerMemory = Annotated[
-    str | None,
-    typer.Option(
-        help="Memory of each worker, in place of --memory.", show_default=False, rich_help_panel=ENGINE
-    ),
+    str | None, option("--worker-memory", "Memory of each worker, in place of --memory.", ENGINE)
 ]
 LogFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--log",
-        help="Add what the run does to this file, a line of JSON each.",
-        show_default=False,
-        rich_help_panel=OUTPUT,
-    ),
+    Path | None, option("--log", "Add what the run does to this file, a line of JSON each.", OUTPUT)
 ]
 Resume = Annotated[
-    Path | None,
-    typer.Option(
-        help="Continue the interrupted run of this folder, OUT.run.",
-        show_default=False,
-        rich_help_panel=ENGINE,
-    ),
+    Path | None, option("--resume", "Continue the interrupted run of this folder, OUT.run.", ENGINE)
 ]
-AsCsv = Annotated[
-    bool, typer.Option("--csv", help="Also write the tables as CSV, OUT/tables.", rich_help_panel=OUTPUT)
-]
-AsXlsx = Annotated[
-    bool,
-    typer.Option("--xlsx", help="Also write the tables as Excel, OUT/tables.xlsx.", rich_help_panel=OUTPUT),
-]
+AsCsv = Annotated[bool, option("--csv", "Also write the tables as CSV, OUT/tables.", OUTPUT)]
+AsXlsx = Annotated[bool, option("--xlsx", "Also write the tables as Excel, OUT/tables.xlsx.", OUTPUT)]
 TakeOver = Annotated[
     bool,
-    typer.Option(
+    option(
         "--take-over",
-        help="The process of another machine that began the run, and gives no sign of life, is dead.",
-        rich_help_panel=ENGINE,
+        "The process of another machine that began the run, and gives no sign of life, is dead.",
+        ENGINE,
     ),
 ]
 

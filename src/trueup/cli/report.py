@@ -7,25 +7,22 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import BundlePath
+from trueup.cli.options import BundlePath, option
 
 Publish = Annotated[
-    bool, typer.Option("--publish", help="Refuse a page that must not be published: it is read by others.")
+    bool, option("--publish", "Refuse a page that must not be published: it is read by others.")
 ]
-PageOut = Annotated[Path, typer.Option("--out", help="The HTML file to write.", show_default=False)]
+PageOut = Annotated[Path, option("--out", "The HTML file to write.")]
 
 
 Level = Annotated[
     str,
-    typer.Option(
-        "--level", help="Of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%."
+    option(
+        "--level", "Of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%.", shown=True
     ),
 ]
 Shapes = Annotated[
-    Path | None,
-    typer.Option(
-        "--shapes", help="GeoJSON of the places of a level: the report shows a map.", show_default=False
-    ),
+    Path | None, option("--shapes", "GeoJSON of the places of a level: the report shows a map.")
 ]
 
 

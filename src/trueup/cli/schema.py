@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
+from trueup.cli.options import option
 from trueup.cli.printing import print_json
 
-Published = Annotated[
-    bool, typer.Option("--published", help="Of the spec of tables that somebody else published.")
-]
+Published = Annotated[bool, option("--published", "Of the spec of tables that somebody else published.")]
 
 
 def register(app: typer.Typer) -> None:

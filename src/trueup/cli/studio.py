@@ -7,28 +7,18 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import GeographyPath
+from trueup.cli.options import GeographyPath, argument, option
 
-Bundle = Annotated[
-    Path | None,
-    typer.Argument(help="A bundle to explore; without one a release is designed.", show_default=False),
-]
+Bundle = Annotated[Path | None, argument("A bundle to explore; without one a release is designed.")]
 Folder = Annotated[
-    Path, typer.Option("--folder", help="Where decisions are kept; made if it does not exist.")
+    Path, option("--folder", "Where decisions are kept; made if it does not exist.", shown=True)
 ]
-SpecFile = Annotated[
-    Path | None, typer.Option("--spec", help="Begin with this spec, a TOML file.", show_default=False)
-]
-Data = Annotated[
-    str, typer.Option("--data", help="The confidential table: its header is read.", show_default=False)
-]
-Shapes = Annotated[
-    str,
-    typer.Option("--shapes", help="Outlines of the places, as GeoJSON, to draw maps.", show_default=False),
-]
-Demo = Annotated[bool, typer.Option("--demo", help="Begin with a synthetic table.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="By default a free one.")]
-Browser = Annotated[bool, typer.Option("--browser", help="Open the page in the browser.")]
+SpecFile = Annotated[Path | None, option("--spec", "Begin with this spec, a TOML file.")]
+Data = Annotated[str, option("--data", "The confidential table: its header is read.")]
+Shapes = Annotated[str, option("--shapes", "Outlines of the places, as GeoJSON, to draw maps.")]
+Demo = Annotated[bool, option("--demo", "Begin with a synthetic table.")]
+Port = Annotated[int, option("--port", "By default a free one.", shown=True, min=0, max=65535)]
+Browser = Annotated[bool, option("--browser", "Open the page in the browser.")]
 
 
 def register(app: typer.Typer) -> None:

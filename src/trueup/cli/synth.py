@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.options import AsJson, OutPath, SpecPath
+from trueup.cli.options import AsJson, OutPath, SpecPath, option
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
@@ -20,24 +20,17 @@ def register(app: typer.Typer) -> None:
     def synth(
         spec: SpecPath,
         out: OutPath,
-        blocks: Annotated[
-            int | None, typer.Option("--blocks", help="Places of the last level.", show_default=False)
-        ] = None,
-        persons: Annotated[
-            int | None,
-            typer.Option("--persons", help="Units in all; stated totals are scaled.", show_default=False),
-        ] = None,
+        blocks: Annotated[int | None, option("--blocks", "Places of the last level.")] = None,
+        persons: Annotated[int | None, option("--persons", "Units in all; stated totals are scaled.")] = None,
         state: Annotated[
-            list[str] | None,
-            typer.Option("--state", help="Make this region alone; may be repeated.", show_default=False),
+            list[str] | None, option("--state", "Make this region alone; may be repeated.")
         ] = None,
         totals: Annotated[
-            Path | None,
-            typer.Option("--totals", help="Stated totals: name, persons, perhaps code.", show_default=False),
+            Path | None, option("--totals", "Stated totals: name, persons, perhaps code.")
         ] = None,
-        year: Annotated[int, typer.Option("--year", help="State populations of 2010 or 2020.")] = 2020,
-        seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same files.")] = 20200401,
-        workers: Annotated[int, typer.Option("--workers", min=1, help="Processes at work.")] = 1,
+        year: Annotated[int, option("--year", "State populations of 2010 or 2020.", shown=True)] = 2020,
+        seed: Annotated[int, option("--seed", "The same seed gives the same files.", shown=True)] = 20200401,
+        workers: Annotated[int, option("--workers", "Processes at work.", shown=True, min=1)] = 1,
         as_json: AsJson = False,
     ) -> None:
         """Make up places and counts or records that a spec can release, from stated totals."""
