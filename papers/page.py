@@ -42,13 +42,13 @@ def _reading() -> Section:
         "shown only assert nothing. Figures that cannot match are printed wrongly, or do not follow from the "
         "stated setting: ours are what does, and the note says why.",
     )
-    return Section("reading", "How to read this page", (Text(text),))
+    return Section("reading", "How to read this page", (Text(*text),))
 
 
 def _section(done: Outcome) -> Section:
     found = done.found
     power = f"Wrong versions that a full run tells from the right one: {'; '.join(done.catches)}."
-    about = Text((f"{done.paper}, {done.place}. {done.shows}", power, *found.notes))
+    about = Text(f"{done.paper}, {done.place}. {done.shows}", power, *found.notes)
     figures = _table(found.rows) if found.rows else Notice(_unseen(done))
     return Section(done.name, f"{done.name}: {done.status}", (about, figures, *found.pictures))  # pyright: ignore[reportArgumentType]
 

@@ -106,7 +106,7 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
 
 
 def test_a_law_on_a_lattice_is_not_audited_count_by_count():
-    done = run("audit", "lattice-laplace", "--epsilon", "1")
+    done = run("audit", "lattice-laplace:epsilon=1")
     assert done.returncode == 2
     assert "draws vectors that keep invariants" in done.stderr
 

@@ -172,7 +172,7 @@ def test_plan_writes_a_spec_that_meets_the_targets(place):
         ("--total", "0"),
         ("--target", "b=1"),
         ("--target", "area=5@120%"),
-        ("--relative", "--no-worse"),
+        ("--preset", "best"),
     ],
 )
 def test_bad_plans_are_refused(place, wish):

@@ -107,17 +107,15 @@ def test_options_out_of_range_are_refused(rng):
 def test_the_command_prints_a_table_or_json():
     from typer.testing import CliRunner
 
-    from trueup.cli.app import new_app
-    from trueup.cli.audit import register
+    from trueup.cli import whole_app
 
-    app = new_app()
-    register(app)
+    app = whole_app("audit")
     run = CliRunner().invoke
-    shown = run(app, ["audit", "discrete-laplace", "--epsilon", "1", "--draws", "100000"])
+    shown = run(app, ["audit", "discrete-laplace:epsilon=1", "--draws", "100000"])
     assert shown.exit_code == 0
     assert "Nothing refutes the claim" in shown.output
-    options = ["--rho", "1/8", "--draws", "100000", "--json"]
-    found = json.loads(run(app, ["audit", "discrete-gaussian", *options]).output)
+    options = ["--draws", "100000", "--json"]
+    found = json.loads(run(app, ["audit", "discrete-gaussian:rho=1/8", *options]).output)
     assert found["parameters"] == {"sigma2": "4"}
     assert found["passed"] is True
     assert found["first_words"]["wrong"] == 0

@@ -327,15 +327,13 @@ def test_areas_that_were_not_given_are_no_level():
 def test_the_command_takes_areas_from_a_file(tmp_path):
     from typer.testing import CliRunner
 
-    from trueup.cli.app import new_app
-    from trueup.cli.plan import register
+    from trueup.cli import whole_app
 
     spec_of("rho", FOR_AREAS).write(tmp_path / "spec.toml")
     places(2, 3, 2).to_csv(tmp_path / "places.csv", index=False)
     DISTRICTS.to_csv(tmp_path / "districts.csv", index=False)
     files = ["--geography", str(tmp_path / "places.csv"), "--areas", str(tmp_path / "districts.csv")]
-    app = new_app()
-    register(app)
+    app = whole_app("plan")
     wish = ["--column", "district", "--target", "district=12@95%"]
     found = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.toml"), *files, *wish])
     assert found.exit_code == 0, found.output

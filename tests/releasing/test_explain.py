@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.command import run
-from trueup.cli.app import new_app
-from trueup.cli.explain import register
+from trueup.cli import whole_app
 from trueup.model.cells import Attribute, Cells
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
@@ -80,8 +79,7 @@ def test_the_command_shows_errors_by_size_unless_it_is_to_be_quick(quick, tmp_pa
     (tmp_path / "spec.toml").write_text(SPEC.format(rules=""))
     PLACES.to_csv(tmp_path / "places.csv", index=False)
     arguments = ["explain", str(tmp_path / "spec.toml"), "--geography", str(tmp_path / "places.csv")]
-    app = new_app()
-    register(app)
+    app = whole_app("explain")
     found = CliRunner().invoke(app, [*arguments, *(["--quick"] if quick else [])])
     assert found.exit_code == 0, found.output
     assert ("Errors to expect by size" in found.output) != quick

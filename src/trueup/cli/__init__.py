@@ -4,59 +4,38 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib import import_module
 
 import typer
 
-from trueup.cli import (
-    areas,
-    assess,
-    audit,
-    budget,
-    check,
-    demo,
-    explain,
-    export,
-    infer,
-    measure,
-    methods,
-    new,
-    plan,
-    reconcile,
-    release,
-    report,
-    schema,
-    studio,
-    synth,
-)
 from trueup.cli.app import new_app, run_app
 
 COMMANDS = (
-    new,
-    release,
-    explain,
-    plan,
-    measure,
-    reconcile,
-    infer,
-    assess,
-    report,
-    export,
-    areas,
-    check,
-    budget,
-    audit,
-    methods,
-    schema,
-    demo,
-    studio,
-    synth,
+    "new",
+    "release",
+    "explain",
+    "plan",
+    "measure",
+    "reconcile",
+    "infer",
+    "assess",
+    "report",
+    "export",
+    "areas",
+    "check",
+    "budget",
+    "audit",
+    "methods",
+    "schema",
+    "demo",
+    "studio",
+    "synth",
 )
-"""Modules that offer `register(app)`; in the order of `trueup --help`."""
-
+"""Modules of one command each, in the order of `trueup --help`; of a group of commands, `budget`."""
 
 EXAMPLES = {
     "new": "trueup new towns.toml --data people.csv --geography places.csv",
-    "release": "trueup release towns.toml --data people.csv --geography places.csv --out towns --xlsx",
+    "release": "trueup release towns.toml --data people.csv --geography places.csv --out towns",
     "explain": "trueup explain towns.toml --geography places.csv",
     "plan": "trueup plan towns.toml --geography places.csv --target town=10@95%",
     "measure": "trueup measure towns.toml --data people.csv --geography places.csv --out noisy",
@@ -67,7 +46,7 @@ EXAMPLES = {
     "export": "trueup export towns --to xlsx --out towns.xlsx",
     "areas": "trueup areas towns --map districts.csv --out districts.parquet",
     "check": "trueup check towns",
-    "audit": "trueup audit discrete-laplace --epsilon 1",
+    "audit": "trueup audit discrete-laplace:epsilon=1",
     "methods": "trueup methods",
     "schema": "trueup schema > spec.schema.json",
     "demo": "trueup demo",
@@ -80,13 +59,13 @@ EXAMPLES = {
 def whole_app(asked: str | None = None) -> typer.Typer:
     """Return the application with all its commands, or with the one that is asked for if there is such a one."""
     app = new_app()
-    for command in COMMANDS:
-        command.register(app)
-    for known in app.registered_commands:
-        name = known.name = known.name or getattr(known.callback, "__name__", "")
-        known.epilog = f"Example: {EXAMPLES[name]}" if name in EXAMPLES else None
-    if alone := [known for known in app.registered_commands if known.name == asked]:
-        app.registered_commands, app.registered_groups = alone, []
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        module = import_module(f"trueup.cli.{name}")
+        if name == "budget":
+            app.add_typer(module.budget_group(), name=name)
+        else:
+            epilog = f"Example: {EXAMPLES[name]}"
+            app.command(name, epilog=epilog)(getattr(module, f"{name}_command"))
     return app
 
 
@@ -95,5 +74,5 @@ def main() -> None:
     gc.set_threshold(
         100_000, 50, 50
     )  # by default a tenth of a short command goes to searching modules for garbage
-    # To read the options of all commands takes longer than to run some of them.
+    # To load all commands and read their options takes longer than to run some of them.
     run_app(whole_app(next(iter(sys.argv[1:]), None)))

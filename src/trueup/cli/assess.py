@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from trueup.cli.options import (
     AsJson,
     Encoding,
@@ -15,6 +13,7 @@ from trueup.cli.options import (
     OutPath,
     SpecPath,
     given_tables,
+    named_parameters,
     option,
     refuse_idle,
     with_encoding,
@@ -69,62 +68,58 @@ Seed = Annotated[int, option("--seed", "Of the simulated noise.", shown=True, mi
 Workers = Annotated[int, option("--workers", "Processes.", shown=True, min=1)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def assess_command(
+    spec: SpecPath,
+    out: OutPath,
+    data: Truth = None,
+    households: HouseholdsPath = None,
+    truth_bundle: TruthBundle = None,
+    geography: GeographyPath = None,
+    encoding: Encoding = None,
+    replicates: Replicates = 1000,
+    method: Methods = None,
+    budget_scale: Scales = None,
+    interval: Intervals = None,
+    infer: Infer = None,
+    infer_replicates: InferReplicates = None,
+    level: Level = "90%",
+    comparator: Comparators = None,
+    published: Released = None,
+    threshold: Thresholds = None,
+    public_truth: PublicTruth = False,
+    seed: Seed = 0,
+    workers: Workers = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
+    from trueup.model.tables import probability_of
+    from trueup.releasing.again import assess_table
 
-    @app.command()
-    def assess(
-        spec: SpecPath,
-        out: OutPath,
-        data: Truth = None,
-        households: HouseholdsPath = None,
-        truth_bundle: TruthBundle = None,
-        geography: GeographyPath = None,
-        encoding: Encoding = None,
-        replicates: Replicates = 1000,
-        method: Methods = None,
-        budget_scale: Scales = None,
-        interval: Intervals = None,
-        infer: Infer = None,
-        infer_replicates: InferReplicates = None,
-        level: Level = "90%",
-        comparator: Comparators = None,
-        published: Released = None,
-        threshold: Thresholds = None,
-        public_truth: PublicTruth = False,
-        seed: Seed = 0,
-        workers: Workers = 1,
-        as_json: AsJson = False,
-    ) -> None:
-        """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
-        from trueup.model.tables import probability_of
-        from trueup.releasing.again import assess_table
-
-        refuse_idle({"--infer-replicates": infer_replicates}, "--infer", infer)
-        tables = data and given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
-        truth = _truth(tables, truth_bundle)
-        with progress(quiet=as_json) as tell:
-            record = assess_table(
-                spec,
-                truth,
-                out,
-                geography=with_encoding(geography, encoding),
-                replicates=replicates,
-                methods=[_method(text) for text in method or []],
-                budgets=[f"0{text}" if text.startswith(".") else text for text in budget_scale or ["1"]],
-                intervals=interval or ["least-squares"],
-                infer=True if infer == "default" else infer,
-                infer_replicates=infer_replicates or 200,
-                level=probability_of(level),
-                comparators=[_method(text) for text in comparator or []],
-                released=published,
-                thresholds=_thresholds(threshold or []),
-                public_truth=public_truth,
-                seed=seed,
-                workers=workers,
-                watch=tell,
-            )
-        _show(record, out, as_json=as_json)
+    refuse_idle({"--infer-replicates": infer_replicates}, "--infer", infer)
+    tables = data and given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
+    truth = _truth(tables, truth_bundle)
+    with progress(quiet=as_json) as tell:
+        record = assess_table(
+            spec,
+            truth,
+            out,
+            geography=with_encoding(geography, encoding),
+            replicates=replicates,
+            methods=[_method(text) for text in method or []],
+            budgets=[f"0{text}" if text.startswith(".") else text for text in budget_scale or ["1"]],
+            intervals=interval or ["least-squares"],
+            infer=True if infer == "default" else infer,
+            infer_replicates=infer_replicates or 200,
+            level=probability_of(level),
+            comparators=[_method(text) for text in comparator or []],
+            released=published,
+            thresholds=_thresholds(threshold or []),
+            public_truth=public_truth,
+            seed=seed,
+            workers=workers,
+            watch=tell,
+        )
+    _show(record, out, as_json=as_json)
 
 
 def _truth(data: Any, bundle: Path | None) -> Any:
@@ -140,14 +135,9 @@ def _truth(data: Any, bundle: Path | None) -> Any:
 
 
 def _method(text: str) -> Any:
-    """A method by name, with parameters after a colon."""
-    name, _, rest = text.partition(":")
-    if not rest:
-        return name
-    pairs = [part.partition("=") for part in rest.split(",")]
-    if bad := [name_ for name_, equals, _ in pairs if not equals]:
-        raise SpecError(f"the parameter '{bad[0]}' of method '{name}' has no value", needed="PARAMETER=VALUE")
-    return name, {name_.strip(): value.strip() for name_, _, value in pairs}
+    """A method by name, with its parameters if there are any."""
+    name, parameters = named_parameters(text, "method")
+    return (name, parameters) if parameters else name
 
 
 def _thresholds(texts: list[str]) -> dict[str, float]:

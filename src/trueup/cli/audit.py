@@ -8,45 +8,40 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.app import FAILED_CHECK
-from trueup.cli.options import AsJson, argument, option
+from trueup.cli.options import AsJson, argument, named_parameters, option
 from trueup.cli.printing import print_json, print_table
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def audit_command(
+    law: Annotated[
+        str,
+        argument(
+            "A noise distribution with its parameters: discrete-laplace:epsilon=1/2, discrete-gaussian:rho=1/8."
+        ),
+    ],
+    draws: Annotated[int, option("--draws", "Number of draws.", shown=True, min=1000)] = 10_000_000,
+    delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""
+    from trueup.measuring.entropy import words
+    from trueup.noise.audit import audit as audit_law
 
-    @app.command()
-    def audit(
-        law: Annotated[str, argument("A noise distribution, as in `trueup methods`.")],
-        epsilon: Annotated[str | None, option("--epsilon", "Exact, such as 1/2.")] = None,
-        sigma2: Annotated[str | None, option("--sigma2", "Exact, counts squared.")] = None,
-        rho: Annotated[str | None, option("--rho", "Instead of --sigma2.")] = None,
-        bound: Annotated[str | None, option("--bound", "Of a truncated distribution.")] = None,
-        draws: Annotated[int, option("--draws", "Number of draws.", shown=True, min=1000)] = 10_000_000,
-        delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
-        confidence: Annotated[float, option("--confidence", "Of what draws say.", shown=True)] = 0.999999,
-        as_json: AsJson = False,
-    ) -> None:
-        """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""
-        from trueup.measuring.entropy import words
-        from trueup.noise.audit import audit as audit_law
-
-        given = {"epsilon": epsilon, "sigma2": sigma2, "rho": rho, "bound": bound}
-        found = audit_law(_law(law, given), draws, words, delta=delta, confidence=confidence)
-        if as_json:
-            print_json(asdict(found) | {"passed": found.passed})
-        else:
-            _show(found)
-        if not found.passed:
-            raise typer.Exit(FAILED_CHECK)
+    found = audit_law(_law(*named_parameters(law, "law")), draws, words, delta=delta)
+    if as_json:
+        print_json(asdict(found) | {"passed": found.passed})
+    else:
+        _show(found)
+    if not found.passed:
+        raise typer.Exit(FAILED_CHECK)
 
 
-def _law(name: str, given: dict[str, str | None]) -> Any:
-    """Build the law from the options that were given."""
+def _law(name: str, given: dict[str, str]) -> Any:
+    """Build the law from the parameters that were given; rho stands for sigma2."""
     from trueup.noise import law_named
     from trueup.noise.rational import rational
 
-    parameters = {key: value for key, value in given.items() if value is not None}
+    parameters = dict(given)
     if "rho" in parameters:
         parameters["sigma2"] = str(1 / (2 * rational(parameters.pop("rho"), "rho")))
     law = law_named(name)

@@ -14,9 +14,9 @@ from trueup.cli.options import (
     Encoding,
     GeographyPath,
     HouseholdsPath,
-    KeeperFolder,
     argument,
     given_tables,
+    keeper_folder,
     option,
     with_encoding,
 )
@@ -56,15 +56,15 @@ Against = Annotated[Path | None, option("--against", "A bundle, or a folder of b
 Out = Annotated[Path | None, option("--out", "A new file; by default the terminal.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
+def budget_group() -> typer.Typer:
+    """Return the group of commands."""
     group = typer.Typer(
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
     for command in (init, data, grant, show, log, verify):
         group.command()(command)
     group.command("export")(export_entries)
-    app.add_typer(group, name="budget")
+    return group
 
 
 def init(
@@ -80,7 +80,6 @@ def init(
     renews: Renews = "",
     series: Series = "",
     sign: Sign = False,
-    keeper: KeeperFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger if there is none, and declare a dataset's account: unit, relation, caps. They never change."""
@@ -89,7 +88,7 @@ def init(
 
     caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
     terms = _terms(unit, neighbours, checks, listed, geography, renews, series)
-    ledger = Ledger.create(url, keeper)
+    ledger = Ledger.create(url, keeper_folder())
     if sign:
         ledger.sign()
     ledger.init(dataset, caps, analysts, terms=terms)
@@ -102,13 +101,12 @@ def data(
     table: Data,
     households: HouseholdsPath = None,
     encoding: Encoding = None,
-    keeper: KeeperFolder = None,
 ) -> None:
     """Declare another version of an account's data, such as corrected ones; its checks are counted anew."""
     from trueup.ledger.ledger import Ledger
 
     given = given_tables(with_encoding(table, encoding), with_encoding(households, encoding))
-    ledger = Ledger.open(url, keeper)
+    ledger = Ledger.open(url, keeper_folder())
     ledger.declare(dataset, given)
     versions = len(ledger.state().shown[dataset].data)
     print(

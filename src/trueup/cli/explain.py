@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath, option, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.cli.progress import progress
@@ -25,42 +23,38 @@ RecordsOfOne = Annotated[
 Quick = Annotated[bool, option("--quick", "Simulate no errors: closed forms alone.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def explain_command(
+    spec: SpecPath,
+    geography: GeographyPath = None,
+    encoding: Encoding = None,
+    method: MethodName = None,
+    memory: Memory = "4GB",
+    persons: Persons = None,
+    records_of_one: RecordsOfOne = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show cost, structure, method and expected error, from the spec and the public places."""
+    from trueup.files.memory import parse_memory
+    from trueup.model.spec import load_spec
+    from trueup.planning.contributions import RecordsOfUnits
+    from trueup.releasing.explain import explain as explain_spec
 
-    @app.command()
-    def explain(
-        spec: SpecPath,
-        geography: GeographyPath = None,
-        encoding: Encoding = None,
-        method: MethodName = None,
-        memory: Memory = "4GB",
-        persons: Persons = None,
-        records_of_one: RecordsOfOne = None,
-        quick: Quick = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Show cost, structure, method and expected error, from the spec and the public places."""
-        from trueup.files.memory import parse_memory
-        from trueup.model.spec import load_spec
-        from trueup.planning.contributions import RecordsOfUnits
-        from trueup.releasing.explain import explain as explain_spec
-
-        with progress(quiet=as_json) as tell:
-            plan = explain_spec(
-                load_spec(spec),
-                with_encoding(geography, encoding),
-                method=method,
-                memory=parse_memory(memory),
-                persons=persons,
-                records=RecordsOfUnits.read(records_of_one) if records_of_one is not None else None,
-                simulate=not quick,
-                progress=lambda done, of: tell("simulating errors", done, of),
-            )
-        if as_json:
-            print_json(plan.document())
-        else:
-            _show(plan, quick=quick)
+    with progress(quiet=as_json) as tell:
+        plan = explain_spec(
+            load_spec(spec),
+            with_encoding(geography, encoding),
+            method=method,
+            memory=parse_memory(memory),
+            persons=persons,
+            records=RecordsOfUnits.read(records_of_one) if records_of_one is not None else None,
+            simulate=not quick,
+            progress=lambda done, of: tell("simulating errors", done, of),
+        )
+    if as_json:
+        print_json(plan.document())
+    else:
+        _show(plan, quick=quick)
 
 
 def _show(plan, *, quick: bool) -> None:

@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from trueup.cli.app import say_resume
 from trueup.cli.options import (
     AsJson,
@@ -83,95 +81,91 @@ By = Annotated[str | None, option("--by", "Attributes to keep in --areas, with c
 Show = Annotated[int, option("--show", "Rows to print of each table.", shown=True, min=0)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def infer_command(
+    source: Source = None,
+    perturbed: Perturbed = None,
+    table: Tables = None,
+    geography: Geography = None,
+    encoding: Encoding = None,
+    out: Out = None,
+    draws: Draws = 1000,
+    level: Level = "90%",
+    as_csv: AsCsv = False,
+    chosen: Chosen = None,
+    estimates: Estimates = None,
+    show: Show = 20,
+    workers: Workers = 1,
+    within: Within = None,
+    tier: Tier = None,
+    minutes: Minutes = None,
+    areas: Areas = None,
+    column: AreaColumn = "area",
+    by: By = None,
+    memory: MemoryLimit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
+    from trueup.files.memory import CELL, PROCESS, refuse_needed
+    from trueup.files.target import refuse_occupied
+    from trueup.inferring import infer as run
+    from trueup.inferring import tiered
+    from trueup.io.bundle.posterior import write_posterior
+    from trueup.io.bundle.read import refuse_beyond
+    from trueup.reporting import report
 
-    @app.command()
-    def infer(
-        source: Source = None,
-        perturbed: Perturbed = None,
-        table: Tables = None,
-        geography: Geography = None,
-        encoding: Encoding = None,
-        out: Out = None,
-        draws: Draws = 1000,
-        level: Level = "90%",
-        as_csv: AsCsv = False,
-        chosen: Chosen = None,
-        estimates: Estimates = None,
-        show: Show = 20,
-        workers: Workers = 1,
-        within: Within = None,
-        tier: Tier = None,
-        minutes: Minutes = None,
-        areas: Areas = None,
-        column: AreaColumn = "area",
-        by: By = None,
-        memory: MemoryLimit = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
-        from trueup.files.memory import CELL, PROCESS, refuse_needed
-        from trueup.files.target import refuse_occupied
-        from trueup.inferring import infer as run
-        from trueup.inferring import tiered
-        from trueup.io.bundle.posterior import write_posterior
-        from trueup.io.bundle.read import refuse_beyond
-        from trueup.reporting import report
-
-        refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
-        refuse_idle({"--geography": geography, "--encoding": encoding}, "--perturbed", perturbed)
-        refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
-        if out is not None:
-            refuse_occupied(out)
-        limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
-        bundle = source if source is not None and source.is_dir() else None
-        if bundle is not None:
-            _refuse_inside(bundle, out)
-            refuse_beyond(bundle, limit, each=each)
-        given = [with_encoding(path, encoding) for path in table or []]
-        spec, measurements = read_source(source, perturbed, given, with_encoding(geography, encoding))
-        if bundle is None:
-            refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
-        if estimates is not None:
-            _refuse_estimates(spec, estimates, census=is_census_file(source, given))
-        # What is wrong in these is said now, not after the minutes that drawing may take.
-        cells = _inferred(measurements, within)
-        shown = _known(cells, chosen or [])
-        wanted = None if areas is None else _areas(cells, areas, column, by)
-        method = None if tier is None else tiered(measurements, spec, tier)
-        chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
-        # Progress goes to standard error, whatever goes to standard output.
-        with _goes_on(chains), progress(quiet=False) as tell:
-            posterior = run(
-                measurements,
-                method,
-                spec=None if measurements.guarantee.kind == "none" else spec,  # such a record knows its own
-                draws=draws,
-                level=level,
-                within=within,
-                progress=_Shown(tell),
-                workers=workers,
-                checkpoint=chains,
-                minutes=minutes,
-            )
-            tell("describing every count")
-            found = None if wanted is None else wanted(posterior)
-        if estimates is not None:
-            _write_estimates(estimates, posterior, spec, measurements)
-        if out is not None:
-            page = report(replace(posterior, chosen=shown), spec)
-            write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
-            shutil.rmtree(chains or "", ignore_errors=True)
-        missed = _missed(measurements, posterior) if perturbed is not None else []
-        if as_json:
-            more = {"inconsistency": missed} if perturbed is not None else {}
-            more |= {} if found is None else {"areas": {k: v.tolist() for k, v in found.items()}}
-            print_json(posterior_as_json(posterior) | more)
-        else:
-            print_posterior(posterior, show, out)
-            print_areas(found, column, show)
-            print_missed(missed)
+    refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
+    refuse_idle({"--geography": geography, "--encoding": encoding}, "--perturbed", perturbed)
+    refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
+    if out is not None:
+        refuse_occupied(out)
+    limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
+    bundle = source if source is not None and source.is_dir() else None
+    if bundle is not None:
+        _refuse_inside(bundle, out)
+        refuse_beyond(bundle, limit, each=each)
+    given = [with_encoding(path, encoding) for path in table or []]
+    spec, measurements = read_source(source, perturbed, given, with_encoding(geography, encoding))
+    if bundle is None:
+        refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
+    if estimates is not None:
+        _refuse_estimates(spec, estimates, census=is_census_file(source, given))
+    # What is wrong in these is said now, not after the minutes that drawing may take.
+    cells = _inferred(measurements, within)
+    shown = _known(cells, chosen or [])
+    wanted = None if areas is None else _areas(cells, areas, column, by)
+    method = None if tier is None else tiered(measurements, spec, tier)
+    chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
+    # Progress goes to standard error, whatever goes to standard output.
+    with _goes_on(chains), progress(quiet=False) as tell:
+        posterior = run(
+            measurements,
+            method,
+            spec=None if measurements.guarantee.kind == "none" else spec,  # such a record knows its own
+            draws=draws,
+            level=level,
+            within=within,
+            progress=_Shown(tell),
+            workers=workers,
+            checkpoint=chains,
+            minutes=minutes,
+        )
+        tell("describing every count")
+        found = None if wanted is None else wanted(posterior)
+    if estimates is not None:
+        _write_estimates(estimates, posterior, spec, measurements)
+    if out is not None:
+        page = report(replace(posterior, chosen=shown), spec)
+        write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
+        shutil.rmtree(chains or "", ignore_errors=True)
+    missed = _missed(measurements, posterior) if perturbed is not None else []
+    if as_json:
+        more = {"inconsistency": missed} if perturbed is not None else {}
+        more |= {} if found is None else {"areas": {k: v.tolist() for k, v in found.items()}}
+        print_json(posterior_as_json(posterior) | more)
+    else:
+        print_posterior(posterior, show, out)
+        print_areas(found, column, show)
+        print_missed(missed)
 
 
 def _refuse_inside(bundle: Path, out: Path | None) -> None:

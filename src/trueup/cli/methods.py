@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import typer
-
 from trueup.cli.options import AsJson, option
 from trueup.cli.printing import print_json, print_table
 
@@ -15,33 +13,29 @@ AsMarkdown = Annotated[bool, option("--markdown", "Print the page of the documen
 NOUNS = {"reconcile": "Reconciliation", "infer": "Inference"}
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def methods_command(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
+    """List the noise distributions and the methods of reconciliation and inference with their structures."""
+    from trueup import inferring, reconciling
+    from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
 
-    @app.command()
-    def methods(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
-        """List the noise distributions and the methods of reconciliation and inference with their structures."""
-        from trueup import inferring, reconciling
-        from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
-
-        laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
-        others = [{"name": law.name, "title": law.title} for law in PERTURBATIONS]
-        verbs = {"reconcile": _listed(reconciling.METHODS), "infer": _listed(inferring.METHODS)}
-        if as_json:
-            print_json({"noise": laws, "perturbed": others, **verbs})
-            return
-        if markdown:
-            _print_markdown(laws, others, verbs)
-            return
-        print_table("Noise", ["distribution", "what it is"], [[law["name"], law["title"]] for law in laws])
-        print_table(
-            "What others publish",
-            ["distribution", "what it is"],
-            [[law["name"], law["title"]] for law in others],
-        )
-        for verb, kinds in verbs.items():
-            rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
-            print_table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
+    laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
+    others = [{"name": law.name, "title": law.title} for law in PERTURBATIONS]
+    verbs = {"reconcile": _listed(reconciling.METHODS), "infer": _listed(inferring.METHODS)}
+    if as_json:
+        print_json({"noise": laws, "perturbed": others, **verbs})
+        return
+    if markdown:
+        _print_markdown(laws, others, verbs)
+        return
+    print_table("Noise", ["distribution", "what it is"], [[law["name"], law["title"]] for law in laws])
+    print_table(
+        "What others publish",
+        ["distribution", "what it is"],
+        [[law["name"], law["title"]] for law in others],
+    )
+    for verb, kinds in verbs.items():
+        rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
+        print_table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
 
 
 def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:

@@ -60,95 +60,89 @@ Epsilon = Annotated[str | None, option("--epsilon", "Privacy loss of the release
 Yes = Annotated[bool, option("--yes", "Ask nothing: take what is proposed where nothing is given.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def new_command(
+    spec: NewSpec,
+    more: More = None,
+    data: DataPath = None,  # pyright: ignore[reportArgumentType]
+    geography: Places = None,
+    published: Published = None,
+    encoding: Encoding = None,
+    title: Title = None,
+    unit: Unit = None,
+    count: Count = None,
+    identifier: Identifier = None,
+    most: Most = None,
+    levels: Levels = None,
+    public_places: PublicPlaces = None,
+    attribute: Attributes = None,
+    matters: Matters = None,
+    epsilon: Epsilon = None,
+    yes: Yes = False,
+) -> None:
+    """Write a first spec from a few questions; of the table only the names of columns are read, of published ones all."""
+    if published:
+        own = {"--data": data, "--unit": unit, "--count": count, "--id": identifier, "--most": most}
+        own |= {"--levels": levels, "--public-places": public_places, "--attribute": attribute}
+        refuse_beside_published(own | {"--matters": matters, "--epsilon": epsilon})
+        draft_from_published(spec, [*published, *(more or [])], title, geography, encoding)
+        return
+    if more:
+        raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")
+    if data is None:
+        raise SpecError("no table is given", needed="--data FILE, or --published FILE")
+    from trueup.files.source import open_table
+    from trueup.files.target import refuse_occupied
+    from trueup.model.draft import attributes_of, measured_tables
+    from trueup.model.place_columns import count_among
+    from trueup.model.spec import Spec
 
-    @app.command()
-    def new(
-        spec: NewSpec,
-        more: More = None,
-        data: DataPath = None,  # pyright: ignore[reportArgumentType]
-        geography: Places = None,
-        published: Published = None,
-        encoding: Encoding = None,
-        title: Title = None,
-        unit: Unit = None,
-        count: Count = None,
-        identifier: Identifier = None,
-        most: Most = None,
-        levels: Levels = None,
-        public_places: PublicPlaces = None,
-        attribute: Attributes = None,
-        matters: Matters = None,
-        epsilon: Epsilon = None,
-        yes: Yes = False,
-    ) -> None:
-        """Write a first spec from a few questions; of the table only the names of columns are read, of published ones all."""
-        if published:
-            own = {"--data": data, "--unit": unit, "--count": count, "--id": identifier, "--most": most}
-            own |= {"--levels": levels, "--public-places": public_places, "--attribute": attribute}
-            refuse_beside_published(own | {"--matters": matters, "--epsilon": epsilon})
-            draft_from_published(spec, [*published, *(more or [])], title, geography, encoding)
-            return
-        if more:
-            raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")
-        if data is None:
-            raise SpecError("no table is given", needed="--data FILE, or --published FILE")
-        from trueup.files.source import open_table
-        from trueup.files.target import refuse_occupied
-        from trueup.model.draft import attributes_of, measured_tables
-        from trueup.model.place_columns import count_among
-        from trueup.model.spec import Spec
+    def ask(given: str | None, question: str, proposed: str) -> str:
+        return given if given is not None else proposed if yes else typer.prompt(question, default=proposed)
 
-        def ask(given: str | None, question: str, proposed: str) -> str:
-            return (
-                given if given is not None else proposed if yes else typer.prompt(question, default=proposed)
-            )
-
-        refuse_occupied(spec)
-        table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
-        header = open_table(table).columns()
-        who = ask(unit, "Who is protected", "person")
-        values = attributes_of(attribute or [])
-        other = {*values, *(_listed(levels) if levels else [])}
-        counts = (not identifier and count_among([name for name in header if name not in other])) or ""
-        counted = ask(
-            count,
-            f"Column that holds counts (empty: each row is one record of a {who})",
-            counts,
-        ).strip()
-        limit = _limit(ask, who, identifier, most, counts=bool(counted))
-        if geography is None and counted:
-            places = table if _public(public_places, yes=yes) else None
-            _refuse_places_left_out(header, places)
-        named = _named_levels(ask, levels, places, None if places is table else header)
-        values = values or attributes_of([] if yes else _asked_attributes())
-        drafted: dict[str, Any] = {
-            "public": places,
-            "title": ask(title, "What the release is called", spec.stem),
-            "name": spec.stem,
-            "unit": who,
-            "count": counted or None,
-            "keys": "public" if places is table else None,
-            "epsilon": ask(epsilon, "Privacy loss (epsilon) of the whole release", "1"),
-            **limit,
-        }
-        first = Spec.of(table, named, values, **drafted)
-        wanted = ask(
-            matters, f"What matters most ({', '.join(measured_tables(first.queries))}; empty: all alike)", ""
-        ).strip()
-        made = Spec.of(table, named, values, **drafted, matters=wanted) if wanted else first
-        _refuse_what_does_not_run(made, places)
-        made.write(spec)
-        print(made)
-        for part, text in made.undecided.items():
-            print(f"To decide, {part}: {text}.")
-        read = ["--encoding", encoding] if encoding else []
-        listed = ["--geography", str(geography)] if geography is not None else []
-        own = ["--geography", str(data)] if places is table else listed
-        print(f"See what it will do: trueup explain {shlex.join([str(spec), *own, *read])}")
-        given = shlex.join([str(spec), *listed, *read])
-        print(f"Release: trueup release {given} --data {shlex.quote(str(data))} --out NEW")
+    refuse_occupied(spec)
+    table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
+    header = open_table(table).columns()
+    who = ask(unit, "Who is protected", "person")
+    values = attributes_of(attribute or [])
+    other = {*values, *(_listed(levels) if levels else [])}
+    counts = (not identifier and count_among([name for name in header if name not in other])) or ""
+    counted = ask(
+        count,
+        f"Column that holds counts (empty: each row is one record of a {who})",
+        counts,
+    ).strip()
+    limit = _limit(ask, who, identifier, most, counts=bool(counted))
+    if geography is None and counted:
+        places = table if _public(public_places, yes=yes) else None
+        _refuse_places_left_out(header, places)
+    named = _named_levels(ask, levels, places, None if places is table else header)
+    values = values or attributes_of([] if yes else _asked_attributes())
+    drafted: dict[str, Any] = {
+        "public": places,
+        "title": ask(title, "What the release is called", spec.stem),
+        "name": spec.stem,
+        "unit": who,
+        "count": counted or None,
+        "keys": "public" if places is table else None,
+        "epsilon": ask(epsilon, "Privacy loss (epsilon) of the whole release", "1"),
+        **limit,
+    }
+    first = Spec.of(table, named, values, **drafted)
+    wanted = ask(
+        matters, f"What matters most ({', '.join(measured_tables(first.queries))}; empty: all alike)", ""
+    ).strip()
+    made = Spec.of(table, named, values, **drafted, matters=wanted) if wanted else first
+    _refuse_what_does_not_run(made, places)
+    made.write(spec)
+    print(made)
+    for part, text in made.undecided.items():
+        print(f"To decide, {part}: {text}.")
+    read = ["--encoding", encoding] if encoding else []
+    listed = ["--geography", str(geography)] if geography is not None else []
+    own = ["--geography", str(data)] if places is table else listed
+    print(f"See what it will do: trueup explain {shlex.join([str(spec), *own, *read])}")
+    given = shlex.join([str(spec), *listed, *read])
+    print(f"Release: trueup release {given} --data {shlex.quote(str(data))} --out NEW")
 
 
 Ask = Callable[[str | None, str, str], str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,17 +50,6 @@ LedgerUrl = Annotated[
     str | None, option("--ledger", "Charge this ledger: a file, or postgresql://...", LEDGER)
 ]
 Analyst = Annotated[str | None, option("--analyst", "Who is charged.", LEDGER)]
-KeeperFolder = Annotated[
-    Path | None,
-    option(
-        "--keeper",
-        "The folder of what the ledger's keeper keeps outside it: key of fingerprints, private log, anchor; by default "
-        "beside an SQLite file.",
-        LEDGER,
-        envvar="TRUEUP_KEEPER",
-        show_envvar=True,
-    ),
-]
 Key = Annotated[str | None, option("--key", "A name for this run: repeating it never draws again.", LEDGER)]
 ExpectRows = Annotated[
     int | None,
@@ -102,15 +92,19 @@ def with_encoding(path: Any, encoding: str | None) -> Any:
     return encoded if is_csv(Path(path)) and not is_utf8(Path(path)) else path
 
 
-def open_account(
-    url: str | None, analyst: str | None, key: str | None, keeper: Path | None = None
-) -> Account | None:
+def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:
     """Open the account that options name; without any of them, nothing of ledgers is loaded."""
     if url is analyst is key is None:
         return None
     from trueup.ledger.account import Account
 
-    return Account.open(url, analyst, key, keeper)
+    return Account.open(url, analyst, key, keeper_folder())
+
+
+def keeper_folder() -> Path | None:
+    """The folder that the variable TRUEUP_KEEPER names, in place of the one beside an SQLite ledger."""
+    named = os.environ.get("TRUEUP_KEEPER")
+    return Path(named) if named else None
 
 
 def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
@@ -119,3 +113,20 @@ def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
 
     if not given and (idle := [name for name, value in options.items() if value]):
         raise SpecError(f"{idle[0]} does nothing without {needed}", remedy=f"add {needed}, or leave it out")
+
+
+def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:
+    """Read a name with parameters after a colon, `NAME:PARAMETER=VALUE,..`, of a method or a law.
+
+    Examples
+    --------
+    >>> named_parameters("discrete-laplace:epsilon=1/2", "law")
+    ('discrete-laplace', {'epsilon': '1/2'})
+    """
+    from trueup.errors import SpecError
+
+    name, _, rest = text.partition(":")
+    pairs = [part.partition("=") for part in rest.split(",")] if rest else []
+    if bad := [parameter for parameter, equals, _ in pairs if not equals]:
+        raise SpecError(f"the parameter '{bad[0]}' of {kind} '{name}' has no value", needed="PARAMETER=VALUE")
+    return name, {parameter.strip(): value.strip() for parameter, _, value in pairs}

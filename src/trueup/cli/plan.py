@@ -6,8 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, option, refuse_idle, with_encoding
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import BundleError, SpecError
@@ -34,63 +32,64 @@ Areas = Annotated[
     Path | None, option("--areas", "Areas off the hierarchy for targets: a row for each place of each area.")
 ]
 AreaColumn = Annotated[str, option("--column", "The column of areas, and their name in targets.", shown=True)]
-Relative = Annotated[bool, option("--relative", "Weigh each table's error by what it is now.")]
-NoWorse = Annotated[bool, option("--no-worse", "Targets: every table's largest error as it is now.")]
+Wishes = Annotated[
+    str | None,
+    option(
+        "--preset",
+        "In place of weights and targets: relative (each table's error weighed by what it is now) or no-worse (every table's "
+        "largest error as it is now is its target).",
+    ),
+]
 Picture = Annotated[Path | None, option("--out", "Write table and picture to a new HTML file.")]
 NewSpec = Annotated[Path | None, option("--write", "Write the spec with the planned budgets to a new file.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def plan_command(
+    spec: SpecPath,
+    geography: GeographyPath = None,
+    encoding: Encoding = None,
+    total: Total = None,
+    weight: Weights = None,
+    target: Targets = None,
+    areas: Areas = None,
+    column: AreaColumn = "area",
+    preset: Wishes = None,
+    out: Picture = None,
+    write: NewSpec = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
+    from trueup.model.spec import load_spec
+    from trueup.noise.rational import rational
+    from trueup.planning.plan import plan as plan_spec
+    from trueup.planning.planned_spec import planned_spec
 
-    @app.command()
-    def plan(
-        spec: SpecPath,
-        geography: GeographyPath = None,
-        encoding: Encoding = None,
-        total: Total = None,
-        weight: Weights = None,
-        target: Targets = None,
-        areas: Areas = None,
-        column: AreaColumn = "area",
-        relative: Relative = False,
-        no_worse: NoWorse = False,
-        out: Picture = None,
-        write: NewSpec = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
-        from trueup.model.spec import load_spec
-        from trueup.noise.rational import rational
-        from trueup.planning.plan import plan as plan_spec
-        from trueup.planning.planned_spec import planned_spec
-
-        refuse_idle({"--column": column != "area"}, "--areas", areas)
-        refuse_idle({"--areas": areas}, f"a --target on '{column}'", _about_areas(target or [], column))
-        for path, name in ((out, "--out"), (write, "--write")):
-            if path is not None:
-                refuse_file(path, name)
-        if out is not None and out == write:
-            raise SpecError(f"--out and --write both name '{out}'", needed="a file for each")
-        loaded = load_spec(spec)
-        planned = plan_spec(
-            loaded,
-            with_encoding(geography, encoding),
-            total=None if total is None else rational(total, "the total"),
-            weights=dict(_number(text) for text in weight or []),
-            targets=target,
-            preset=_preset(relative, no_worse, bool(weight or target)),
-            areas=areas,
-            column=column,
-        )
-        if out:
-            _write(out, _page(planned), "--out")
-        if write:
-            _write(write, planned_spec(loaded, planned).text(), "--write")
-        if as_json:
-            print_json(_figures(planned))
-        else:
-            _show(planned)
+    refuse_idle({"--column": column != "area"}, "--areas", areas)
+    refuse_idle({"--areas": areas}, f"a --target on '{column}'", _about_areas(target or [], column))
+    for path, name in ((out, "--out"), (write, "--write")):
+        if path is not None:
+            refuse_file(path, name)
+    if out is not None and out == write:
+        raise SpecError(f"--out and --write both name '{out}'", needed="a file for each")
+    loaded = load_spec(spec)
+    planned = plan_spec(
+        loaded,
+        with_encoding(geography, encoding),
+        total=None if total is None else rational(total, "the total"),
+        weights=dict(_number(text) for text in weight or []),
+        targets=target,
+        preset=_preset(preset, bool(weight or target)),
+        areas=areas,
+        column=column,
+    )
+    if out:
+        _write(out, _page(planned), "--out")
+    if write:
+        _write(write, planned_spec(loaded, planned).text(), "--write")
+    if as_json:
+        print_json(_figures(planned))
+    else:
+        _show(planned)
 
 
 def _about_areas(targets: list[str], column: str) -> bool:
@@ -99,12 +98,13 @@ def _about_areas(targets: list[str], column: str) -> bool:
     return column in tables
 
 
-def _preset(relative: bool, no_worse: bool, wishes: bool) -> Any:
-    if relative + no_worse + wishes > 1:
-        raise SpecError(
-            "weights, targets, --relative and --no-worse say different things", needed="one of them"
-        )
-    return "relative" if relative else "no-worse" if no_worse else "equal"
+def _preset(name: str | None, wishes: bool) -> Any:
+    """The named preset, beside which there are neither weights nor targets."""
+    if name not in (None, "relative", "no-worse"):
+        raise SpecError(f"there is no preset '{name}'", needed="relative or no-worse")
+    if name and wishes:
+        raise SpecError("--preset is given beside weights or targets", needed="one of them")
+    return name or "equal"
 
 
 def _number(text: str) -> tuple[str, float]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from trueup.cli.infer import Geography, Perturbed, Tables
 from trueup.cli.options import (
     AsJson,
@@ -29,37 +27,33 @@ Bundle = Annotated[Path | None, argument("A bundle: the folder that a run wrote.
 MethodName = Annotated[str | None, option("--method", "A method of `trueup methods`.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def reconcile_command(
+    out: OutPath,
+    bundle: Bundle = None,
+    perturbed: Perturbed = None,
+    table: Tables = None,
+    geography: Geography = None,
+    encoding: Encoding = None,
+    method: MethodName = None,
+    memory: MemoryLimit = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reconcile the measurements of a bundle, or tables that somebody else published, into whole counts that add up."""
+    from trueup.releasing.again import reconcile_bundle
 
-    @app.command()
-    def reconcile(
-        out: OutPath,
-        bundle: Bundle = None,
-        perturbed: Perturbed = None,
-        table: Tables = None,
-        geography: Geography = None,
-        encoding: Encoding = None,
-        method: MethodName = None,
-        memory: MemoryLimit = None,
-        as_json: AsJson = False,
-    ) -> None:
-        """Reconcile the measurements of a bundle, or tables that somebody else published, into whole counts that add up."""
-        from trueup.releasing.again import reconcile_bundle
-
-        refuse_idle(
-            {"--table": table, "--geography": geography, "--encoding": encoding}, "--perturbed", perturbed
-        )
-        if perturbed is not None:
-            refuse_two_sources(bundle)
-            given = [with_encoding(path, encoding) for path in table or []]
-            _published(perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json)
-            return
-        if bundle is None:
-            raise SpecError("no source is given", needed="a bundle, or --perturbed SPEC with its tables")
-        with progress(quiet=as_json) as tell:
-            released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), tell=tell)
-        show_release(released, str(out), as_json=as_json)
+    refuse_idle(
+        {"--table": table, "--geography": geography, "--encoding": encoding}, "--perturbed", perturbed
+    )
+    if perturbed is not None:
+        refuse_two_sources(bundle)
+        given = [with_encoding(path, encoding) for path in table or []]
+        _published(perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json)
+        return
+    if bundle is None:
+        raise SpecError("no source is given", needed="a bundle, or --perturbed SPEC with its tables")
+    with progress(quiet=as_json) as tell:
+        released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), tell=tell)
+    show_release(released, str(out), as_json=as_json)
 
 
 def _published(perturbed, tables, out, geography, method, *, as_json: bool) -> None:

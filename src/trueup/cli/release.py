@@ -12,8 +12,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
-import typer
-
 from trueup.cli.app import say_resume
 from trueup.cli.options import (
     ENGINE,
@@ -25,7 +23,6 @@ from trueup.cli.options import (
     ExpectRows,
     GeographyPath,
     HouseholdsPath,
-    KeeperFolder,
     Key,
     LedgerUrl,
     argument,
@@ -73,8 +70,6 @@ LogFile = Annotated[
 Resume = Annotated[
     Path | None, option("--resume", "Continue the interrupted run of this folder, OUT.run.", ENGINE)
 ]
-AsCsv = Annotated[bool, option("--csv", "Also write the tables as CSV, OUT/tables.", OUTPUT)]
-AsXlsx = Annotated[bool, option("--xlsx", "Also write the tables as Excel, OUT/tables.xlsx.", OUTPUT)]
 TakeOver = Annotated[
     bool,
     option(
@@ -114,75 +109,62 @@ class _How:
         return LocalPool(self.workers or 1, worker_memory=self.worker_memory)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def release_command(
+    spec: Spec = None,
+    data: Data = None,
+    out: Out = None,
+    geography: GeographyPath = None,
+    households: HouseholdsPath = None,
+    encoding: Encoding = None,
+    ledger: LedgerUrl = None,
+    analyst: Analyst = None,
+    key: Key = None,
+    engine: Engine = None,
+    master: Master = None,
+    memory: Total = None,
+    workers: Workers = None,
+    worker_memory: WorkerMemory = None,
+    expect_rows: ExpectRows = None,
+    resume: Resume = None,
+    take_over: TakeOver = False,
+    log: LogFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure with exact noise, reconcile and report: one command, one folder."""
+    from trueup.files.memory import memory_text, parse_memory
+    from trueup.model.problem import Problem
+    from trueup.releasing.engine import MEMORY, default_engine
 
-    @app.command()
-    def release(
-        spec: Spec = None,
-        data: Data = None,
-        out: Out = None,
-        geography: GeographyPath = None,
-        households: HouseholdsPath = None,
-        encoding: Encoding = None,
-        ledger: LedgerUrl = None,
-        analyst: Analyst = None,
-        key: Key = None,
-        keeper: KeeperFolder = None,
-        engine: Engine = None,
-        master: Master = None,
-        memory: Total = None,
-        workers: Workers = None,
-        worker_memory: WorkerMemory = None,
-        expect_rows: ExpectRows = None,
-        resume: Resume = None,
-        take_over: TakeOver = False,
-        log: LogFile = None,
-        as_csv: AsCsv = False,
-        as_xlsx: AsXlsx = False,
-        as_json: AsJson = False,
-    ) -> None:
-        """Measure with exact noise, reconcile and report: one command, one folder."""
-        from trueup.cli.export import write_tables
-        from trueup.files.memory import memory_text, parse_memory
-        from trueup.model.problem import Problem
-        from trueup.releasing.engine import MEMORY, default_engine
-
-        _refuse_lost_master(engine, master)
-        if as_xlsx:
-            from trueup.io.export import refuse_unwritable
-
-            refuse_unwritable("xlsx")
-        account = open_account(ledger, analyst, key, keeper)
-        repeated = account is not None and account.repeats
-        given_data = (
-            None
-            if data is None
-            else given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
+    _refuse_lost_master(engine, master)
+    account = open_account(ledger, analyst, key)
+    repeated = account is not None and account.repeats
+    given_data = (
+        None
+        if data is None
+        else given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
+    )
+    each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
+    how = _How(engine, master, workers, each, total, take_over, log, as_json)
+    if resume is not None:
+        given = {"spec": spec, "data": given_data, "geography": geography, "out": out, "account": account}
+        _resume(resume, how, {**given, "expect_rows": expect_rows})
+        return
+    missing = {"the spec": spec, "--data": data, "--out": out}
+    if absent := next((name for name, value in missing.items() if value is None), None):
+        raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
+    assert spec is not None
+    assert out is not None
+    places = with_encoding(geography, encoding)
+    problem = Problem.of(spec, places, data=given_data, rows=expect_rows)
+    chosen = engine or default_engine(problem, total or MEMORY)
+    if engine is None and chosen != "memory" and not as_json:
+        print(
+            f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
         )
-        each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
-        how = _How(engine, master, workers, each, total, take_over, log, as_json)
-        if resume is not None:
-            given = {"spec": spec, "data": given_data, "geography": geography, "out": out, "account": account}
-            _resume(resume, how, {**given, "expect_rows": expect_rows})
-            return
-        missing = {"the spec": spec, "--data": data, "--out": out}
-        if absent := next((name for name, value in missing.items() if value is None), None):
-            raise SpecError(f"{absent} is missing", remedy="trueup release SPEC --data FILE --out FOLDER")
-        assert spec is not None
-        assert out is not None
-        places = with_encoding(geography, encoding)
-        problem = Problem.of(spec, places, data=given_data, rows=expect_rows)
-        chosen = engine or default_engine(problem, total or MEMORY)
-        if engine is None and chosen != "memory" and not as_json:
-            print(
-                f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
-            )
-        _refuse_idle(how, chosen, out)
-        carried_out = _in_memory if chosen == "memory" else _by_parts
-        released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
-        show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
-        write_tables(out, as_csv=as_csv, as_xlsx=as_xlsx)
+    _refuse_idle(how, chosen, out)
+    carried_out = _in_memory if chosen == "memory" else _by_parts
+    released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
+    show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
 
 
 def _refuse_lost_master(engine: str | None, master: str | None) -> None:

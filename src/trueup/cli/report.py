@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from trueup.cli.options import BundlePath, option
 
 Publish = Annotated[
@@ -26,23 +24,19 @@ Shapes = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def report_command(
+    bundle: BundlePath,
+    out: PageOut,
+    level: Level = "90%",
+    shapes: Shapes = None,
+    publish: Publish = False,
+) -> None:
+    """Write the report of a bundle or an assessment anew, from its files."""
+    from trueup.files.staging import write_whole
+    from trueup.io.bundle.assessment import is_confidential
+    from trueup.releasing.again import render_bundle
 
-    @app.command()
-    def report(
-        bundle: BundlePath,
-        out: PageOut,
-        level: Level = "90%",
-        shapes: Shapes = None,
-        publish: Publish = False,
-    ) -> None:
-        """Write the report of a bundle or an assessment anew, from its files."""
-        from trueup.files.staging import write_whole
-        from trueup.io.bundle.assessment import is_confidential
-        from trueup.releasing.again import render_bundle
-
-        private = is_confidential(bundle)
-        page = render_bundle(bundle, publish=publish, level=level, shapes=shapes)
-        write_whole(out, page, private=private)
-        print(f"Report, confidential: {out}" if private else f"Report: {out}")
+    private = is_confidential(bundle)
+    page = render_bundle(bundle, publish=publish, level=level, shapes=shapes)
+    write_whole(out, page, private=private)
+    print(f"Report, confidential: {out}" if private else f"Report: {out}")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from trueup.cli.options import GeographyPath, argument, option
 
 Bundle = Annotated[Path | None, argument("A bundle to explore; without one a release is designed.")]
@@ -21,37 +19,33 @@ Port = Annotated[int, option("--port", "By default a free one.", shown=True, min
 Browser = Annotated[bool, option("--browser", "Open the page in the browser.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
+def studio_command(
+    bundle: Bundle = None,
+    folder: Folder = Path("trueup-studio"),
+    spec: SpecFile = None,
+    data: Data = "",
+    geography: GeographyPath = None,
+    shapes: Shapes = "",
+    demo: Demo = False,
+    port: Port = 0,
+    browser: Browser = False,
+) -> None:
+    """Design a release by its accuracy, or explore a bundle, on a page of this machine alone."""
+    from trueup.errors import load_extra
 
-    @app.command()
-    def studio(
-        bundle: Bundle = None,
-        folder: Folder = Path("trueup-studio"),
-        spec: SpecFile = None,
-        data: Data = "",
-        geography: GeographyPath = None,
-        shapes: Shapes = "",
-        demo: Demo = False,
-        port: Port = 0,
-        browser: Browser = False,
-    ) -> None:
-        """Design a release by its accuracy, or explore a bundle, on a page of this machine alone."""
-        from trueup.errors import load_extra
+    for package in ("starlette", "uvicorn"):
+        load_extra(package, "studio")
+    from trueup.studio.server import serve
 
-        for package in ("starlette", "uvicorn"):
-            load_extra(package, "studio")
-        from trueup.studio.server import serve
-
-        given = "" if geography is None else str(geography)
-        serve(
-            bundle,
-            folder,
-            spec=spec,
-            data=data,
-            geography=given,
-            shapes=shapes,
-            demo=demo,
-            port=port,
-            browser=browser,
-        )
+    given = "" if geography is None else str(geography)
+    serve(
+        bundle,
+        folder,
+        spec=spec,
+        data=data,
+        geography=given,
+        shapes=shapes,
+        demo=demo,
+        port=port,
+        browser=browser,
+    )

@@ -170,5 +170,5 @@ def _unusable(path: Path, error: Exception) -> LedgerError:
     return LedgerError(
         f"the keeper's '{path}' cannot be used: {getattr(error, 'strerror', None) or 'it is damaged'}",
         needed="the folder that was made with the ledger, readable and writable; no budget was granted",
-        remedy="restore it, or name it by --keeper",
+        remedy="restore it, or name it by the variable TRUEUP_KEEPER",
     )

@@ -169,7 +169,7 @@ class Ledger:
             raise BudgetError(
                 "the data cannot be known again" if self.keeper else "the ledger has no keeper's folder",
                 needed="a file or a folder of files, and the key of the account's fingerprints",
-                remedy="give --data FILE, and --keeper FOLDER where the ledger is on a server",
+                remedy="give --data FILE, and where the ledger is on a server name the folder by TRUEUP_KEEPER",
             )
         with self._stored.writing() as locked:
             account_terms(locked.state, read_name(dataset, "the dataset"))
@@ -188,7 +188,7 @@ class Ledger:
             raise BudgetError(
                 "the ledger has no keeper's folder",
                 needed="a place for the key",
-                remedy="give --keeper FOLDER",
+                remedy="name one by the variable TRUEUP_KEEPER",
             )
         with self._stored.writing() as locked:
             self.keeper.sign(locked.state.number + 1)
@@ -314,7 +314,7 @@ def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
         return None
     if folder is not None and keeper is None:
         raise BudgetError(
-            f"there is no keeper's folder '{folder}'", remedy="check the path given as --keeper"
+            f"there is no keeper's folder '{folder}'", remedy="check the path in the variable TRUEUP_KEEPER"
         )
     return keeper
 

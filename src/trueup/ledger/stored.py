@@ -45,7 +45,7 @@ class LockedLedger:
             raise BudgetError(
                 "the entries of the ledger are signed, and the key is not at hand",
                 needed="the keeper's folder; no budget was granted",
-                remedy="name it by --keeper, or have its keeper run the command",
+                remedy="name it by the variable TRUEUP_KEEPER, or have its keeper run the command",
             )
         whole = {"action": action, "time": this_time(), **fields}
         entry = link(self.state.number + 1, self.state.head, whole, self.key)

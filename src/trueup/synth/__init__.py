@@ -38,7 +38,6 @@ def synthesize(
     persons: int | None = None,
     regions: Sequence[str] = (),
     totals: Any = None,
-    year: int = 2020,
     seed: int = SEED,
     workers: int = 1,
     tell: Callable[[str], None] = lambda stage: None,
@@ -65,9 +64,9 @@ def synthesize(
         each of `places`, or as stated.
     regions
         Names or codes of the regions to make; by default all.
-    totals, year
-        A table of stated totals (columns `name`, `persons`, perhaps `code`), or a census whose state populations
-        are used. They are about the level called `state`, if it is the first below the root, or about the root.
+    totals
+        A table of stated totals (columns `name`, `persons`, perhaps `code`); by default the state populations of the census
+        of 2020. They are about the level called `state`, if it is the first below the root, or about the root.
     seed
         Seed of everything.
     workers
@@ -107,7 +106,7 @@ def synthesize(
     _refuse_wide(spec)
     made = _regions(
         spec,
-        chosen(stated_regions(totals, year), regions),
+        chosen(stated_regions(totals), regions),
         persons,
         places,
         bool(regions) or totals is not None,

@@ -16,8 +16,6 @@ from trueup.files.source import open_table
 from trueup.files.table import select
 from trueup.files.whole import whole_counts
 
-YEARS = (2010, 2020)
-"""Censuses whose populations of the 50 states and the District of Columbia come with the package."""
 PERSONS_PER_PLACE = {"state": 6_500_000, "county": 105_000, "tract": 3_900, "block group": 1_400, "block": 40}
 """Persons for each place of a level of these names, where only one of the two numbers is given, as in 2020."""
 PERSONS_PER_BLOCK = PERSONS_PER_PLACE["block"]
@@ -44,36 +42,27 @@ class SynthRegion:
     places: int = 0
 
 
-def stated_regions(totals: Any = None, year: int = 2020) -> list[SynthRegion]:
-    """Read stated totals: the states' populations in a census, or a table of the user.
+def stated_regions(totals: Any = None) -> list[SynthRegion]:
+    """Read stated totals: the states' populations in the census of 2020, or a table of the user.
 
     Parameters
     ----------
     totals
         A table with the columns `name`, `persons` and, if wanted, `code` (digits).
-    year
-        The census, where no table is given.
 
     Raises
     ------
     DataError, SpecError
-        If a column, code or total is not what it should be, or the year is no census that is there.
+        If a column, code or total is not what it should be.
 
     Examples
     --------
     >>> sum(region.persons for region in stated_regions())
     331449281
     """
-    if totals is None and year not in YEARS:
-        raise SpecError(
-            f"no totals of {year} come with trueup", needed=f"one of {YEARS}, or a table of totals"
-        )
-    own = files("trueup.synth") / "states.csv"
-    table, column = (
-        (open_table(str(own)), f"persons_{year}") if totals is None else (open_table(totals), "persons")
-    )
-    rows = select(table, ["name", column])
-    persons = whole_counts(rows[column], column)
+    table = open_table(str(files("trueup.synth") / "states.csv") if totals is None else totals)
+    rows = select(table, ["name", "persons"])
+    persons = whole_counts(rows["persons"], "persons")
     codes = table.select(["code"])["code"] if "code" in table.columns() else _numbers(len(persons))
     names = [str(name) for name in rows["name"]]
     _refuse_bad(names, [str(code) for code in codes])

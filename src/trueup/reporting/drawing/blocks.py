@@ -15,12 +15,15 @@ from trueup.reporting.drawing.pictures import Figure
 from trueup.reporting.drawing.ridges import Ridges
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Text:
     """A paragraph for each sentence group."""
 
     kind: ClassVar[str] = "text"
     paragraphs: tuple[str, ...]
+
+    def __init__(self, *paragraphs: str) -> None:
+        object.__setattr__(self, "paragraphs", paragraphs)
 
 
 @dataclass(frozen=True)

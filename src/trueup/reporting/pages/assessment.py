@@ -102,12 +102,10 @@ def _other_bounds(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 def _found(record: Assessment) -> Section:
     text = Text(
-        (
-            "Every replicate draws new noise, makes the counts anew and compares them with the truth. A method is "
-            "flagged where its counts are off on average by more than is material and more than chance explains; an "
-            "interval is flagged where it holds the true count less often than it claims. Counts within reach of zero "
-            "are not flagged for coming out too high where they are kept from falling below zero: they must.",
-        )
+        "Every replicate draws new noise, makes the counts anew and compares them with the truth. A method is "
+        "flagged where its counts are off on average by more than is material and more than chance explains; an "
+        "interval is flagged where it holds the true count less often than it claims. Counts within reach of zero "
+        "are not flagged for coming out too high where they are kept from falling below zero: they must."
     )
     if not record.flags:
         return Section("found", "What was found", (text, Notice("No claim was contradicted.")))
@@ -141,7 +139,7 @@ def _methods(view: AssessmentView) -> Section:
         (m.label, f"{m.title[:1].upper()}{m.title[1:]}. {_parameters(m.description)}")
         for m in view.record.methods
     )
-    shown = Text(_not_drawn(view))
+    shown = Text(*_not_drawn(view))
     blocks = (Facts(tuple(rows)), *([shown] if shown.paragraphs else []))
     return Section("methods", "The methods compared", blocks)
 

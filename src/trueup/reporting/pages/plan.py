@@ -38,11 +38,9 @@ def plan_page(plan: Allocation, spec: Spec, ledger: Ledger) -> Page:
 
 def _method(plan: Allocation) -> Text:
     return Text(
-        (
-            "The errors are those of weighted least squares on all tables together, before structural zeros (which only "
-            "make them smaller), nonnegativity and rounding. They follow from the tree and the noise; no count was read.",
-            *plan.certificate.sentences,
-        )
+        "The errors are those of weighted least squares on all tables together, before structural zeros (which only "
+        "make them smaller), nonnegativity and rounding. They follow from the tree and the noise; no count was read.",
+        *plan.certificate.sentences,
     )
 
 

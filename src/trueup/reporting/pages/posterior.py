@@ -79,16 +79,14 @@ def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
         "How to read this page",
         (
             Text(
-                (
-                    f"{first}, the rules that true counts obey (they are not negative, and parts add up to their "
-                    "wholes) and all published counts together leave a probability for every possible value. That is "
-                    "the posterior.",
-                    f"{posterior.promise} Counts are whole, so an interval can rarely hold exactly what was asked for.",
-                    "Counts are not independent of each other: where one is larger, others must be smaller. For "
-                    "a sum, a difference or a ratio of your own, use the draws (each is one possible table of true counts), "
-                    "and do not add up the ends of intervals.",
-                    last,
-                )
+                f"{first}, the rules that true counts obey (they are not negative, and parts add up to their "
+                "wholes) and all published counts together leave a probability for every possible value. That is "
+                "the posterior.",
+                f"{posterior.promise} Counts are whole, so an interval can rarely hold exactly what was asked for.",
+                "Counts are not independent of each other: where one is larger, others must be smaller. For "
+                "a sum, a difference or a ratio of your own, use the draws (each is one possible table of true counts), "
+                "and do not add up the ends of intervals.",
+                last,
             ),
         ),
     )
@@ -108,7 +106,7 @@ def _making(posterior: Posterior, spec: Spec) -> Section:
         ("Digest of the published record (SHA-256)", posterior.source),
     )
     blocks: tuple[Block, ...] = (
-        Text((_draws_are(posterior),)),
+        Text(_draws_are(posterior)),
         Facts(tuple((name, value) for name, value in facts if value)),
     )
     return Section("making", "How it was made", blocks)

@@ -53,7 +53,7 @@ def published_tables_page(measurements: Measurements, spec: Spec, ledger: Ledger
     """Lay out the report of the tables themselves."""
     cells, unit = measurements.cells, plural(spec.table.counts)
     margins = dict.fromkeys(canonical(cells, h.margin) for h in measurements.headers)
-    text = Text((f"What was published; '{HIDDEN}' where that is no number.",))
+    text = Text(f"What was published; '{HIDDEN}' where that is no number.")
     tables = (
         counts_table(
             cells,
@@ -83,7 +83,7 @@ def published_tables_page(measurements: Measurements, spec: Spec, ledger: Ledger
 
 def _claimed(measurements: Measurements) -> Section:
     noted = [Notice(text) for text in getattr(measurements.spec, "noted", ())]
-    return Section("claimed", "What is claimed", (Text((CLAIM, *measurements.guarantee.sentences)), *noted))
+    return Section("claimed", "What is claimed", (Text(CLAIM, *measurements.guarantee.sentences), *noted))
 
 
 def _made(measurements: Measurements) -> Section:
@@ -102,7 +102,7 @@ def _made(measurements: Measurements) -> Section:
 
 
 def _counts(release: Release, unit: str) -> Section:
-    text = Text((f"Each count stands beside what was published of it; '{HIDDEN}' where that is no number.",))
+    text = Text(f"Each count stands beside what was published of it; '{HIDDEN}' where that is no number.")
     return Section("counts", "The counts", (text, *(_table(release, m, unit) for m in release.published)))
 
 

@@ -85,11 +85,9 @@ def _errors(release: StoredRelease, unit: str) -> Section:
         ),
     )
     text = Text(
-        (
-            "The noise was drawn at random from known laws, and all levels were combined by weighted least squares. The "
-            "last column says how far the released counts are from the noisy ones: where it is close to the noise itself, "
-            "nearly all noise was taken out again or pushed elsewhere by nonnegativity. It compares public numbers.",
-        )
+        "The noise was drawn at random from known laws, and all levels were combined by weighted least squares. The "
+        "last column says how far the released counts are from the noisy ones: where it is close to the noise itself, "
+        "nearly all noise was taken out again or pushed elsewhere by nonnegativity. It compares public numbers."
     )
     blocks = (*expected_blocks(release.expected, unit), text, Table("Noise of each table", columns))
     return Section("error", "Expected error, noise and adjustments", blocks)

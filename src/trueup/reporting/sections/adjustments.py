@@ -19,13 +19,11 @@ def adjustments(release: Release, unit: str) -> Section:
     heading = "What reconciliation changed"
     changes = _changes(release)
     if not changes:
-        return Section("changes", heading, (Text(("Nothing: no count carries noise.",)),))
+        return Section("changes", heading, (Text("Nothing: no count carries noise."),))
     text = Text(
-        (
-            f"To make the counts add up,{_kept(release)} reconciliation moved them away from the noisy counts. The "
-            "change is a public quantity: it is computed from noisy and released counts only. "
-            "It removes noise as well, so a change is not an error.",
-        )
+        f"To make the counts add up,{_kept(release)} reconciliation moved them away from the noisy counts. The "
+        "change is a public quantity: it is computed from noisy and released counts only. "
+        "It removes noise as well, so a change is not an error."
     )
     quantiles = {name: np.quantile(change, _AT) for name, change in changes.items()}
     return Section("changes", heading, (text, _picture(quantiles, unit), _table(changes, quantiles, unit)))

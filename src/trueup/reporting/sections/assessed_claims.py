@@ -35,10 +35,8 @@ def coverage(view: AssessmentView) -> Section | None:
     if not charts:
         return None
     text = Text(
-        (
-            "An interval that claims 90 % should hold the true count in 90 % of all replicates, for small counts as "
-            "well as for large ones. More often is no breach, but the interval is wider than it need be.",
-        )
+        "An interval that claims 90 % should hold the true count in 90 % of all replicates, for small counts as "
+        "well as for large ones. More often is no breach, but the interval is wider than it need be."
     )
     return Section("coverage", "Do intervals hold what they claim?", (text, *charts, _lengths(view)))
 
@@ -95,11 +93,9 @@ def fairness(view: AssessmentView) -> Section | None:
         for drawn in _fairness_charts(view, margin, by)
     ]
     text = Text(
-        (
-            "Units that differ only in how many others share their parent, or in an attribute, may be published with "
-            "different accuracy. Dots far apart in height mean that some of them are served worse than others. "
-            f"Drawn are attributes of at most {DRAWN} values; the others are in the table below and in summary.parquet.",
-        )
+        "Units that differ only in how many others share their parent, or in an attribute, may be published with "
+        "different accuracy. Dots far apart in height mean that some of them are served worse than others. "
+        f"Drawn are attributes of at most {DRAWN} values; the others are in the table below and in summary.parquet."
     )
     return Section("fairness", "Fairness between groups", (text, *blocks, _dispersion(view)))
 
@@ -192,10 +188,8 @@ def additivity(view: AssessmentView) -> Section | None:
         summary="Additivity, by size of the true count",
     )
     text = Text(
-        (
-            "Reconciled counts and posterior means add up. What is labelled 'no formal guarantee' stands here for "
-            "comparison alone: it makes every table apart, and nothing bounds what its values give away.",
-        )
+        "Reconciled counts and posterior means add up. What is labelled 'no formal guarantee' stands here for "
+        "comparison alone: it makes every table apart, and nothing bounds what its values give away."
     )
     return Section("additivity", "Do parts add up?", (text, table))
 
@@ -240,9 +234,7 @@ def differences(view: AssessmentView) -> Section | None:
         ),
     )
     text = Text(
-        (
-            "All methods see the same noise, so that differences between them are known far better than the figures "
-            "themselves. A negative difference in mean squared error is in favour of the method of the row.",
-        )
+        "All methods see the same noise, so that differences between them are known far better than the figures "
+        "themselves. A negative difference in mean squared error is in favour of the method of the row."
     )
     return Section("differences", "Methods side by side", (text, table))

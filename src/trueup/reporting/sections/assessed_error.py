@@ -27,10 +27,8 @@ def by_size(view: AssessmentView) -> Section:
     """Show bias and error by size of the true count, table by table."""
     blocks: list[Block] = [
         Text(
-            (
-                "Small and large counts fare differently. A method that keeps counts from falling below zero can only "
-                "err upwards where the true count is zero; what is added there is missing elsewhere.",
-            )
+            "Small and large counts fare differently. A method that keeps counts from falling below zero can only "
+            "err upwards where the true count is zero; what is added there is missing elsewhere."
         )
     ]
     for margin in reversed(view.drawn):
@@ -142,7 +140,7 @@ def budgets(view: AssessmentView) -> Section | None:
         return None
     places = [(b.label, f"{b.scale} times the spec's") for b in budgets]
     charts = [_budget_chart(view, margin, budgets, places) for margin in reversed(view.drawn)]
-    text = Text(("More privacy loss buys less error. Every chart is one table; every line one method.",))
+    text = Text("More privacy loss buys less error. Every chart is one table; every line one method.")
     return Section("budgets", "What a larger budget buys", (text, *charts))
 
 

@@ -27,10 +27,8 @@ UNFOLDED = 60
 def released_counts(release: Release, unit: str, level: float | str = "90%") -> Section:
     """Show the released counts of every published table beside their noisy counts."""
     text = Text(
-        (
-            "Each released count stands beside the noisy count that was measured, if any, and its margin of error: the "
-            f"distance within which the true count lies in {read_confidence(level)} of 100 cases, by forecast.",
-        )
+        "Each released count stands beside the noisy count that was measured, if any, and its margin of error: the "
+        f"distance within which the true count lies in {read_confidence(level)} of 100 cases, by forecast."
     )
     tables = (_released(release, margin, unit, level) for margin in release.published)
     return Section("counts", "The released counts", (text, *tables))
@@ -39,10 +37,8 @@ def released_counts(release: Release, unit: str, level: float | str = "90%") -> 
 def noisy_counts(measurements: Measurements, unit: str) -> Section:
     """Show the noisy counts as they were drawn."""
     text = Text(
-        (
-            "These counts carry the noise that protects the data. They may be negative, and the counts of the "
-            "parts need not add up to the count of the whole: reconciliation sees to that.",
-        )
+        "These counts carry the noise that protects the data. They may be negative, and the counts of the "
+        "parts need not add up to the count of the whole: reconciliation sees to that."
     )
     cells = measurements.cells
     margins = dict.fromkeys(canonical(cells, h.margin) for h in measurements.headers if not h.exact)
@@ -59,7 +55,7 @@ def enumerated(measurements: Measurements) -> Section:
     """List what is published exactly as enumerated."""
     exact = [h for h in measurements.headers if h.exact]
     if not exact:
-        text = Text(("Nothing. Every published count comes from noisy counts.",))
+        text = Text("Nothing. Every published count comes from noisy counts.")
         return Section("enumerated", "What is published exactly as enumerated", (text,))
     cells = measurements.cells
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in exact]
@@ -71,9 +67,7 @@ def enumerated(measurements: Measurements) -> Section:
             Column("Status", ["published exactly as enumerated, not protected"] * len(exact)),
         ),
     )
-    text = Text(
-        ("These counts carry no noise, and neither do sums of them. They are true values of the data.",)
-    )
+    text = Text("These counts carry no noise, and neither do sums of them. They are true values of the data.")
     return Section("enumerated", "What is published exactly as enumerated", (text, table))
 
 

@@ -61,10 +61,8 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
         ),
     )
     text = Text(
-        (
-            "The noise was drawn at random from known laws. The 90 % noise margin is the distance within which "
-            "the noise of a single count lies with a probability of at least 90 %.",
-        )
+        "The noise was drawn at random from known laws. The 90 % noise margin is the distance within which "
+        "the noise of a single count lies with a probability of at least 90 %."
     )
     return Section("error", "Expected error", (text, Table("Noise of each table", columns)))
 
@@ -80,7 +78,7 @@ def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | 
     if expected is None:
         return ()
     if not expected.classes:
-        return (Text((expected.note,)),)
+        return (Text(expected.note),)
     rows = expected.labelled()
     margins = [
         Column(
@@ -100,12 +98,10 @@ def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | 
         *margins,
     )
     text = Text(
-        (
-            "What errors released counts have, by the size of the released count. The 90 % margin is the distance "
-            "within which about 90 % of the counts of that size lie from the true ones (between 88 and 92 % from 6 "
-            "on; below, the least whole distance that holds at least 90 %). It was found by simulation from public "
-            f"values alone: no confidential count was used. {expected.note}",
-        )
+        "What errors released counts have, by the size of the released count. The 90 % margin is the distance "
+        "within which about 90 % of the counts of that size lie from the true ones (between 88 and 92 % from 6 "
+        "on; below, the least whole distance that holds at least 90 %). It was found by simulation from public "
+        f"values alone: no confidential count was used. {expected.note}"
     )
     return (text, Table("Errors to expect, by size of the released count", columns))
 
@@ -115,19 +111,15 @@ def _closed_form(release: Release, unit: str) -> Section:
     if not release.errors:
         section = noise_error(release.measurements, unit)
         text = Text(
-            (
-                "This method has no closed formula for the error of the released counts. What is known exactly "
-                "is the noise of each noisy count they were made from.",
-            )
+            "This method has no closed formula for the error of the released counts. What is known exactly "
+            "is the noise of each noisy count they were made from."
         )
         return Section(section.id, section.heading, (text, *section.blocks))
     text = Text(
-        (
-            "Combining the noisy counts of all levels makes each more accurate. The standard errors below are "
-            "those of weighted least squares, before nonnegativity and rounding, which change small counts "
-            "most. They follow from the laws of the noise alone, not from the counts. The 90 % margin is "
-            "1.645 standard errors (normal approximation).",
-        )
+        "Combining the noisy counts of all levels makes each more accurate. The standard errors below are "
+        "those of weighted least squares, before nonnegativity and rounding, which change small counts "
+        "most. They follow from the laws of the noise alone, not from the counts. The 90 % margin is "
+        "1.645 standard errors (normal approximation)."
     )
     margins = [m for m in release.published if m in release.errors]
     return Section(

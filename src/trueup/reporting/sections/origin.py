@@ -37,7 +37,7 @@ def checks(release: Release) -> Section:
         ),
     )
     added = Text(
-        ("All published tables are sums of the same finest counts, so that parts add up to their wholes.",)
+        "All published tables are sums of the same finest counts, so that parts add up to their wholes."
     )
     return Section("checks", "Rules checked", (table, added))
 
@@ -65,9 +65,7 @@ def making(release: Release, spec: Spec, unit: str) -> Section:
                 *((plain(k).capitalize(), said(v)) for k, v in parameters),
             )
         ),
-        Text(
-            ("The rules that the counts had to satisfy: " + "; ".join(stated_rules(spec.constraints)) + ".",)
-        ),
+        Text("The rules that the counts had to satisfy: " + "; ".join(stated_rules(spec.constraints)) + "."),
         laws(release),
         _stats(release, unit),
     )
@@ -126,7 +124,7 @@ def _where(condition: Mapping[str, str]) -> str:
 
 def _stats(release: Release, unit: str) -> Block:
     if not release.stats:
-        return Text(("The method reported nothing further.",))
+        return Text("The method reported nothing further.")
     rows = sorted(release.stats.items())
     return Table(
         f"What the method reported (adjustments and residuals in {unit})",
@@ -141,10 +139,8 @@ def _entry(ledger: Ledger) -> tuple[Block, ...]:
     if ledger is None:
         return (
             Text(
-                (
-                    "No ledger was kept: this page states the loss of this release alone. Whoever publishes several "
-                    "releases of the same data must add up their losses.",
-                )
+                "No ledger was kept: this page states the loss of this release alone. Whoever publishes several "
+                "releases of the same data must add up their losses."
             ),
         )
     return (Facts(tuple((f"Ledger: {plain(name)}", said(value)) for name, value in ledger.items())),)

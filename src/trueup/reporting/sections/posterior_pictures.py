@@ -100,7 +100,7 @@ def shapes(view: PosteriorView) -> Section:
             + ". The tables below hold all of them."
         )
     )
-    return Section("shapes", "What the true counts may be", (Text((few,)), picture))
+    return Section("shapes", "What the true counts may be", (Text(few), picture))
 
 
 def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
@@ -165,7 +165,7 @@ def intervals(view: PosteriorView) -> Section | None:
         rows,
         (*_legend(view, noisy), ("circle", origin)),
     )
-    return Section("intervals", f"Intervals against {origin}s", (Text((said_outside,)), picture))
+    return Section("intervals", f"Intervals against {origin}s", (Text(said_outside), picture))
 
 
 def _interval_marks(view: PosteriorView, cell: int, origin: float) -> tuple[Mark, ...]:

@@ -16,10 +16,8 @@ def tables(posterior: Posterior, unit: str) -> Section:
     """A summary of every count, one table per margin."""
     margins = list(dict.fromkeys([*posterior.drawn.marginals, posterior.cells.finest]))
     text = Text(
-        (
-            "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
-            "and what was published. The mean has the smallest expected squared error; it need not be whole.",
-        )
+        "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
+        "and what was published. The mean has the smallest expected squared error; it need not be whole."
     )
     return Section("counts", "All counts", (text, *(_table(posterior, m, unit) for m in margins)))
 
@@ -80,11 +78,9 @@ def ratios(posterior: Posterior) -> Section | None:
             Column("to", numbers(columns["fieller_high"]), numeric=True),
         ]
     text = Text(
-        (
-            "The posterior interval of a ratio is always an interval inside the rules. The Fieller set beside it knows the "
-            "noisy counts alone: where the denominator may be zero it is the complement of an interval, or the whole line. "
-            "Where the true denominator may be 0 its probability is stated, and the rest holds given that it is not.",
-        )
+        "The posterior interval of a ratio is always an interval inside the rules. The Fieller set beside it knows the "
+        "noisy counts alone: where the denominator may be zero it is the complement of an interval, or the whole line. "
+        "Where the true denominator may be 0 its probability is stated, and the rest holds given that it is not."
     )
     size = len(columns["place"])
     table = Table(

@@ -29,7 +29,7 @@ def total_loss(guarantee: Guarantee) -> str:
 
 def protected(guarantee: Guarantee) -> Section:
     """Say what is protected."""
-    blocks: list[Block] = [Text(guarantee.sentences)]
+    blocks: list[Block] = [Text(*guarantee.sentences)]
     if guarantee.kind == "invariant":
         blocks.append(
             Notice(
@@ -44,13 +44,11 @@ def cost(measurements: Measurements | Release) -> Section:
     """Show the privacy loss of every noisy table, exact, and its share of the total."""
     guarantee = measurements.guarantee
     if not guarantee.charges and guarantee.kind == "dp":
-        return Section("cost", "What it cost", (Text(guarantee.sentences),))
+        return Section("cost", "What it cost", (Text(*guarantee.sentences),))
     explained = Text(
-        (
-            f"The whole release has a privacy loss of {total_loss(guarantee)} for one step. A smaller loss protects better "
-            "and needs more noise. The parts below add up to it exactly.",
-            *_factor(guarantee),
-        )
+        f"The whole release has a privacy loss of {total_loss(guarantee)} for one step. A smaller loss protects better "
+        "and needs more noise. The parts below add up to it exactly.",
+        *_factor(guarantee),
     )
     return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
 
