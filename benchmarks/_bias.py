@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks._nonnegative import nonnegative
-from benchmarks._trees import Instance, instance
-from trueup.kernel.tree.least_squares import aggregate, least_squares
+from benchmarks._trees import Instance, aggregate, instance
+from trueup.kernel.tree.least_squares import least_squares
 from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
 

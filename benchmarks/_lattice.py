@@ -12,7 +12,6 @@ from scipy.special import gammaln
 
 from benchmarks.harness import Case, Harness
 from papers import markov_chain as chain
-from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.structure import Lattice
 from trueup.measuring.entropy import words
 
@@ -55,7 +54,7 @@ class Tuned:
     @classmethod
     def of(cls, matrix, norm: int, rate: float, scale: float, spread: float, lag: int, longest: int) -> Tuned:
         """Tune it on the Smith-form basis of the invariants."""
-        return cls(chain.ChainTarget(algebra.smith_basis(matrix), norm, rate), scale, spread, lag, longest)
+        return cls(chain.ChainTarget(chain.smith_basis(matrix), norm, rate), scale, spread, lag, longest)
 
     def times(self, rng: np.random.Generator, pairs: int = PAIRS) -> np.ndarray:
         """Meeting times from a dispersed start."""

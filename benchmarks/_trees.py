@@ -50,10 +50,16 @@ class Instance:
         return rng.geometric(success, stop - start) - rng.geometric(success, stop - start)
 
 
+def aggregate(child_ptr: NDArray[np.int64], values: NDArray) -> NDArray:
+    """Replace every inner node of `values` (n,) by the sum of its children, in place."""
+    from trueup.kernel.tree.least_squares import sweep_up
+
+    sweep_up(child_ptr, (child_ptr[:-1] == child_ptr[1:]).astype(float), values)
+    return values
+
+
 def instance(nodes: int, noise: float = 1.0, seed: int = 0) -> Instance:
     """Build a tree of about that many nodes; ``noise`` multiplies all scales."""
-    from trueup.kernel.tree.least_squares import aggregate
-
     rng = np.random.default_rng(seed)
     sizes = SHAPES[nodes]
     level_ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -17,7 +17,6 @@ from benchmarks._lattice import FloatSums, Tuned, against_chain, bind
 from benchmarks._lattice_accuracy import counties
 from benchmarks.harness import Case, Harness, Picture
 from papers import markov_chain as chain
-from trueup.kernel.lattice import algebra
 from trueup.measuring.entropy import words
 from trueup.noise.lattice.laws import LatticeLaplace
 
@@ -52,7 +51,7 @@ def pictures(harness: Harness) -> Iterator[Picture]:
 def _from_zero(runs: int) -> Picture:
     """Count runs that start at zero, the mode of the target, and have not moved after 20,000 steps."""
     rng, rows = np.random.default_rng(7), []
-    target = chain.ChainTarget(algebra.smith_basis(np.ones((1, 102), np.int64)), chain.L1, 0.192)
+    target = chain.ChainTarget(chain.smith_basis(np.ones((1, 102), np.int64)), chain.L1, 0.192)
     for scale in (0.35, 0.7, 0.8, 1.0):
         rates = [
             chain.run_lattice_chain(rng, target, scale, np.zeros(101, np.int64), 20_000, 20_000)[1]

@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks._trees import aggregate
 from benchmarks.harness import Case, Harness, Picture
 from benchmarks.margins_of_error import DATA, read
-from trueup.kernel.tree.least_squares import aggregate
 from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
 

@@ -249,3 +249,38 @@ def _size(v, norm):
     for i in range(len(v)):
         total += abs(v[i]) if norm == L1 else v[i] * v[i]
     return math.sqrt(total) if norm == L2 else total
+
+
+def smith_basis(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the basis `(d, n)` that the Smith normal form `U A V = D` gives: the last columns of `V`.
+
+    The paper's equation 4; written out, since python-flint gives the Smith form without its transforms.
+
+    Examples
+    --------
+    >>> smith_basis(np.array([[1, 1, 1]]))
+    array([[-1,  1,  0],
+           [-1,  0,  1]])
+    """
+    n = matrix.shape[1]
+    work = np.vstack([matrix.astype(object), np.eye(n, dtype=object)])
+    m, done = len(matrix), 0
+    while np.any(work[:m][done:, done:]):
+        _clear(work, m, done)
+        done += 1
+    return np.ascontiguousarray(work[m:, done:].T.astype(np.int64))
+
+
+def _clear(work, m: int, k: int) -> None:
+    """Bring rows and columns after `k` to zero in row and column `k`; `V` rides below row `m`."""
+    while True:
+        block = np.abs(work[k:m, k:])
+        block[block == 0] = block.max() + 1
+        i, j = np.unravel_index(np.argmin(block), block.shape)
+        work[[k, k + i]] = work[[k + i, k]]
+        work[:, [k, k + j]] = work[:, [k + j, k]]
+        pivot = work[k, k]
+        work[k + 1 : m] -= np.outer(work[k + 1 : m, k] // pivot, work[k])
+        work[:, k + 1 :] -= np.outer(work[:, k], work[k, k + 1 :] // pivot)
+        if not (np.any(work[k + 1 : m, k]) or np.any(work[k, k + 1 :])):
+            return

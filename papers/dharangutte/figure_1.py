@@ -14,7 +14,6 @@ from papers.dharangutte.exact import mean_norm, moments
 from papers.dharangutte.examples import EPSILON, PAPER, Example, children, records
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, held
-from trueup.kernel.lattice import algebra
 
 PAIRS, LONGEST = 200, 400_000
 CONVERGED, FEWEST_STEPS = 0.01, 5_000
@@ -41,7 +40,7 @@ class Run:
     def target(self) -> chain.ChainTarget:
         """The law on the basis of the Smith form, which the paper's proposals move along."""
         norm = {1: chain.L1, 2: chain.L2}[self.norm]
-        return chain.ChainTarget(algebra.smith_basis(self.example.invariants), norm, float(EPSILON))
+        return chain.ChainTarget(chain.smith_basis(self.example.invariants), norm, float(EPSILON))
 
     def meetings(self, lag: int, pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Meeting times of coupled pairs `(pairs,)`."""

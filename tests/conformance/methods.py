@@ -22,7 +22,7 @@ CHOICES = {
 METHODS_TRIED = {kind.name: kind() for kind in METHODS} | CHOICES
 CASES = [pytest.param(m, s, id=f"{name}-{s.name}") for name, m in METHODS_TRIED.items() for s in STRUCTURES]
 FITTING = [p for p in CASES if misfit(p.values[0], p.values[1].constraints, p.values[1].headers) is None]
-STEADY = [p for p in FITTING if not (p.values[0].random or p.values[0].shrinks)]
+STEADY = [p for p in FITTING if not (p.values[0].random or getattr(p.values[0], "posterior", False))]
 WHOLE = [p for p in STEADY if p.values[0].integer]
 OTHERS = [p for p in CASES if p not in FITTING]
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tests.kernel.large_trees import large, slow_sums
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-from trueup.kernel.tree.least_squares import aggregate
 from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
 
@@ -20,7 +19,7 @@ def test_cost_equals_enumeration(case, tenths, seed):
     weight = 1 / (1 + variance)
     rounded = controlled_rounding(child_ptr, weight, x, seed)
     assert abs(rounded - x).max() < 1
-    np.testing.assert_array_equal(aggregate(child_ptr, rounded.copy()), rounded)
+    np.testing.assert_array_equal(slow.aggregate(child_ptr, rounded.copy()), rounded)
     cost = np.sum(weight * (rounded - x) ** 2)
     np.testing.assert_allclose(
         cost, slow.controlled_rounding_cost(child_ptr, weight, x), rtol=1e-7, atol=1e-7
@@ -55,7 +54,7 @@ def test_rounding_errors_never_break_a_sum(rng):
     for size in 10.0 ** np.arange(-12, -6):
         x = slow_sums(child_ptr, np.abs(y)) + rng.uniform(-size, size, y.size)
         rounded = controlled_rounding(child_ptr, np.ones(y.size), x)
-        np.testing.assert_array_equal(aggregate(child_ptr, rounded.copy()), rounded)
+        np.testing.assert_array_equal(slow.aggregate(child_ptr, rounded.copy()), rounded)
 
 
 def test_large_tree_keeps_its_promises(rng):
@@ -66,7 +65,7 @@ def test_large_tree_keeps_its_promises(rng):
     assert rounded.dtype == np.int64
     assert rounded.min() >= 0
     assert abs(rounded - x).max() < 1
-    np.testing.assert_array_equal(aggregate(child_ptr, rounded.copy()), rounded)
+    np.testing.assert_array_equal(slow.aggregate(child_ptr, rounded.copy()), rounded)
 
 
 def test_counts_of_hundreds_of_millions(rng):

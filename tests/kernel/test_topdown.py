@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.errors import SpecError
-from trueup.kernel.tree.least_squares import aggregate, least_squares, messages, sweep_up, unidentified
+from trueup.kernel.tree.least_squares import least_squares, messages, sweep_up, unidentified
 from trueup.kernel.tree.topdown import topdown
 
 
@@ -35,7 +35,7 @@ def test_adds_up_is_nonnegative_and_keeps_exact_values(case):
         x, bad = run(child_ptr, variance, y, shrink=shrink)
         assert bad == -1
         assert x.min() >= 0
-        np.testing.assert_allclose(aggregate(child_ptr, x.copy()), x, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(slow.aggregate(child_ptr, x.copy()), x, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(x[variance == 0], y[variance == 0])
 
 
@@ -126,7 +126,7 @@ def sparse_errors(rng, rule):
     child_ptr[0] = 1
     truth = np.zeros(1021)
     truth[21:] = np.floor(rng.lognormal(2.4, 1.1, 1000)) * (rng.random(1000) > 0.9)
-    aggregate(child_ptr, truth)
+    slow.aggregate(child_ptr, truth)
     y = truth + rng.normal(0, 8.0, (160, 1021))
     bounds = np.zeros(1021), np.full(1021, np.inf)
     errors = [

@@ -1,14 +1,11 @@
 """Least squares on trees against dense algebra, in every limit of the variances."""
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 
-from tests.kernel.trees import problem, tree
+from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.kernel.tree.least_squares import (
-    aggregate,
-    depths,
     least_squares,
     messages,
     posterior_variances,
@@ -65,22 +62,3 @@ def test_rows_of_a_batch_do_not_touch_each_other(case, other):
     np.testing.assert_array_equal(rows, before)
     for row, x in zip(rows, solved):
         np.testing.assert_array_equal(x, least_squares(child_ptr, variance, row))
-
-
-@given(tree())
-@settings(max_examples=100, deadline=None)
-def test_sums_and_depths(child_ptr):
-    matrix = slow.summing_matrix(child_ptr)
-    counts = np.arange(1.0, matrix.shape[0] + 1)
-    counts[: matrix.shape[0]] *= child_ptr[:-1] == child_ptr[1:]
-    totals = aggregate(child_ptr, counts.copy())
-    np.testing.assert_array_equal(totals, matrix @ counts[slow.leaves(child_ptr)])
-    for v, depth in enumerate(depths(child_ptr)):
-        assert all(depths(child_ptr)[c] == depth + 1 for c in slow.children(child_ptr, v))
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-def test_aggregate_keeps_the_type(dtype):
-    values = np.array([[0, 1, 2], [0, 3, 4]], dtype)
-    assert aggregate(np.array([1, 3, 3, 3]), values).dtype == dtype
-    np.testing.assert_array_equal(values[:, 0], [3, 7])

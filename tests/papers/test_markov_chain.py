@@ -8,7 +8,6 @@ import pytest
 from papers import markov_chain as chain
 from tests.reference.lattice import law_of, p_value, points, table_margins, three_crossing_sums
 from trueup.errors import ConvergenceError
-from trueup.kernel.lattice import algebra
 
 SUM3 = np.ones((1, 3), np.int64)
 
@@ -23,7 +22,7 @@ SUM3 = np.ones((1, 3), np.int64)
     ],
 )
 def test_the_chain_has_the_target_law(norm, rate, log_weight, rng):
-    target = chain.ChainTarget(algebra.smith_basis(SUM3), norm, rate)
+    target = chain.ChainTarget(chain.smith_basis(SUM3), norm, rate)
     states, rate = chain.run_lattice_chain(rng, target, 1.0, np.zeros(2, np.int64), 30_000 * 60, 60)
     vectors = points(SUM3, [2], 25)
     assert not states.sum(axis=1).any()
@@ -58,7 +57,7 @@ def test_coupled_jumps_have_the_law_of_jumps(rng):
 @pytest.mark.thorough
 def test_the_bound_covers_the_true_distance(rng):
     """On one sum of three the law at each time is estimated from many chains and compared with the target."""
-    target = chain.ChainTarget(algebra.smith_basis(SUM3), chain.L1, 1.0)
+    target = chain.ChainTarget(chain.smith_basis(SUM3), chain.L1, 1.0)
     times = chain.meeting_times(rng, target, 1.0, 4.0, 40, 400, 100_000)
     vectors = points(SUM3, [2], 25)
     probability = dict(zip(map(tuple, vectors.tolist()), law_of(vectors, lambda v: -np.abs(v).sum(axis=-1))))
@@ -78,7 +77,7 @@ def test_the_bound_covers_the_true_distance(rng):
 @pytest.mark.thorough
 def test_starting_at_zero_looks_better_than_it_is(rng):
     """From the mode the meeting times are shorter: the bound is about the start, so the start must be dispersed."""
-    target = chain.ChainTarget(algebra.smith_basis(table_margins(3, 3)), chain.L1, 0.5)
+    target = chain.ChainTarget(chain.smith_basis(table_margins(3, 3)), chain.L1, 0.5)
     zero = chain.meeting_times(rng, target, 1.0, 0.0, 100, 100, 100_000)
     dispersed = chain.meeting_times(rng, target, 1.0, 12.0, 100, 100, 100_000)
     assert chain.steps_for(zero, 100, 0.1) < chain.steps_for(dispersed, 100, 0.1)
@@ -86,7 +85,7 @@ def test_starting_at_zero_looks_better_than_it_is(rng):
 
 @pytest.mark.thorough
 def test_curves_fall_and_agree_between_lags(rng):
-    target = chain.ChainTarget(algebra.smith_basis(three_crossing_sums(1)), chain.L1, 0.5)
+    target = chain.ChainTarget(chain.smith_basis(three_crossing_sums(1)), chain.L1, 0.5)
     at = np.array([0, 200, 500, 1000, 2000, 4000])
     curves = []
     for lag in (500, 1000):
@@ -99,7 +98,7 @@ def test_curves_fall_and_agree_between_lags(rng):
 
 @pytest.mark.thorough
 def test_pairs_that_have_not_met_certify_nothing(rng):
-    target = chain.ChainTarget(algebra.smith_basis(table_margins(4, 4)), chain.L1, 0.25)
+    target = chain.ChainTarget(chain.smith_basis(table_margins(4, 4)), chain.L1, 0.25)
     times = chain.meeting_times(rng, target, 1.0, 10.0, 10, 3, 12)
     with pytest.raises(ConvergenceError, match="have not met"):
         chain.total_variation(times, 10, [5])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks._nonnegative import nonnegative
-from trueup.kernel.tree.least_squares import aggregate, least_squares
+from tests.reference.trees import aggregate
+from trueup.kernel.tree.least_squares import least_squares
 from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
 

@@ -22,6 +22,13 @@ def three_crossing_sums(each=2):
     return np.array([[region >> k & 1 for region in range(1, 8) for _ in range(each)] for k in range(3)])
 
 
+def rank(matrix):
+    """The rank of an integer matrix, by python-flint."""
+    from flint import fmpz_mat
+
+    return fmpz_mat(np.asarray(matrix).tolist()).rank()
+
+
 def points(matrix, dependent, radius):
     """All v with A v = 0 whose other cells are within `radius`: solve for the dependent ones and check."""
     n = matrix.shape[1]

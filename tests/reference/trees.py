@@ -11,6 +11,13 @@ def children(child_ptr, v):
     return range(child_ptr[v], child_ptr[v + 1])
 
 
+def aggregate(child_ptr, values):
+    """Replace every inner node of `values` `(n,)` or `(b, n)` by the sum of its children, in place."""
+    for v in np.flatnonzero(child_ptr[:-1] < child_ptr[1:])[::-1]:
+        values[..., v] = values[..., child_ptr[v] : child_ptr[v + 1]].sum(axis=-1)
+    return values
+
+
 def leaves(child_ptr):
     return [v for v in range(len(child_ptr) - 1) if child_ptr[v] == child_ptr[v + 1]]
 

@@ -22,6 +22,7 @@ from trueup.assessing.summary import rows, single_counts
 from trueup.assessing.tally import RANKED
 from trueup.assessing.truth import Truth, read_truth
 from trueup.errors import SpecError
+from trueup.inferring.method import silent
 from trueup.kernel.statistics.streaming import STEPS
 from trueup.measuring import read_confidential
 from trueup.model.cells import Margin
@@ -173,7 +174,7 @@ def assess(
         additivity=bool(others),
         linked=ratio_of(constraints),
     )
-    done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or _silent)
+    done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or silent)
     return _record(problem, known, compared, simulation, done, replicates)
 
 
@@ -292,7 +293,3 @@ def _rows(compared: Compared, strata: Sequence[Strata], done: Done) -> Iterator[
         versus = done.versus.get((budget, method, margin), {})
         for row in rows(sorted_by[margin], tally, versus, compared.methods[0].label):
             yield place | row
-
-
-def _silent(done: int, of: int) -> None:
-    pass

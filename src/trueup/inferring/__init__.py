@@ -23,7 +23,7 @@ from trueup.inferring.given import (
     refuse_workers,
     values_for,
 )
-from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit
+from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
 from trueup.inferring.prior_instead import prior_instead
 from trueup.inferring.same_records import measured_once
 from trueup.model.constraints import Constraints
@@ -151,7 +151,7 @@ def infer(
     refuse_workers(chosen, workers, executor)
     asked = isinstance(method, InferenceMethod) or "prior" in entry
     instead = None if asked else prior_instead(chosen, constraints, measured)
-    tell = progress or _silent
+    tell = progress or silent
     if instead:
         announce(tell, instead)
     used, repeated = measured_once(measured)
@@ -196,10 +196,6 @@ def _named(error: InfeasibleError, measured: Measurements, constraints: Constrai
 
         return contradicting_values(measured, constraints) or error
     return error
-
-
-def _silent(done: int, of: int) -> None:
-    pass
 
 
 def choose_inference(

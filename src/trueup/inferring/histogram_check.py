@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.histogram_walk import HistogramWalk
-from trueup.inferring.method import Progress, announce
+from trueup.inferring.method import Progress, announce, silent
 from trueup.inferring.within import parts_within
 from trueup.kernel.settling.posterior_mean import EXACT
 from trueup.layouts.columns import ColumnProblem
@@ -141,8 +141,8 @@ def _chains(
     moves = problem.moves([state.x for state in states])
     own = HistogramWalk(problem, moves, rng.spawn(2), states, learn=False)
     own.limit = walk.limit
-    own.run(1, BURN, _silent)
-    return own.run(KEPT, THIN, _silent)
+    own.run(1, BURN, silent)
+    return own.run(KEPT, THIN, silent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,3 @@ def _message(
 def inverse_of(v: NDArray) -> NDArray:
     """Inverse of a covariance; what is known has a variance of a share of the largest."""
     return np.linalg.inv(v + EXACT * max(float(np.abs(v).max(initial=0.0)), 1e-12) * np.eye(len(v)))
-
-
-def _silent(done: int, of: int) -> None:
-    pass

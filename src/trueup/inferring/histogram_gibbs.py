@@ -36,7 +36,7 @@ from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
-from trueup.inferring.method import InferenceMethod, Progress, announce
+from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.layouts.columns import MOVED, ColumnProblem, refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
@@ -156,9 +156,9 @@ class HistogramGibbs(InferenceMethod):
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations, deadline)
         try:
-            walk.run(1, 1, _silent)  # makes the kernels ready
+            walk.run(1, 1, silent)  # makes the kernels ready
             timed = max(min(PROBED, TIMED // problem.cells.n), 1)
-            walk.run(1, timed, _silent)  # times do not decide what is run
+            walk.run(1, timed, silent)  # times do not decide what is run
             plan = self.plan(walk, draws)
             plan.refuse(deadline)
             announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")
@@ -377,10 +377,6 @@ class _State:
         return ColumnProblem(
             self.constraints, self.headers, tuple(split(values, self.headers, self.constraints.cells))
         )
-
-
-def _silent(done: int, of: int) -> None:
-    pass
 
 
 def _warming(progress: Progress) -> Progress:

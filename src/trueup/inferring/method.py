@@ -147,6 +147,10 @@ def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
     return sum(cells.n if h.groups is None else len(h.groups) for h in known) / each
 
 
+def silent(done: int, of: int) -> None:
+    """Tell nobody of progress."""
+
+
 def announce(progress: Progress, stage: str) -> None:
     """Name the stage that begins, where whoever listens to `progress` has a `stage(text)` for it."""
     if (tell := getattr(progress, "stage", None)) is not None:

@@ -182,8 +182,8 @@ def stamp(function: Callable) -> str:
 
     Examples
     --------
-    >>> from trueup.kernel.tree.least_squares import aggregate
-    >>> len(stamp(aggregate))
+    >>> from trueup.kernel.tree.least_squares import sweep_up
+    >>> len(stamp(sweep_up))
     64
     """
     package = function.__module__.partition(".")[0]

@@ -70,11 +70,6 @@ class HistogramTree(Method):
         """Whether tables are settled at posterior means."""
         return self.estimates == "posterior-means"
 
-    @property
-    def shrinks(self) -> bool:
-        """Whether estimates are drawn towards a prior: posterior means are."""
-        return self.posterior
-
     def refuses(self, constraints: Constraints) -> str | None:
         """Refuse bounds, and invariants that cross each other."""
         return refuses_on_histogram(constraints)

@@ -38,11 +38,6 @@ class Method(ABC):
     effort: ClassVar[int] = 1
 
     @property
-    def shrinks(self) -> bool:
-        """Whether it draws estimates towards a prior, so that even counts that add up do not come back."""
-        return False
-
-    @property
     def integer(self) -> bool:
         """Whether it returns whole numbers."""
         return True

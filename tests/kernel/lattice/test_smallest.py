@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.reference.lattice import rank
 from tests.reference.true_loss import ball
-from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.determined import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, norm
 
@@ -58,8 +58,8 @@ def test_sums_that_follow_are_those_that_leave_the_rank(rng):
             if more.shape[1] >= n
             else rows
         )
-        rank = algebra.rank(rows) if len(rows) else 0
-        expected = [algebra.rank(np.vstack([rows, target])) == rank for target in targets]
+        held = rank(rows) if len(rows) else 0
+        expected = [rank(np.vstack([rows, target])) == held for target in targets]
         assert determined(rows, targets).tolist() == expected
         seen += expected
     assert 0.1 < np.mean(seen) < 0.95

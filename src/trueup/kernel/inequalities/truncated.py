@@ -18,7 +18,6 @@ from trueup.kernel.compiled import njit
 REACH = 40.0
 """Integrals stop where the density is exp(-40) of its largest value."""
 
-FINE_NODES, FINE_WEIGHTS = np.polynomial.legendre.leggauss(64)
 COARSE_NODES, COARSE_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 

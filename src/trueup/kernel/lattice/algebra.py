@@ -1,8 +1,7 @@
 """Exact linear algebra over the integers: bases, particular solutions, reduced bases.
 
 Everything here is Hermite form and LLL from python-flint, imported when first used; matrices
-are NumPy int64 at the border. Only `smith_basis` is written out: FLINT gives the Smith form
-without its transforms.
+are NumPy int64 at the border.
 """
 
 from __future__ import annotations
@@ -40,17 +39,6 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
     if len(empty):
         raise SpecError(f"invariant {empty[0]} is over an empty set of cells", remedy="drop it")
     return matrix
-
-
-def rank(matrix: Matrix) -> int:
-    """Return the rank of an integer matrix, exactly.
-
-    Examples
-    --------
-    >>> rank(np.array([[1, 2], [2, 4]]))
-    1
-    """
-    return _flint(matrix).rank()
 
 
 def independent_rows(matrix: Matrix) -> NDArray[np.intp]:
@@ -179,41 +167,6 @@ def hermite(matrix: Matrix) -> Matrix:
     [[2, 0], [0, 1]]
     """
     return np.array(_trimmed(matrix), dtype=np.int64).reshape(-1, matrix.shape[1])
-
-
-def smith_basis(matrix: Matrix) -> Matrix:
-    """Return the basis `(d, n)` that the Smith normal form `U A V = D` gives: the last columns of `V`.
-
-    Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", equation 4.
-
-    Examples
-    --------
-    >>> smith_basis(np.array([[1, 1, 1]]))
-    array([[-1,  1,  0],
-           [-1,  0,  1]])
-    """
-    n = matrix.shape[1]
-    work = np.vstack([matrix.astype(object), np.eye(n, dtype=object)])
-    m, done = len(matrix), 0
-    while np.any(work[:m][done:, done:]):
-        _clear(work, m, done)
-        done += 1
-    return np.ascontiguousarray(work[m:, done:].T.astype(np.int64))
-
-
-def _clear(work, m: int, k: int) -> None:
-    """Bring rows and columns after `k` to zero in row and column `k`; `V` rides below row `m`."""
-    while True:
-        block = np.abs(work[k:m, k:])
-        block[block == 0] = block.max() + 1
-        i, j = np.unravel_index(np.argmin(block), block.shape)
-        work[[k, k + i]] = work[[k + i, k]]
-        work[:, [k, k + j]] = work[:, [k + j, k]]
-        pivot = work[k, k]
-        work[k + 1 : m] -= np.outer(work[k + 1 : m, k] // pivot, work[k])
-        work[:, k + 1 :] -= np.outer(work[:, k], work[k, k + 1 :] // pivot)
-        if not (np.any(work[k + 1 : m, k]) or np.any(work[k, k + 1 :])):
-            return
 
 
 def _hermite(matrix: Matrix) -> list[list[int]]:

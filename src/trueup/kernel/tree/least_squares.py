@@ -33,48 +33,6 @@ import numpy as np
 from trueup.kernel.compiled import njit
 
 
-def aggregate(child_ptr: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Replace every inner node by the sum of its children, in place.
-
-    Parameters
-    ----------
-    child_ptr
-        Tree of n nodes, (n + 1,) int64.
-    values
-        Counts, (n,) or (b, n), integer or float, C-contiguous; inner entries are overwritten.
-
-    Returns
-    -------
-    numpy.ndarray
-        ``values`` itself.
-
-    Examples
-    --------
-    >>> aggregate(np.array([1, 3, 3, 3]), np.array([0, 4, 5]))
-    array([9, 4, 5])
-    """
-    _aggregate(child_ptr, np.atleast_2d(values))
-    return values
-
-
-@njit(cache=True)
-def _aggregate(child_ptr, values):
-    for i in range(values.shape[0]):
-        x = values[i]
-        for v in range(x.size - 1, -1, -1):
-            if child_ptr[v] < child_ptr[v + 1]:
-                x[v] = x[child_ptr[v] : child_ptr[v + 1]].sum()
-
-
-@njit(cache=True)
-def depths(child_ptr):
-    """Return the depth of every node, (n,) int64; the root's is 0."""
-    depth = np.zeros(child_ptr.size - 1, np.int64)
-    for v in range(depth.size):
-        depth[child_ptr[v] : child_ptr[v + 1]] = depth[v] + 1
-    return depth
-
-
 @njit(cache=True)
 def most_children(child_ptr):
     """Return the largest number of children of any node, the scratch that work on siblings needs."""

@@ -125,11 +125,6 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
     name: ClassVar[str] = "lattice-laplace"
     title: ClassVar[str] = "Discrete Laplace given the invariants (L1 norm), pure epsilon"
 
-    @classmethod
-    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeLaplace:
-        """Return the law that spends the pure epsilon `amount` on one smallest change."""
-        return cls(rational(amount, "epsilon") / sensitivity.l1)
-
     @property
     def factor(self) -> tuple[float, int]:
         """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
@@ -169,11 +164,6 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
     name: ClassVar[str] = "lattice-gaussian"
     title: ClassVar[str] = "Discrete Gaussian given the invariants, zCDP"
-
-    @classmethod
-    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeGaussian:
-        """Return the law that spends the zCDP `amount` on one smallest change."""
-        return cls(sensitivity.l2_squared / (2 * rational(amount, "rho")))
 
     @property
     def factor(self) -> tuple[float, int]:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import DataError, PrivacyError, SpecError
-from trueup.noise.cost import Sensitivity
+from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import NO_LIMIT, Form, Integers, Reals, Tail, Words
+from trueup.noise.rational import rational
 
 WIDEST = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
@@ -338,6 +339,32 @@ class IntegerLaw(BaseLaw):
         if draws(size) == 1:
             return np.array([self.sampler.draw(words)])
         return self.sampler.sample(int(size), words)
+
+
+class SquaredScale:
+    """What laws with a log mass of `-k^2 / (2 sigma2)`, but for a constant, share: their parameter, exact, and their cost."""
+
+    sigma2: Fraction
+
+    def __post_init__(self) -> None:
+        sigma2 = rational(self.sigma2, "sigma2")
+        refuse_extreme_width(sigma2, "sigma2", sigma2)
+        object.__setattr__(self, "sigma2", sigma2)
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
+        """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
+        scale = rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho"))
+        return cls(scale)  # pyright: ignore[reportCallIssue]
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""
+        return Cost("rho", sensitivity.l2_squared / (2 * self.sigma2))
+
+    @property
+    def form(self) -> Form:
+        """Slope, curvature and reach of its log mass (density)."""
+        return Form(0.0, float(1 / (2 * self.sigma2)), np.inf)
 
 
 def draws(size: int) -> int:

@@ -10,10 +10,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Form, Reals
-from trueup.noise.laws.base import IntegerLaw, Sampler, refuse_extreme_width
-from trueup.noise.rational import rational
+from trueup.noise.law import Reals
+from trueup.noise.laws.base import IntegerLaw, Sampler, SquaredScale
 from trueup.noise.samplers.gaussian_table import GaussianTable
 from trueup.noise.samplers.gaussian_wide import GaussianWide
 
@@ -22,7 +20,7 @@ TABLE_UP_TO = 2**20
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(IntegerLaw):
+class DiscreteGaussian(SquaredScale, IntegerLaw):
     """Noise on the integers with mass proportional to `exp(-k^2 / (2 sigma2))` (zero-concentrated privacy).
 
     Parameters
@@ -52,20 +50,6 @@ class DiscreteGaussian(IntegerLaw):
     title: ClassVar[str] = "Discrete Gaussian, zCDP"
     sigma2: Fraction
 
-    def __post_init__(self) -> None:
-        sigma2 = rational(self.sigma2, "sigma2")
-        refuse_extreme_width(sigma2, "sigma2", sigma2)
-        object.__setattr__(self, "sigma2", sigma2)
-
-    @classmethod
-    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> DiscreteGaussian:
-        """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
-        return cls(rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho")))
-
-    def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""
-        return Cost("rho", sensitivity.l2_squared / (2 * self.sigma2))
-
     @property
     def variance(self) -> float:
         """Variance of one draw (counts squared)."""
@@ -75,11 +59,6 @@ class DiscreteGaussian(IntegerLaw):
     def fourth_moment(self) -> float:
         """Mean of the fourth power of one draw (counts^4)."""
         return _moment(float(self.sigma2), 4)
-
-    @property
-    def form(self) -> Form:
-        """Slope, curvature and reach of its log mass."""
-        return Form(0.0, float(1 / (2 * self.sigma2)), np.inf)
 
     def scaled(self, factor: Fraction) -> Self:
         """Return the same noise at `factor` times its rho."""

@@ -53,7 +53,7 @@ class DiscreteLaplace(IntegerLaw):
         object.__setattr__(self, "epsilon", epsilon)
 
     @classmethod
-    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> DiscreteLaplace:
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
         """Return the law that spends the pure epsilon `amount` on a vector of that sensitivity."""
         return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"))
 

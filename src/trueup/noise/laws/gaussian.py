@@ -10,14 +10,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Form, Reals
-from trueup.noise.laws.base import ContinuousLaw, probabilities, refuse_extreme_width
-from trueup.noise.rational import rational
+from trueup.noise.law import Reals
+from trueup.noise.laws.base import ContinuousLaw, SquaredScale, probabilities
 
 
 @dataclass(frozen=True)
-class Gaussian(ContinuousLaw):
+class Gaussian(SquaredScale, ContinuousLaw):
     """Normal noise of variance `sigma2`: a likelihood only, never drawn.
 
     Parameters
@@ -44,20 +42,6 @@ class Gaussian(ContinuousLaw):
     title: ClassVar[str] = "Continuous Gaussian (analysis only)"
     sigma2: Fraction
 
-    def __post_init__(self) -> None:
-        sigma2 = rational(self.sigma2, "sigma2")
-        refuse_extreme_width(sigma2, "sigma2", sigma2)
-        object.__setattr__(self, "sigma2", sigma2)
-
-    @classmethod
-    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Gaussian:
-        """Return the law that spends the zCDP `amount` rho on a vector of that sensitivity."""
-        return cls(rational(sensitivity.l2_squared, "the L2 sensitivity") / (2 * rational(amount, "rho")))
-
-    def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return the zCDP rho: squared L2 sensitivity over `2 sigma2`."""
-        return Cost("rho", sensitivity.l2_squared / (2 * self.sigma2))
-
     @property
     def variance(self) -> float:
         """Variance of one draw (counts squared)."""
@@ -67,11 +51,6 @@ class Gaussian(ContinuousLaw):
     def fourth_moment(self) -> float:
         """Mean of the fourth power of one draw (counts^4)."""
         return float(3 * self.sigma2**2)
-
-    @property
-    def form(self) -> Form:
-        """Slope, curvature and reach of its log density."""
-        return Form(0.0, float(1 / (2 * self.sigma2)), np.inf)
 
     def characteristic(self, t: Reals) -> Reals:
         """Mean of `cos(t noise)` at frequencies `t` (per count)."""
