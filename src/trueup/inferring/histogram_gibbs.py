@@ -127,13 +127,13 @@ class HistogramGibbs(InferenceMethod):
         wrong = refuses_settings(self.prior, self.chains, "cells")
         return wrong or refuses_columns(constraints, headers)
 
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State:
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
         """Nothing depends on constraints and laws alone."""
-        return _State(constraints, tuple(headers))
+        return constraints, tuple(headers)
 
     def apply(
         self,
-        state: _State,
+        state: Any,
         values: NDArray,
         draws: int,
         rng: np.random.Generator,
@@ -151,8 +151,9 @@ class HistogramGibbs(InferenceMethod):
             If time is spent before anything can be said.
         """
         deadline = deadline or Deadline.of()
-        problem = state.problem(values)
-        key = key_of(values, draws, state.headers, replace(self, tier="auto"), rng.bit_generator.state)
+        constraints, headers = state
+        problem = ColumnProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
+        key = key_of(values, draws, headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations, deadline)
         try:
@@ -365,18 +366,6 @@ class Plan:
         # Chains may pass with fewer sweeps than usual, not with fewer than those of their first run.
         least = replace(self, usual=self.kept * self.thin).seconds
         refuse_forecast(self.text, least, self.memory, deadline, self.walk.problem.cells.tree, other)
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-
-    def problem(self, values: NDArray) -> ColumnProblem:
-        """The problem of one row of values."""
-        return ColumnProblem(
-            self.constraints, self.headers, tuple(split(values, self.headers, self.constraints.cells))
-        )
 
 
 def _warming(progress: Progress) -> Progress:
