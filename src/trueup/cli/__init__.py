@@ -9,6 +9,7 @@ import typer
 
 from trueup.cli import (
     areas,
+    ask,
     assess,
     audit,
     budget,
@@ -38,6 +39,7 @@ COMMANDS = (
     measure,
     reconcile,
     infer,
+    ask,
     assess,
     report,
     export,
@@ -62,6 +64,7 @@ EXAMPLES = {
     "measure": "trueup measure towns.toml --data people.csv --geography places.csv --out noisy",
     "reconcile": "trueup reconcile noisy --out towns",
     "infer": "trueup infer towns --out posterior",
+    "ask": "trueup ask posterior \"'county=001' - 'county=003'\"",
     "assess": "trueup assess towns.toml --data counts.csv --geography places.csv --public-truth --out assessment",
     "report": "trueup report towns --shapes places.geojson --out report.html",
     "export": "trueup export towns --to xlsx --out towns.xlsx",

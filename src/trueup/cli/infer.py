@@ -17,7 +17,7 @@ import typer
 
 from trueup.cli.app import say_resume
 from trueup.cli.options import AsJson, Encoding, MemoryLimit, memory_limit, refuse_idle, with_encoding
-from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
+from trueup.cli.posterior_printed import posterior_as_json, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
 from trueup.cli.published import is_census_file, read_source
@@ -187,8 +187,7 @@ def register(app: typer.Typer) -> None:
             more |= {} if found is None else {"areas": {k: v.tolist() for k, v in found.items()}}
             print_json(posterior_as_json(posterior) | more)
         else:
-            print_posterior(posterior, show, out)
-            print_areas(found, column, show)
+            print_posterior(posterior, show, out, found, column)
             print_missed(missed)
 
 
