@@ -178,7 +178,7 @@ def register(app: typer.Typer) -> None:
         if estimates is not None:
             _write_estimates(estimates, posterior, spec, measurements)
         if out is not None:
-            page = report(replace(posterior, chosen=shown), spec)
+            page = report(replace(posterior, chosen=shown), spec, areas=found)
             write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
             shutil.rmtree(chains or "", ignore_errors=True)
         missed = _missed(measurements, posterior) if perturbed is not None else []

@@ -102,6 +102,11 @@ class Posterior(Tabled):
         )
 
     @property
+    def shows_counts(self) -> bool:
+        """Return True: its draws are at hand."""
+        return True
+
+    @property
     def draws(self) -> NDArray:
         """`(chains, draws, n)` counts of the finest cells."""
         return self.drawn.draws

@@ -32,6 +32,15 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """Paragraphs that are folded away under one line: details for those who want them."""
+
+    kind: ClassVar[str] = "fold"
+    summary: str
+    paragraphs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """Terms and what they stand for."""
 
@@ -87,7 +96,7 @@ class Links:
     rows: tuple[tuple[str, str], ...]
 
 
-Block = Text | Notice | Facts | Table | Links | Figure | Chart | Ridges | Map
+Block = Text | Notice | Fold | Facts | Table | Links | Figure | Chart | Ridges | Map
 
 
 @dataclass(frozen=True)
