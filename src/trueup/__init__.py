@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.proposal import propose_spec as propose_spec
     from trueup.model.records.answer import PosteriorAnswer as PosteriorAnswer
     from trueup.model.records.assessment import Assessment as Assessment
+    from trueup.model.records.change import CountChanges as CountChanges
     from trueup.model.records.measurements import Measurements as Measurements
     from trueup.model.records.posterior import Posterior as Posterior
     from trueup.model.records.release import Release as Release
@@ -49,6 +50,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.reconciling import reconcile as reconcile
     from trueup.releasing.by_size import MarginsBySize as MarginsBySize
     from trueup.releasing.by_size import margins_by_size as margins_by_size
+    from trueup.releasing.changing import changes as changes
     from trueup.releasing.explain import explain as explain
     from trueup.releasing.pipeline import release as release
     from trueup.reporting import report as report
@@ -59,6 +61,7 @@ _HOMES = {
     "Attribute": "trueup.model.cells",
     "Cells": "trueup.model.cells",
     "Constraints": "trueup.model.constraints",
+    "CountChanges": "trueup.model.records.change",
     "JoinedTables": "trueup.files.source",
     "Margin": "trueup.model.cells",
     "Measured": "trueup.model.header",
@@ -74,6 +77,7 @@ _HOMES = {
     "TrueupError": "trueup.errors",
     "ask": "trueup.inferring.asking",
     "assess": "trueup.assessing",
+    "changes": "trueup.releasing.changing",
     "check": "trueup.checking.bundle",
     "explain": "trueup.releasing.explain",
     "export": "trueup.io.export",

@@ -32,7 +32,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Fold:
+class FoldedText:
     """Paragraphs that are folded away under one line: details for those who want them."""
 
     kind: ClassVar[str] = "fold"
@@ -96,7 +96,7 @@ class Links:
     rows: tuple[tuple[str, str], ...]
 
 
-Block = Text | Notice | Fold | Facts | Table | Links | Figure | Chart | Ridges | Map
+Block = Text | Notice | FoldedText | Facts | Table | Links | Figure | Chart | Ridges | Map
 
 
 @dataclass(frozen=True)
