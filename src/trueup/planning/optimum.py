@@ -44,6 +44,8 @@ CYCLE, SLOWEST = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
 MOST_EPSILON = 300.0
 """Epsilon of one query, for each unit of its sensitivity, beyond which a variance is no floating-point number."""
+SLACK, TAKEN = 1e-9, 10
+"""By how much a solution may miss an inequality (relative), and how many missed ones a program takes at a time."""
 TRUSTED = 1e-6
 """Slopes whose product with the precisions misses the variance by more (relative) are no bound."""
 
@@ -150,6 +152,7 @@ class Limits:
     rows: list[Reals] = field(default_factory=list)
     learn: Callable[[NDArray[np.intp], Reals], None] | None = None
     evaluations: int = 0
+    binding: set[int] = field(default_factory=set)
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
         """Precisions of least linear cost that keep every limit; solved once no plan is cheaper by more than `gap`."""
@@ -191,10 +194,25 @@ class Limits:
 
         rows = np.vstack(self.rows)
         unit = 1 / np.maximum(rows.max(axis=0), 1e-300)  # a table's precision that would do alone
-        found = linprog(price * unit, A_ub=-rows * unit, b_ub=-np.ones(len(rows)), bounds=(0, None))
-        if found.status:
-            raise ConvergenceError("no division of the budget was found", remedy="give other targets")
+        scaled = rows * unit
+        used = self._likely(scaled)
+        while True:  # most inequalities are idle: the program takes those that its solution would violate
+            found = linprog(price * unit, A_ub=-scaled[used], b_ub=-np.ones(len(used)), bounds=(0, None), method="highs-ds", options={"presolve": False})
+            if found.status:
+                raise ConvergenceError("no division of the budget was found", remedy="give other targets")
+            missed = scaled @ found.x
+            missed[used] = 1.0
+            if missed.min() >= 1 - SLACK:
+                break
+            used = np.union1d(used, np.argsort(missed, kind="stable")[:TAKEN][np.sort(missed)[:TAKEN] < 1 - SLACK])
+        tight = scaled[used] @ found.x < 1 + 1e-6
+        self.binding = set(used[tight].tolist())
         return found.x * unit
+
+    def _likely(self, rows: Reals) -> NDArray[np.intp]:
+        """Positions of the inequalities that bound the last program, and of the newest."""
+        newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
+        return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
