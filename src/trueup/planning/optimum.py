@@ -18,6 +18,8 @@ Let p be the precisions of the tables and V_j(p) the error variance of a functio
 Under Laplace noise the cost of a precision is concave (`arccosh(1 + p)`), so that there are local optima: each is found
 by solving with the prices at the last solution. The inequalities do not depend on prices, so they serve all solves. Since
 `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`, precisions that sum to P cost at least `arccosh(1 + P)`.
+
+One file: the two kinds of prices, and the solves that share one set of inequalities.
 """
 
 from __future__ import annotations
@@ -197,14 +199,23 @@ class Limits:
         scaled = rows * unit
         used = self._likely(scaled)
         while True:  # most inequalities are idle: the program takes those that its solution would violate
-            found = linprog(price * unit, A_ub=-scaled[used], b_ub=-np.ones(len(used)), bounds=(0, None), method="highs-ds", options={"presolve": False})
+            found = linprog(
+                price * unit,
+                A_ub=-scaled[used],
+                b_ub=-np.ones(len(used)),
+                bounds=(0, None),
+                method="highs-ds",
+                options={"presolve": False},
+            )
             if found.status:
                 raise ConvergenceError("no division of the budget was found", remedy="give other targets")
             missed = scaled @ found.x
             missed[used] = 1.0
             if missed.min() >= 1 - SLACK:
                 break
-            used = np.union1d(used, np.argsort(missed, kind="stable")[:TAKEN][np.sort(missed)[:TAKEN] < 1 - SLACK])
+            used = np.union1d(
+                used, np.argsort(missed, kind="stable")[:TAKEN][np.sort(missed)[:TAKEN] < 1 - SLACK]
+            )
         tight = scaled[used] @ found.x < 1 + 1e-6
         self.binding = set(used[tight].tolist())
         return found.x * unit
