@@ -122,3 +122,13 @@ def test_a_record_knows_places_by_the_same_names(posterior):
     np.testing.assert_array_equal(same, ask(posterior, "'county=n, sex=f' - '3'").draws)
     with pytest.raises(SpecError, match="every place"):
         posterior.quantity("town")
+
+
+def test_draws_as_an_array_are_told_by_place_and_attribute(posterior):
+    held = posterior.to_xarray()
+    t = table(posterior)
+    north = held["count"].where(held.county == "n", drop=True)
+    assert north.sum().item() == t[:, :2].sum()
+    by_age = held["count"].groupby("age").sum()
+    assert by_age.sel(age="65+").values.ravel().tolist() == t[..., 2].sum((1, 2)).tolist()
+    assert held["count"].dims == ("chain", "draw", "cell")

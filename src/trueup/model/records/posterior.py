@@ -28,7 +28,7 @@ from trueup.model.records.quantity import Quantity, Ratio, quotients
 from trueup.model.records.ratios import noisy_ratio, ratio_weights
 from trueup.model.records.tabled import Tabled
 from trueup.model.spec import Spec
-from trueup.model.tables import probability_of
+from trueup.model.tables import named_columns, probability_of
 
 PIECE = 1 << 23
 """Draws of counts that are described at a time."""
@@ -359,6 +359,8 @@ class Posterior(Tabled):
     ) -> Any:
         """Return an `xarray.Dataset`: all draws, with dims (chain, draw, cell), or the figures of a table that is named.
 
+        Keys of places, their names and values of attributes are coordinates of the cells.
+
         Needs the extra `posterior`.
         """
         if table is not None:
@@ -367,10 +369,15 @@ class Posterior(Tabled):
 
         names = np.array([self.cells.label(cell) for cell in range(self.cells.n)])
         data = {"count": (("chain", "draw", "cell"), self.draws)}
-        coords = {
+        coords: dict[str, Any] = {
             "chain": np.arange(self.draws.shape[0]),
             "draw": np.arange(self.draws.shape[1]),
             "cell": names,
+        }
+        columns = named_columns(self.cells, self.cells.finest)
+        coords |= {
+            name if name not in (*coords, "count") else f"{name} key": ("cell", c)
+            for name, c in columns.items()
         }
         return xarray.Dataset(data, coords, self._facts())
 
