@@ -46,6 +46,8 @@ CYCLE, SLOWEST = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
 MOST_EPSILON = 300.0
 """Epsilon of one query, for each unit of its sensitivity, beyond which a variance is no floating-point number."""
+SAME = 0.01
+"""Largest difference of precisions, as a share of their sum, between a solution and the optimum that it leads to."""
 SLACK, TAKEN = 1e-9, 10
 """By how much a solution may miss an inequality (relative), and how many missed ones a program takes at a time."""
 TRUSTED = 1e-6
@@ -231,7 +233,9 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 
     Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
     """
-    found = [_linearised(limits, prices, start) for start in starts]
+    found: list[Optimum] = []
+    for start in starts:
+        found.append(_linearised(limits, prices, start, found))
     best = min(found, key=lambda o: o.cost)
     total = limits.least(np.ones(len(best.precisions))).bound
     bound = prices.least(total)
@@ -239,8 +243,11 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
     return Optimum(best.precisions, best.cost, bound, limits.evaluations), agree
 
 
-def _linearised(limits: Limits, prices: Hyperbolic, start: Reals) -> Optimum:
-    """A local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays."""
+def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
+    """A local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays.
+
+    A solution that comes as near as `SAME` to an optimum that is known leads there, and is not followed.
+    """
     best: Optimum | None = None
     price = prices.slope(start)
     for _ in range(8):
@@ -248,6 +255,9 @@ def _linearised(limits: Limits, prices: Hyperbolic, start: Reals) -> Optimum:
         cost = float(prices.cost(found.precisions).sum())
         if best is not None and cost >= best.cost * (1 - 1e-4):
             break
+        for one in known:
+            if np.abs(found.precisions - one.precisions).max() <= SAME * one.precisions.sum():
+                return one
         best = Optimum(found.precisions, cost, 0.0, limits.evaluations)
         start, price = found.precisions, prices.slope(found.precisions)
     assert best is not None
