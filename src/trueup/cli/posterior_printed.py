@@ -85,9 +85,10 @@ def _print_tables(posterior: Posterior, show: int) -> None:
 def _print_ratios(posterior: Posterior, show: int) -> None:
     if posterior.ratios:
         columns = posterior.ratio_summary(rows=show)
-        columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
+        names = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
         rows = [
-            [*r, f"{zero:.3g}"] for r, zero in zip(_rows(columns, "name", show), columns["denominator_zero"])
+            [*r, f"{zero:.3g}"]
+            for r, zero in zip(_rows({**columns, "name": names}, "name", show), columns["denominator_zero"])
         ]
         heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
         print_table("quantities, given that their denominators are not 0", heads, rows)

@@ -68,7 +68,7 @@ def posterior_results(posterior: Posterior, unit: str) -> Section:
         found = posterior.summary(canonical(posterior.cells, margin))
         return Known(found["mean"], found["low"], found["high"])
 
-    line = f"Bars are posterior means; lines show the interval that holds the true count with {percent(posterior.level)}."
+    line = f"Bars are posterior means. {_interval_line(posterior)}"
     tables = _tables(posterior.cells, list(posterior.cells.tree.levels))
     return Section(
         "results",
@@ -77,9 +77,15 @@ def posterior_results(posterior: Posterior, unit: str) -> Section:
     )
 
 
+def _interval_line(posterior: Posterior) -> str:
+    """Say what the lines are, and no more than the posterior promises."""
+    what = f"Lines show {percent(posterior.level)} intervals of the posterior"
+    return f"{what}, which the measurements contradict." if posterior.conflicts else f"{what}."
+
+
 def asked_results(posterior: Posterior, unit: str, areas: Mapping[str, NDArray] | None) -> Section | None:
     """Show the areas and the ratios that were asked for; None if none were."""
-    line = f"Lines show the interval that holds the true value with {percent(posterior.level)}."
+    line = _interval_line(posterior)
     figures = []
     if areas is not None:
         labels = list(areas)[: list(areas).index("mean")]
