@@ -111,7 +111,7 @@ def test_an_area_has_the_sum_of_its_blocks(by, ending, released, tmp_path):
     assert write_areas(folder, AREAS, out, attributes=by) == 4
     table = (polars.read_parquet(out) if ending == "parquet" else polars.read_csv(out)).to_pandas()
     kept = ["age", "school"] if by is None else sorted(by, key=["age", "grown", "school"].index)
-    assert list(table.columns) == ["area", *kept, "count"]
+    assert list(table.columns) == ["area", *kept, "count", "margin_of_error"]
     sizes = {"age": 3, "grown": 2, "school": 2}
     assert len(table) == 4 * np.prod([sizes[name] for name in kept], dtype=int)
     expected = _expected(folder, kept)
@@ -268,3 +268,23 @@ def test_a_ragged_hierarchy_releases_and_its_shallow_places_may_be_mapped(tmp_pa
     leaves = dict(zip(made.cells.tree.keys[-1]["id"], made.counts.reshape(-1, 2).sum(axis=1)))
     assert leaves["dc"] == 90  # a state that stands for itself: an invariant
     assert read.to_dict() == {"beltway": leaves["dc"] + leaves["md1a"], "rest": leaves["md2"]}
+
+
+def test_areas_have_the_margins_of_their_places_added_by_squares(tmp_path):
+    data = PLACES.assign(age="adult", school="yes", n=[300, 20, 0, 41, 900, 7, 150, 60, 4])
+    spec = (
+        SPEC.replace('levels = ["all"', 'levels = ["all"')
+        + '[[query]]\nname = "total"\nepsilon = { block = "1/2" }\n'
+    )
+    (tmp_path / "spec.toml").write_text(spec)
+    made = release(tmp_path / "spec.toml", data, tmp_path / "out", geography=PLACES)
+    mapping = pandas.DataFrame({"area": ["x", "x", "y"], "code": [CODES[0], CODES[2], CODES[4]]})
+    write_areas(tmp_path / "out", mapping, tmp_path / "areas.csv", attributes=[])
+    found = pandas.read_csv(tmp_path / "areas.csv", index_col="area")["margin_of_error"]
+    each = np.square(made.margin_of_error("block"))
+    assert found["x"] == np.ceil(np.sqrt(each[0] + each[2]) - 1e-9)
+    assert found["y"] == np.ceil(np.sqrt(each[4]) - 1e-9)
+    write_areas(tmp_path / "out", mapping, tmp_path / "grown.csv", attributes=["grown"])
+    assert (
+        pandas.read_csv(tmp_path / "grown.csv")["margin_of_error"].isna().all()
+    )  # no table of blocks is by it

@@ -18,7 +18,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.errors import TrueupError as TrueupError
     from trueup.files.source import JoinedTables as JoinedTables
     from trueup.inferring import infer as infer
+    from trueup.inferring.asking import ask as ask
     from trueup.io.bundle.areas import write_areas as write_areas
+    from trueup.io.bundle.kept_posterior import read_posterior as read_posterior
     from trueup.io.bundle.read import read_measurements as read_measurements
     from trueup.io.bundle.read import read_release as read_release
     from trueup.io.export import export as export
@@ -32,7 +34,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.header import Measured as Measured
     from trueup.model.problem import Problem as Problem
     from trueup.model.proposal import propose_spec as propose_spec
+    from trueup.model.records.answer import PosteriorAnswer as PosteriorAnswer
     from trueup.model.records.assessment import Assessment as Assessment
+    from trueup.model.records.change import CountChanges as CountChanges
     from trueup.model.records.measurements import Measurements as Measurements
     from trueup.model.records.posterior import Posterior as Posterior
     from trueup.model.records.release import Release as Release
@@ -46,6 +50,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.reconciling import reconcile as reconcile
     from trueup.releasing.by_size import MarginsBySize as MarginsBySize
     from trueup.releasing.by_size import margins_by_size as margins_by_size
+    from trueup.releasing.changing import changes as changes
     from trueup.releasing.explain import explain as explain
     from trueup.releasing.pipeline import release as release
     from trueup.reporting import report as report
@@ -56,6 +61,7 @@ _HOMES = {
     "Attribute": "trueup.model.cells",
     "Cells": "trueup.model.cells",
     "Constraints": "trueup.model.constraints",
+    "CountChanges": "trueup.model.records.change",
     "JoinedTables": "trueup.files.source",
     "Margin": "trueup.model.cells",
     "Measured": "trueup.model.header",
@@ -63,12 +69,15 @@ _HOMES = {
     "Measurements": "trueup.model.records.measurements",
     "Planner": "trueup.planning.planner",
     "Posterior": "trueup.model.records.posterior",
+    "PosteriorAnswer": "trueup.model.records.answer",
     "Problem": "trueup.model.problem",
     "Release": "trueup.model.records.release",
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",
+    "ask": "trueup.inferring.asking",
     "assess": "trueup.assessing",
+    "changes": "trueup.releasing.changing",
     "check": "trueup.checking.bundle",
     "explain": "trueup.releasing.explain",
     "export": "trueup.io.export",
@@ -83,6 +92,7 @@ _HOMES = {
     "propose_spec": "trueup.model.proposal",
     "read_measurements": "trueup.io.bundle.read",
     "read_perturbed": "trueup.io.published.perturbed",
+    "read_posterior": "trueup.io.bundle.kept_posterior",
     "read_release": "trueup.io.bundle.read",
     "reconcile": "trueup.reconciling",
     "release": "trueup.releasing.pipeline",

@@ -33,3 +33,18 @@ def error_digit(error: float, value: float) -> str:
     ('0', '0.02', '100')
     """
     return "0" if error <= NEGLIGIBLE * abs(value) else to_digits(error, 1)
+
+
+def to_figure(value: float) -> str:
+    """Write a count with one decimal at most, a small ratio with three digits; a dash where there is none.
+
+    Examples
+    --------
+    >>> to_figure(1234.0), to_figure(0.51234), to_figure(float("nan"))
+    ('1,234', '0.512', '–')
+    """
+    if value != value:
+        return "–"
+    if value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if abs(value) >= 100 else to_digits(value, 3)

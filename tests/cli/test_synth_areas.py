@@ -39,7 +39,7 @@ def test_a_made_up_country_is_released_and_summed_over_areas(tmp_path):
     assert summed.returncode == 0, summed.stderr
     assert "for one area:" in summed.stdout
     counts = polars.read_parquet(tmp_path / "out" / "public" / "counts" / "all.parquet")["count"].to_list()
-    assert polars.read_csv(tmp_path / "sum.csv").rows() == [("everything", counts[0])]
+    assert polars.read_csv(tmp_path / "sum.csv").rows()[0][:2] == ("everything", counts[0])
 
 
 def test_what_is_refused_is_said_in_one_message(tmp_path):

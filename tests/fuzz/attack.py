@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import signal
@@ -25,8 +26,11 @@ from trueup.checking.bundle import check
 from trueup.cli.published import read_source
 from trueup.errors import TrueupError
 from trueup.files.source import open_table
+from trueup.inferring.asking import ask
 from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.io.bundle.areas import write_areas
+from trueup.io.bundle.kept_posterior import read_posterior
+from trueup.io.bundle.manifest import digest
 from trueup.io.export import FORMATS, export
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.mechanism import plan_measurements
@@ -355,6 +359,28 @@ def checkpoint(attack: Attack, given: Path, out: Path, rng: random.Random | None
     return [load]
 
 
+def posterior(attack: Attack, given: Path, out: Path, rng: random.Random | None, number: int) -> list[Call]:
+    """A kept posterior with a hostile manifest, or with hostile draws or places whose digests its manifest has."""
+    shutil.copytree(attack.honest / "posterior", given)
+    manifest = given / "manifest.json"
+    if rng and number % 2:
+        manifest.write_bytes(mutate.json_mutant(manifest.read_text(), rng))
+    elif rng:
+        path = given / rng.choice(["draws.parquet", "places.parquet"])
+        path.write_bytes(mutate.parquet_mutant(path.read_bytes(), rng, ROWS))
+        held = json.loads(manifest.read_text())
+        held["files"][path.name] = digest(path)
+        manifest.write_text(json.dumps(held))
+
+    def asked() -> None:
+        kept = read_posterior(given)
+        assert isinstance(kept.promise + repr(kept), str)
+        ask(kept, "'county, adult=child' / county").figures()
+        ask(kept, "rank(block)").figures()
+
+    return [asked]
+
+
 KINDS: dict[str, Callable[..., list[Call]]] = {
     "manifest": manifest,
     "tables": tables,
@@ -366,5 +392,6 @@ KINDS: dict[str, Callable[..., list[Call]]] = {
     "shapes": shapes,
     "assessment": assessment,
     "checkpoint": checkpoint,
+    "posterior": posterior,
 }
 """What makes a hostile file of each kind, and the calls that read it."""

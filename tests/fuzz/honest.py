@@ -10,6 +10,10 @@ import pandas
 
 import trueup
 from trueup.inferring.checkpoint import Checkpoint, key_of
+from trueup.io.bundle.posterior import write_posterior
+from trueup.model.problem import public_cells
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.posterior import Posterior
 from trueup.model.spec import parse_spec
 from trueup.releasing.again import assess_table
 from trueup.releasing.pipeline import measure_only
@@ -124,6 +128,16 @@ def write_honest(folder: Path) -> None:
     features = [{"type": "Feature", "properties": {"block": b}, "geometry": square} for b in BLOCKS]
     (folder / "shapes.json").write_text(_json({"type": "FeatureCollection", "features": features}))
     _write_chains(folder / "chains")
+    _write_posterior(folder / "posterior")
+
+
+def _write_posterior(folder: Path) -> None:
+    cells = public_cells(parse_spec(SPEC), geography=places())
+    draws = np.random.default_rng(3).integers(0, 50, (2, 20, cells.n))
+    stats = {"doubt": "Few counts.", "prior": {"estimates": [], "doubts": ["One level."]}}
+    drawn = Drawn(draws, independent=False, stats=stats, connected=True)
+    method = {"method": "histogram-gibbs", "prior": {"name": "hierarchical", "concentrations": [1.0]}}
+    write_posterior(folder, Posterior(cells, drawn, method, "ab" * 32))
 
 
 def _write_chains(folder: Path) -> None:

@@ -88,7 +88,7 @@ def test_quantities_of_any_area(posterior):
 
 
 def test_unknown_labels_are_named(posterior):
-    with pytest.raises(SpecError, match="no place or cell is called 'sO'"):
+    with pytest.raises(SpecError, match="no place of these draws is called 'sO'"):
         posterior.quantity("sO + s1")
     with pytest.raises(SpecError, match="level 'state' has no place 's9'"):
         posterior.rank("s9", "state")

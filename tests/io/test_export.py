@@ -17,6 +17,7 @@ import sdmx
 import trueup
 from tests.model.people import DATA, SPEC
 from trueup.errors import BundleError, SpecError, TrueupError
+from trueup.files import sheets
 from trueup.io.export import excel
 
 KEYS = ["state", "county", "state name", "county name", "sex"]
@@ -91,6 +92,45 @@ def test_in_a_workbook_labels_are_text_and_counts_are_numbers(release, tmp_path)
     assert first[4].value == release.sums("county")[0]
     about = [[cell.value for cell in row] for row in book["About"].iter_rows()]
     assert any(row[0] == "Privacy" and "person" in row[1] for row in about)
+
+
+def test_a_workbook_holds_any_text_and_equal_tables_give_equal_bytes(monkeypatch):
+    monkeypatch.setattr(sheets, "BATCH", 3)
+    texts = [
+        "<r>a</r>",
+        "a & b",
+        " spaces ",
+        "two\nlines",
+        "_x0041_",
+        "\x00\x07",
+        "\ud800",
+        "\uffff",
+        "ä" * 40_000,
+        "]]>",
+    ]
+    numbers = np.ma.masked_equal(np.arange(10), 4)
+    columns = {"<key>": texts, "n": numbers, "x": np.where(np.arange(10) == 2, np.nan, 0.5)}
+    held = sheets.workbook_of([sheets.Sheet("a & b", columns, frozenset({"<key>"}), (8, 8, 8))], "<t>")
+    assert held == sheets.workbook_of(
+        [sheets.Sheet("a & b", columns, frozenset({"<key>"}), (8, 8, 8))], "<t>"
+    )
+    book = openpyxl.load_workbook(io.BytesIO(held))
+    assert book.properties.title == "<t>"
+    heading, *rows = [[cell.value for cell in row] for row in book["a & b"].iter_rows()]
+    assert heading == ["<key>", "n", "x"]
+    assert [row[1] for row in rows] == [0, 1, 2, 3, None, 5, 6, 7, 8, 9]
+    assert [row[2] for row in rows] == [0.5, 0.5, None, *[0.5] * 7]
+    shown = [texts[i] for i in (0, 1, 2, 3)] + [
+        "_x005F_x0041_",
+        "\ufffd\ufffd",
+        "\ufffd",
+        "\ufffd",
+        "ä" * 32_767,
+        "]]>",
+    ]
+    assert [row[0].replace("_x005F_x0041_", "_x0041_") for row in rows] == [
+        t.replace("_x005F_", "_") for t in shown
+    ]
 
 
 HOSTILE = ("=1+1", "@SUM(A1)", "-2+3", "+cmd|' /C calc'!A0")

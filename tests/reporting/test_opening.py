@@ -76,7 +76,10 @@ def shapes(tmp_path):
 def test_a_map_shades_each_place_by_its_uncertainty(shapes):
     release, spec = released(PLAIN)
     page = report(release, spec, shapes=shapes)
-    (drawn,) = [picture.block for picture in page.pictures if picture.block.kind == "map"]
+    by_count, drawn = [picture.block for picture in page.pictures if picture.block.kind == "map"]
+    assert [shape.path for shape in by_count.shapes] == [shape.path for shape in drawn.shapes]
+    shown = [release.sums("state")[int(shape.key) - 1] for shape in by_count.shapes]
+    assert (np.argsort(shown) == np.argsort([shape.shade for shape in by_count.shapes])).all()
     counts, margins = release.sums("state"), release.margin_of_error("state")
     for shape, count, margin in zip(drawn.shapes, counts, margins, strict=True):
         assert f"{count:,} persons, ± {margin:g}" in shape.text

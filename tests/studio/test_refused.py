@@ -385,3 +385,14 @@ def test_a_link_may_be_opened_as_soon_as_it_is_printed(tmp_path):
     finally:
         os.umask(before)
     assert len(taken) == 1
+
+
+def test_ticks_stay_after_a_refusal(visit):
+    """What was ticked and unticked is shown again, above it what is wrong; the spec is as it was."""
+    answer = visit.post("/tables", currency="rho", **{"table.0.0": "on"})
+    assert answer.status_code == 422
+    boxes = re.findall(r'<input type="checkbox" name="(table[.\d]+)"[^>]*?( checked)?>', answer.text)
+    assert [name for name, on in boxes if on] == ["table.0.0"]
+    assert re.search(r'value="rho" checked', answer.text)
+    shown = visit.client.get("/tables").text
+    assert len(re.findall(r'name="table[.\d]+"[^>]* checked>', shown)) > 1

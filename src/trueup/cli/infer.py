@@ -24,7 +24,7 @@ from trueup.cli.options import (
     refuse_idle,
     with_encoding,
 )
-from trueup.cli.posterior_printed import posterior_as_json, print_areas, print_missed, print_posterior
+from trueup.cli.posterior_printed import posterior_as_json, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
 from trueup.cli.published import is_census_file, read_source
@@ -154,7 +154,7 @@ def infer_command(
     if estimates is not None:
         _write_estimates(estimates, posterior, spec, measurements)
     if out is not None:
-        page = report(replace(posterior, chosen=shown), spec)
+        page = report(replace(posterior, chosen=shown), spec, areas=found)
         write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
         shutil.rmtree(chains or "", ignore_errors=True)
     missed = _missed(measurements, posterior) if perturbed is not None else []
@@ -163,8 +163,7 @@ def infer_command(
         more |= {} if found is None else {"areas": {k: v.tolist() for k, v in found.items()}}
         print_json(posterior_as_json(posterior) | more)
     else:
-        print_posterior(posterior, show, out)
-        print_areas(found, column, show)
+        print_posterior(posterior, show, out, found, column)
         print_missed(missed)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trueup.cli.printing import print_table
-from trueup.digits import to_digits
+from trueup.digits import to_figure
+
+if TYPE_CHECKING:
+    from trueup.model.records.posterior import Posterior
 
 
 def print_missed(missed: list[dict]) -> None:
@@ -16,8 +21,8 @@ def print_missed(missed: list[dict]) -> None:
             f"{each['compared']:,}"
             + (f" of {each['compared'] + each['left_out']:,}" if each["left_out"] else ""),
             f"{each['missed']:.1%}",
-            _number(each["mean_square"]),
-            _number(each["by_law"]),
+            to_figure(each["mean_square"]),
+            to_figure(each["by_law"]),
         ]
         for each in missed
     ]
@@ -44,23 +49,16 @@ def posterior_as_json(posterior) -> dict:
     }
 
 
-def print_posterior(posterior, show: int, out: Path | None) -> None:
-    from trueup.io.bundle.posterior import margins
+def print_posterior(
+    posterior: Posterior, show: int, out: Path | None, areas: dict | None = None, column: str = ""
+) -> None:
+    """Print what was asked for first: areas, then ratios of the spec; every table where neither was."""
     from trueup.kernel.statistics.diagnostics import FEWEST
 
-    for margin in margins(posterior):
-        columns = posterior.summary(margin, rows=show)
-        print_table(
-            str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
-        )
-    if posterior.ratios:
-        columns = posterior.ratio_summary(rows=show)
-        columns["name"] = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
-        rows = [
-            [*r, f"{zero:.3g}"] for r, zero in zip(_rows(columns, "name", show), columns["denominator_zero"])
-        ]
-        heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
-        print_table("quantities, given that their denominators are not 0", heads, rows)
+    print_areas(areas, column, show)
+    _print_ratios(posterior, show)
+    if areas is None and not posterior.ratios:
+        _print_tables(posterior, show)
     drawn, (chains, draws, _) = posterior.drawn, posterior.draws.shape
     kind = drawn.kind if drawn.independent else f"{drawn.kind},"
     print(f"{chains * draws:,} {kind} by method '{posterior.method['method']}'")
@@ -70,7 +68,30 @@ def print_posterior(posterior, show: int, out: Path | None) -> None:
     if drawn.stats.get("interrupted"):
         print("interrupted: fewer draws than were asked for")
     if out is not None:
-        print(f"Posterior: {out}\nReport: {out / 'report.html'}")
+        print(f"Posterior: {out}, to be asked with: trueup ask {shlex.quote(str(out))} QUESTION")
+        print(f"Report: {out / 'report.html'}")
+
+
+def _print_tables(posterior: Posterior, show: int) -> None:
+    from trueup.io.bundle.posterior import margins
+
+    for margin in margins(posterior):
+        columns = posterior.summary(margin, rows=show)
+        print_table(
+            str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
+        )
+
+
+def _print_ratios(posterior: Posterior, show: int) -> None:
+    if posterior.ratios:
+        columns = posterior.ratio_summary(rows=show)
+        names = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
+        rows = [
+            [*r, f"{zero:.3g}"]
+            for r, zero in zip(_rows({**columns, "name": names}, "name", show), columns["denominator_zero"])
+        ]
+        heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
+        print_table("quantities, given that their denominators are not 0", heads, rows)
 
 
 def print_areas(found: dict | None, column: str, show: int) -> None:
@@ -84,19 +105,6 @@ def print_areas(found: dict | None, column: str, show: int) -> None:
 def _rows(columns, label: str, show: int) -> list[list[str]]:
     rows = zip(*(columns[name] for name in (label, "mean", "sd", "low", "high", "mass")))
     return [
-        [str(name), _number(mean), _number(sd), f"{_number(low)} to {_number(high)}", f"{mass:.3f}"]
+        [str(name), to_figure(mean), to_figure(sd), f"{to_figure(low)} to {to_figure(high)}", f"{mass:.3f}"]
         for (name, mean, sd, low, high, mass), _ in zip(rows, range(show))
     ]
-
-
-def _number(value: float) -> str:
-    """Counts with one decimal at most; small ratios with three; a dash where there is none."""
-    if value != value:
-        return "–"
-    return (
-        f"{value:,.0f}"
-        if value == round(value)
-        else f"{value:,.1f}"
-        if abs(value) >= 100
-        else to_digits(value, 3)
-    )

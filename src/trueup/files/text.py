@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ BLANKS = (
     + "\u2028\u2029\u202f\u205f\u3000"
 )
 """What `str.strip` takes off a text."""
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _WHOLE = re.compile(r"(-?[0-9]+)\.0+")
 LARGEST_WHOLE = 1e15
 """Floating-point numbers up to here are written in full by Python and DuckDB alike."""
@@ -76,6 +78,17 @@ def plain_texts(values: NDArray) -> list[str]:
         return list(map(plain_text, given))
     plain = {value: plain_text(value) for value in set(given)}
     return [plain[value] for value in given]
+
+
+def folded_case(text: str) -> str:
+    """Write a text in lower case (of ASCII letters) with single blanks.
+
+    Examples
+    --------
+    >>> folded_case("Not  KNOWN")
+    'not known'
+    """
+    return re.sub(" +", " ", text.translate(_LOWER))
 
 
 def without_blanks(text: NDArray) -> NDArray:

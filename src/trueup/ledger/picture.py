@@ -19,7 +19,7 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
     >>> from trueup.ledger.terms import Terms
     >>> state = State(terms={"survey": Terms("person", "replace")}, shown={"survey": Shown()})
     >>> picture(state, "survey")["sentences"][1]
-    'Exact answers beside the listed ones: 0 of 3 were given (whether a rule holds is one, whether it holds or not).'
+    'Questions about the confidential table that were answered exactly: 0 of the 3 that are allowed. ...'
     """
     terms = state.terms[dataset]
     shown, spent = state.shown[dataset], state.spent.get((dataset, None), Loss())
@@ -109,8 +109,8 @@ def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
 def _checks(terms: Terms, shown: Shown) -> Iterator[str]:
     version = f", of version {len(shown.data)} of the data," if len(shown.data) > 1 else ""
     yield (
-        f"Exact answers beside the listed ones{version}: {shown.checked} of {terms.checks} were given "
-        "(whether a rule holds is one, whether it holds or not)."
+        f"Questions about the confidential table that were answered exactly{version}: {shown.checked} of the {terms.checks} that "
+        "are allowed. To ask whether a rule holds counts as one, whatever the answer."
     )
     facts = [f"'{question.text}'" for question in shown.held.values() if question.is_rule]
     if facts:

@@ -1,9 +1,14 @@
-"""What a spec says of the confidential table: its places and attributes, its records, and who is protected."""
+"""What a spec says of the confidential table: its places and attributes, its records, and who is protected.
+
+One file: parts that are checked against one another.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -12,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from trueup.files.text import plain_text
+from trueup.files.text import folded_case, plain_text
 from trueup.model.figure_columns import is_figure
 from trueup.model.linear import parse_sum
 from trueup.model.names import refuse_repeats, refuse_unknown_name
@@ -63,6 +68,18 @@ class RecodePart(SpecPart):
     groups: dict[str, tuple[str, ...]] = Field(description="for every group, the values it holds")
 
 
+def bin_labels(bins: Sequence[int]) -> tuple[str, ...]:
+    """Name the ranges that begin at whole numbers.
+
+    Examples
+    --------
+    >>> bin_labels([0, 1, 15])
+    ('0', '1-14', '15 and more')
+    """
+    ranges = [str(low) if high == low + 1 else f"{low}-{high - 1}" for low, high in pairwise(bins)]
+    return (*ranges, f"{bins[-1]} and more")
+
+
 class AttributePart(SpecPart):
     """An attribute with its public domain."""
 
@@ -80,8 +97,57 @@ class AttributePart(SpecPart):
         None,
         description="beside [table.join]: how many persons of a household have these values; all of them where it is empty",
     )
+    bins: tuple[int, ...] = Field(
+        (), description="whole numbers at which ranges begin, in place of values: 0, 15, 65"
+    )
+    date: Literal["month", "year"] | None = Field(
+        None, description="the column holds dates (2026-03-14), and values are their months or years"
+    )
+    other: Name | None = Field(None, description="the value of what is not listed, and is not missing")
+    missing: Name | None = Field(None, description="the value of what is missing")
+    fold: bool = Field(False, description="upper and lower case, and how many blanks, make no difference")
     partition: bool = Field(True, description="each unit falls under exactly one value")
     recodes: tuple[RecodePart, ...] = Field((), alias="recode", description="groupings that margins may name")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_values(cls, given: Any) -> Any:
+        """Add the values that follow from bins, of what is not listed and of what is missing."""
+        if not isinstance(given, dict):
+            return given
+        values, bins = given.get("values", ()), given.get("bins", ())
+        if bins and all(type(low) is int for low in bins):
+            values = values or bin_labels(bins)
+        extra = [given[name] for name in ("other", "missing") if isinstance(given.get(name), str)]
+        if values and isinstance(values, list | tuple):
+            values = (*values, *dict.fromkeys(each for each in extra if each not in values))
+        return {**given, "values": values} if values else given
+
+    @property
+    def is_read(self) -> bool:
+        """Return True if a row's value is not one of the domain as it stands."""
+        return bool(self.bins or self.date or self.fold or self.other is not None or self.missing is not None)
+
+    @model_validator(mode="after")
+    def _readable(self):
+        if self.bins:
+            if list(self.bins) != sorted(set(self.bins)):
+                raise ValueError(
+                    "its bins are not in order; needed: whole numbers, each larger than the one before"
+                )
+            if self.date:
+                raise ValueError("it has both bins and dates; needed: one of them")
+            labels = bin_labels(self.bins)
+            if self.values[: len(labels)] != labels or set(self.values[len(labels) :]) - {
+                self.other,
+                self.missing,
+            }:
+                raise ValueError(
+                    "it has both bins and values; needed: bins alone, whose values follow from them"
+                )
+        if self.is_read and self.persons is not None:
+            raise ValueError("it is a number of persons, whose values are counted; needed: no other reading")
+        return self
 
     @property
     def views(self) -> dict[str, tuple[str, ...]]:
@@ -92,7 +158,8 @@ class AttributePart(SpecPart):
     def _grouped(self):
         if not self.values:
             raise ValueError("it has no values")
-        refuse_repeats(f"value of '{self.name}'", list(map(plain_text, self.values)))
+        plain = [folded_case(plain_text(v)) if self.fold else plain_text(v) for v in self.values]
+        refuse_repeats(f"value of '{self.name}'", plain)
         for recode in self.recodes:
             self._refuse_misgrouped(recode)
         return self

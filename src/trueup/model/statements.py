@@ -51,7 +51,7 @@ def _step(spec: Spec, loss: Loss, currency: Currency, attained: bool) -> tuple[s
     cost = _zcdp(loss) if currency == "rho" else _pure(loss)
     return (
         f"One step, in which {differ}, costs {'exactly' if attained else 'at most'} {cost}.",
-        f"Databases k steps apart cost at most {further}; what several releases cost for one step adds up.",
+        f"Where k such steps lie between two databases, the cost is at most {further}. The costs of several releases add up.",
         "Everything after the noise is post-processing and costs nothing more.",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from trueup.files.text import as_text, without_blanks
 from trueup.kernel.histogram.area_variances import Areas
 from trueup.kernel.histogram.shapes import Shapes
 from trueup.model.cells import Cells
+from trueup.model.place_keys import Keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,8 @@ class AreaTable:
     def read(cls, mapping: Any, column: str, cells: Cells) -> AreaTable:
         """Read a table with a row for each place of each area: the column of areas, and the keys of the last level.
 
+        Of several key columns those are enough that tell all places apart.
+
         Raises
         ------
         DataError, SpecError
@@ -58,6 +62,7 @@ class AreaTable:
         keys = cells.tree.keys[-1] if cells.tree.keys else {}
         _refuse_name(column, cells)
         table = open_table(mapping)
+        keys = _enough(keys, table.columns())
         require(table, [column, *keys])
         rows = table.select([column, *keys])
         given = [without_blanks(as_text(np.asarray(rows[name]))) for name in (column, *keys)]
@@ -88,6 +93,13 @@ class AreaTable:
         """The areas with the nodes above their places."""
         ancestors = [cells.tree.ancestors(level, level - 1) for level in range(1, len(cells.tree.levels))]
         return Areas.of(shapes, ancestors, self.area, self.leaf)
+
+
+def _enough(keys: Keys, given: Collection[str]) -> Keys:
+    """Return the key columns that a mapping has, where they alone tell all places apart; otherwise all."""
+    held = {name: key for name, key in keys.items() if name in given}
+    apart = len(set(zip(*(key.tolist() for key in held.values())))) if held else 0
+    return held if apart and apart == len(next(iter(keys.values()))) else keys
 
 
 def _refuse_name(column: str, cells: Cells) -> None:

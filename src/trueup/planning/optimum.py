@@ -18,6 +18,8 @@ Let p be the precisions of the tables and V_j(p) the error variance of a functio
 Under Laplace noise the cost of a precision is concave (`arccosh(1 + p)`), so that there are local optima: each is found
 by solving with the prices at the last solution. The inequalities do not depend on prices, so they serve all solves. Since
 `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`, precisions that sum to P cost at least `arccosh(1 + P)`.
+
+One file: the two kinds of prices, and the solves that share one set of inequalities.
 """
 
 from __future__ import annotations
@@ -44,6 +46,10 @@ CYCLE, SLOWEST = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
 MOST_EPSILON = 300.0
 """Epsilon of one query, for each unit of its sensitivity, beyond which a variance is no floating-point number."""
+SAME = 0.01
+"""Largest difference of precisions, as a share of their sum, between a solution and the optimum that it leads to."""
+SLACK, TAKEN = 1e-9, 10
+"""By how much a solution may miss an inequality (relative), and how many missed ones a program takes at a time."""
 TRUSTED = 1e-6
 """Slopes whose product with the precisions misses the variance by more (relative) are no bound."""
 
@@ -150,6 +156,7 @@ class Limits:
     rows: list[Reals] = field(default_factory=list)
     learn: Callable[[NDArray[np.intp], Reals], None] | None = None
     evaluations: int = 0
+    binding: set[int] = field(default_factory=set)
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
         """Precisions of least linear cost that keep every limit; solved once no plan is cheaper by more than `gap`."""
@@ -191,10 +198,34 @@ class Limits:
 
         rows = np.vstack(self.rows)
         unit = 1 / np.maximum(rows.max(axis=0), 1e-300)  # a table's precision that would do alone
-        found = linprog(price * unit, A_ub=-rows * unit, b_ub=-np.ones(len(rows)), bounds=(0, None))
-        if found.status:
-            raise ConvergenceError("no division of the budget was found", remedy="give other targets")
+        scaled = rows * unit
+        used = self._likely(scaled)
+        while True:  # most inequalities are idle: the program takes those that its solution would violate
+            found = linprog(
+                price * unit,
+                A_ub=-scaled[used],
+                b_ub=-np.ones(len(used)),
+                bounds=(0, None),
+                method="highs-ds",
+                options={"presolve": False},
+            )
+            if found.status:
+                raise ConvergenceError("no division of the budget was found", remedy="give other targets")
+            missed = scaled @ found.x
+            missed[used] = 1.0
+            if missed.min() >= 1 - SLACK:
+                break
+            used = np.union1d(
+                used, np.argsort(missed, kind="stable")[:TAKEN][np.sort(missed)[:TAKEN] < 1 - SLACK]
+            )
+        tight = scaled[used] @ found.x < 1 + 1e-6
+        self.binding = set(used[tight].tolist())
         return found.x * unit
+
+    def _likely(self, rows: Reals) -> NDArray[np.intp]:
+        """Positions of the inequalities that bound the last program, and of the newest."""
+        newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
+        return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
@@ -202,7 +233,9 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 
     Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
     """
-    found = [_linearised(limits, prices, start) for start in starts]
+    found: list[Optimum] = []
+    for start in starts:
+        found.append(_linearised(limits, prices, start, found))
     best = min(found, key=lambda o: o.cost)
     total = limits.least(np.ones(len(best.precisions))).bound
     bound = prices.least(total)
@@ -210,8 +243,11 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
     return Optimum(best.precisions, best.cost, bound, limits.evaluations), agree
 
 
-def _linearised(limits: Limits, prices: Hyperbolic, start: Reals) -> Optimum:
-    """A local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays."""
+def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
+    """A local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays.
+
+    A solution that comes as near as `SAME` to an optimum that is known leads there, and is not followed.
+    """
     best: Optimum | None = None
     price = prices.slope(start)
     for _ in range(8):
@@ -219,6 +255,9 @@ def _linearised(limits: Limits, prices: Hyperbolic, start: Reals) -> Optimum:
         cost = float(prices.cost(found.precisions).sum())
         if best is not None and cost >= best.cost * (1 - 1e-4):
             break
+        for one in known:
+            if np.abs(found.precisions - one.precisions).max() <= SAME * one.precisions.sum():
+                return one
         best = Optimum(found.precisions, cost, 0.0, limits.evaluations)
         start, price = found.precisions, prices.slope(found.precisions)
     assert best is not None

@@ -228,11 +228,25 @@ class PlanningTask:
 
         return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
+    def _alike(self) -> list[set[int]]:
+        """Positions of the priced tables of each level, and of those of the same attributes."""
+        found: dict[object, set[int]] = {}
+        tables = [margin for margin, priced in zip(self.expected.measured, self.priced) if priced]
+        for at, table in enumerate(tables):
+            for key in (table.level, table.attributes):
+                found.setdefault(key, set()).add(at)
+        return list(found.values())
+
     def starts(self) -> list[Reals]:
-        """Shares to start from under Laplace noise: every choice of tables left out, or of one where they are many."""
+        """Shares to start from under Laplace noise: every choice of tables left out, or of one where they are many.
+
+        Of still more tables all of a level are left out, or those of the same attributes at every level.
+        """
         count = len(self.levels)
         left_out = range(count) if count <= MANY and not self.targets else (0, 1)
         choices = [set(c) for size in left_out for c in combinations(range(count), size)]
+        if count > 2 * MANY:
+            choices = [set(), *self._alike()]
         shares = [np.array([1e-3 if i in c else 1.0 for i in range(count)]) for c in choices]
         return [s / s.sum() for s in shares]
 

@@ -6,10 +6,12 @@ nothing private: it reads records and imports no verb.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.perturbed import PerturbedSpec
@@ -51,6 +53,7 @@ def report(
     ledger: Ledger = None,
     level: float | str = "90%",
     shapes: str | Path | None = None,
+    areas: Mapping[str, NDArray] | None = None,
 ) -> Report:
     """Write the report of a record as one self-contained HTML page.
 
@@ -66,6 +69,9 @@ def report(
         Of a release: the probability with which an error is no larger than its margin.
     shapes
         Of a release: a GeoJSON file with the shapes of places, for a map. A property of each shape holds the key of its place.
+    areas
+        Of a posterior: areas off the hierarchy that were asked for, which the page pictures first; see
+        `trueup.inferring.areas.infer_areas`.
 
     Returns
     -------
@@ -84,7 +90,7 @@ def report(
     >>> noisy = trueup.measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
     >>> page = report(trueup.reconcile(noisy))
     >>> [picture.section for picture in page.pictures]
-    ['What it cost', 'Expected error', 'What reconciliation changed']
+    ['What the numbers say', 'What it cost', 'Expected error', 'What reconciliation changed']
     >>> report(3)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
@@ -102,4 +108,8 @@ def report(
         return Report.of(lay_out(record, stated, ledger, level=level, shapes=shapes))
     if shapes is not None:
         raise SpecError(f"shapes are given for a {type(record).__name__}", needed="a Release")
+    if isinstance(record, Posterior):
+        return Report.of(lay_out(record, stated, ledger, areas=areas))
+    if areas is not None:
+        raise SpecError(f"areas are given for a {type(record).__name__}", needed="a Posterior")
     return Report.of(lay_out(record, stated, ledger))

@@ -19,12 +19,15 @@ from trueup.files.target import refuse_file
 from trueup.io.bundle.manifest import listed, read_manifest, read_spec, refuse_altered
 from trueup.io.microdata.sql import text_sql
 from trueup.model.build import build_cells
-from trueup.model.cells import Attribute, Cells, Recode
+from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 
 AREA = "area"
 """Name of the column that holds areas, unless told otherwise."""
+MARGIN = "margin_of_error"
+"""Name of the file's column of margins of error."""
 _AREA = quoted("the area")  # no key is called that
 _ENDINGS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".csv": "FORMAT csv, HEADER"}
 
@@ -53,7 +56,9 @@ def write_areas(
         Areas may overlap and need not cover the country.
     out
         A new file, `.parquet` or `.csv`: one row for every area and every combination of the attributes, zeros as
-        well, in their order.
+        well, in their order: `count`, and its 90 % `margin_of_error`, empty where the errors of the places' own counts by these
+        attributes are not known. Those are added as if unrelated, which is no less than what they are in a hierarchy: parts of
+        a whole err against each other.
     attributes
         Attributes or recodes to keep; the others are summed out. By default all attributes.
     column
@@ -106,6 +111,7 @@ def write_areas(
     cells = build_cells(spec, Tree.from_columns(["all"], [{}]))
     kept = _kept(cells, attributes)
     files = _finest(folder, manifest, spec)
+    classes = _error_classes(manifest, Margin(spec.levels[-1].name, tuple(r.name for _, r in kept)))
     with (
         quiet_duckdb(f"'{folder}'"),
         tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.absolute().parent) as scratch,
@@ -120,7 +126,7 @@ def write_areas(
         _refuse_taken(column, keys, cells)
         _register_areas(connection, mapping, column, keys, spec.levels[-1].name)
         with writing(out):
-            query = _sums(connection, files, keys, column, kept)
+            query = _sums(connection, files, keys, column, kept, classes)
             part = Path(scratch) / f"areas{out.suffix}"
             connection.execute(f"COPY ({query}) TO {literal(str(part))} ({_ENDINGS[out.suffix]})")
             part.replace(out)
@@ -136,6 +142,19 @@ def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribut
             f"the values of '{lost[0]}' overlap, so they cannot be summed", remedy="keep it as an attribute"
         )
     return [(a, recode) for a, recode in seen if recode.name]
+
+
+def _error_classes(manifest: Mapping[str, Any], margin: Margin) -> tuple[ErrorClass, ...]:
+    """The errors to expect of a table of the finest places, by the size of its counts; none where they are not known."""
+    written = manifest.get("expected errors")
+    return ExpectedErrors.read(written).tables.get(margin, ()) if written else ()
+
+
+def _squared_margin(classes: Sequence[ErrorClass], count: str) -> str:
+    """The squared 90 % margin of error of a count of a place, in SQL."""
+    found = [(c.lowest, float(c.margin(90)) ** 2) for c in classes]
+    others = "".join(f"WHEN {count} >= {low} THEN {square!r} " for low, square in reversed(found[1:]))
+    return f"CASE {others}ELSE {found[0][1]!r} END" if others else repr(found[0][1])
 
 
 def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec) -> str:
@@ -171,7 +190,7 @@ def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
 
 
 def _refuse_taken(column: str, keys: list[str], cells: Cells) -> None:
-    taken = [*keys, *(r.name for a in cells.attributes for r in a.views), "count"]
+    taken = [*keys, *(r.name for a in cells.attributes for r in a.views), "count", MARGIN]
     if column.casefold() in [name.casefold() for name in taken]:
         raise DataError(
             f"the release has a column '{column}' itself",
@@ -224,9 +243,14 @@ def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) ->
 
 
 def _sums(
-    connection: Any, files: str, keys: list[str], column: str, kept: list[tuple[Attribute, Recode]]
+    connection: Any,
+    files: str,
+    keys: list[str],
+    column: str,
+    kept: list[tuple[Attribute, Recode]],
+    classes: Sequence[ErrorClass],
 ) -> str:
-    """The query of every area's counts: its places' cells, grouped; groups that hold nobody count zero."""
+    """The query of every area's counts and margins: its places' cells, grouped; groups that hold nobody count zero."""
     for at, (attribute, recode) in enumerate(kept):
         groups = np.array(recode.groups)
         connection.register(f"values{at}", {"value": np.array(attribute.values), "position": groups})
@@ -236,16 +260,28 @@ def _sums(
     every = range(len(kept))
     held = "".join(f" JOIN values{i} ON cells.{quoted(kept[i][0].name)} = values{i}.value" for i in every)
     grouped = "".join(f", values{i}.position AS g{i}" for i in every)
+    same_place = ", ".join(map(quoted, keys))
+    each = (
+        f"SELECT {same_place}, sum(count) AS n{grouped} FROM {files} AS cells "
+        f"SEMI JOIN areas USING ({same_place}){held} GROUP BY ALL"
+    )
+    groups = "".join(f", each.g{i} AS g{i}" for i in every)
+    square = _squared_margin(classes, "each.n") if classes else "NULL"
     summed = (
-        f"SELECT {_AREA}, sum(count) AS n{grouped} FROM {files} AS cells "
-        f"JOIN areas USING ({', '.join(map(quoted, keys))}){held} GROUP BY ALL"
+        f"SELECT {_AREA}, sum(each.n) AS n, count(*) AS places, sum({square}) AS square{groups} FROM ({each}) AS each "
+        f"JOIN areas USING ({same_place}) GROUP BY ALL"
+    )
+    empty = _squared_margin(classes, "0") if classes else "NULL"
+    margin = (
+        f"ceil(sqrt(coalesce(square, 0) + (listed.places - coalesce(summed.places, 0)) * {empty}) - 1e-9)"
     )
     listed = "".join(f", groups{i}.label AS {quoted(kept[i][1].name)}" for i in every)
     domain = "".join(f" CROSS JOIN groups{i}" for i in every)
     same = "".join(f" AND summed.g{i} = groups{i}.position" for i in every)
     order = "".join(f", groups{i}.position" for i in every)
     return (
-        f"WITH summed AS ({summed}), listed AS (SELECT DISTINCT {_AREA} FROM areas) "
-        f"SELECT listed.{_AREA} AS {quoted(column)}{listed}, CAST(coalesce(n, 0) AS BIGINT) AS count FROM listed{domain} "
+        f"WITH summed AS ({summed}), listed AS (SELECT {_AREA}, count(*) AS places FROM areas GROUP BY ALL) "
+        f"SELECT listed.{_AREA} AS {quoted(column)}{listed}, CAST(coalesce(n, 0) AS BIGINT) AS count, "
+        f"CAST({margin} AS BIGINT) AS {MARGIN} FROM listed{domain} "
         f"LEFT JOIN summed ON summed.{_AREA} = listed.{_AREA}{same} ORDER BY listed.{_AREA}{order}"
     )

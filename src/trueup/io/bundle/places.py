@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,29 +44,40 @@ def read_places(path: Path, spec: Spec, most: int = MOST) -> Tree:
     BundleError
         If the file holds something else.
     """
-    levels = [level.name for level in spec.levels]
-    kinds, may_lack = _kinds(path, spec)
+    return read_place_levels(path, [level.name for level in spec.levels], spec.limit_columns, most)
+
+
+def read_place_levels(
+    path: Path, levels: Sequence[str], limited: Sequence[Collection[str]] = (), most: int = MOST
+) -> Tree:
+    """Read places whose levels are known, and which columns of limits each has.
+
+    Raises
+    ------
+    BundleError
+        If the file holds something else.
+    """
+    limited = limited or [()] * len(levels)
+    kinds, may_lack = _kinds(path, levels, limited)
     columns = read_typed(path, kinds, most, may_lack=may_lack)
     keys = [_of_level(columns, f"{level}.") for level in levels]
     names = [columns.get(f"{level}@name") for level in levels]
     limits = [
         {name: whole_limits(columns[limit_column(level, name)], name) for name in held}
-        for level, held in zip(levels, spec.limit_columns)
+        for level, held in zip(levels, limited)
     ]
     return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names, limits=limits)
 
 
-def _kinds(path: Path, spec: Spec) -> tuple[dict[str, str], tuple[str, ...]]:
+def _kinds(
+    path: Path, levels: Sequence[str], limited: Sequence[Collection[str]]
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """The columns of the places' file with their kinds, and those of them that may lack values."""
     with connect(files=[path], threads=1) as connection:
         held = columns_of(connection, [path])
-    names = [f"{level.name}@name" for level in spec.levels if f"{level.name}@name" in held]
-    limits = [
-        limit_column(level.name, limit)
-        for level, own in zip(spec.levels, spec.limit_columns)
-        for limit in own
-    ]
-    keys = [name for name in held if any(name.startswith(f"{level.name}.") for level in spec.levels)]
+    names = [f"{level}@name" for level in levels if f"{level}@name" in held]
+    limits = [limit_column(level, limit) for level, own in zip(levels, limited) for limit in own]
+    keys = [name for name in held if any(name.startswith(f"{level}.") for level in levels)]
     return dict.fromkeys([*keys, *names], "text") | dict.fromkeys(limits, "number"), (*names, *limits)
 
 

@@ -1,6 +1,7 @@
 """Posteriors on disk: tables for people, draws for other programs.
 
-manifest.json             method, parameters, diagnostics, digest of the public record it came from
+manifest.json             method, parameters, diagnostics, digest of the public record it came from and of every other file
+places.parquet            the places of the last level with their keys and names
 summary/*.parquet         mean, sd, median, interval and its mass for every count of a margin
 report.html               pictures and tables to read
 areas.parquet             sums over areas off the hierarchy, where these were given
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,14 +26,16 @@ from numpy.typing import NDArray
 from trueup.files.columns import hold_keys, write_csv, write_parquet
 from trueup.files.database import connect, quoted
 from trueup.files.staging import staged
-from trueup.io.bundle.manifest import slug
-from trueup.model.cells import Margin
+from trueup.io.bundle.manifest import FORMAT, digest, margin_out, slug
+from trueup.io.bundle.places import write_places
+from trueup.model.cells import Attribute, Margin
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
 MOST_ROWS, TOGETHER = 1 << 21, 1 << 19
 """Of a file of draws, and of a group of its rows."""
+PLACES = "places.parquet"
 AT_ONCE = 2
 """Files that are written at once: each holds a group of rows."""
 
@@ -92,7 +96,9 @@ def write_posterior(
             _write_draws(folder, posterior, write, ending)
         if page:
             (folder / "report.html").write_text(page, encoding="utf-8")
-        text = json.dumps(_manifest(posterior), indent=2, sort_keys=True, default=str)
+        if posterior.cells.tree.keys:
+            write_places(folder / PLACES, posterior.cells)
+        text = json.dumps(_manifest(posterior) | {"files": _digests(folder)}, indent=2, default=str)
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -133,9 +139,29 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
             list(pool.map(write_part, range(len(paths))))
 
 
+def _digests(folder: Path) -> dict[str, str]:
+    """The digest of every file, by its name."""
+    names = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): digest(path) for path in names}
+
+
 def _manifest(posterior: Posterior) -> dict[str, Any]:
+    drawn = posterior.drawn
     return {
         "kind": "posterior",
+        "format": FORMAT,
+        "title": posterior.spec.title if posterior.spec else "",
+        "levels": [
+            {"level": n, "places": s} for n, s in zip(posterior.cells.tree.levels, posterior.cells.tree.sizes)
+        ],
+        "attributes": [_attribute(attribute) for attribute in posterior.cells.attributes],
+        "tables": [margin_out(margin) for margin in margins(posterior)],
+        "ratios": [asdict(ratio) for ratio in posterior.ratios],
+        "drawn": {
+            "independent": drawn.independent,
+            "connected": drawn.connected,
+            "approximate": drawn.approximate,
+        },
         "trueup": __version__,
         "method": dict(posterior.method),
         "source": posterior.source,
@@ -145,4 +171,13 @@ def _manifest(posterior: Posterior) -> dict[str, Any]:
         "intervals": posterior.promise,
         "conflicts": None if posterior.conflicts is None else [one._asdict() for one in posterior.conflicts],
         "stats": {k: v.item() if isinstance(v, np.generic) else v for k, v in posterior.drawn.stats.items()},
+    }
+
+
+def _attribute(attribute: Attribute) -> dict[str, Any]:
+    return {
+        "name": attribute.name,
+        "values": list(attribute.values),
+        "partition": attribute.partition,
+        "recodes": [asdict(recode) for recode in attribute.recodes],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Whole = Annotated[int, Field(ge=0, le=2**62)]
 Amount = str | Whole
@@ -125,6 +125,90 @@ class _Manifest(_Part):
     misses: list[_Miss] = []
     counts: list[_Counts] = []
     expected: _Expected | None = Field(None, alias="expected errors")
+
+
+class _Recode(_Part):
+    name: str
+    values: list[str]
+    groups: list[Whole]
+
+
+class _Attribute(_Part):
+    name: str
+    values: Annotated[list[str], Field(min_length=1)]
+    partition: bool
+    recodes: list[_Recode]
+
+    @model_validator(mode="after")
+    def _groups_exist(self) -> _Attribute:
+        if any(len(r.groups) != len(self.values) or max(r.groups) >= len(r.values) for r in self.recodes):
+            raise ValueError("a recode groups other values")
+        return self
+
+
+class _Shape(_Part):
+    chains: Annotated[int, Field(ge=1, le=10_000)]
+    draws: Annotated[int, Field(ge=1, le=2**31)]
+    cells: Annotated[int, Field(ge=1, le=2**31)]
+
+
+class _DrawnHow(_Part):
+    independent: bool
+    connected: bool
+    approximate: str
+
+
+class _Conflict(_Part):
+    model_config = ConfigDict(extra="forbid")
+    margin: str
+    query: str
+    residual: float
+    log_probability: float
+
+
+class _Ratio(_Part):
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    numerator: str
+    denominator: str
+
+
+class _Prior(_Part):
+    name: str
+
+
+class _Estimated(_Part):
+    doubts: list[str] = []
+
+
+class _InferredBy(_Part):
+    method: str
+    prior: _Prior | None = None
+    within: str | None = None
+
+
+class _Stats(_Part):
+    prior: _Estimated | None = None
+    prior_instead: str = ""
+    doubt: str = ""
+
+
+class KeptPosterior(_Part):
+    """The manifest of a posterior."""
+
+    files: dict[str, str]
+    title: str
+    source: str
+    level: Annotated[float, Field(gt=0, lt=1)]
+    levels: Annotated[list[_Level], Field(min_length=1)]
+    attributes: list[_Attribute]
+    tables: list[_Margin]
+    ratios: list[_Ratio]
+    shape: _Shape
+    drawn: _DrawnHow
+    method: _InferredBy
+    conflicts: list[_Conflict] | None
+    stats: _Stats
 
 
 class _Method(_Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trueup.errors import SpecError, TrueupError, load_extra
+from trueup.errors import SpecError, TrueupError
 from trueup.files.staging import staged, write_whole
 from trueup.files.target import refuse_file, refuse_occupied
 from trueup.io.export.content import Exported, Record, content
@@ -59,7 +59,7 @@ def export(
     Raises
     ------
     TrueupError
-        If the format or a table is unknown, a package is missing, or a table is too long for a sheet.
+        If the format or a table is unknown, or a table is too long for a sheet.
     BundleError
         If `out` exists, or the disk refuses.
 
@@ -98,11 +98,9 @@ def _refuse_target(out: Path, to: str) -> None:
 
 
 def refuse_unwritable(to: str) -> None:
-    """Refuse a format that is unknown, or whose package is missing: before anything else is done."""
+    """Refuse a format that is unknown, before anything else is done."""
     if to not in FORMATS:
         raise SpecError(f"there is no format '{to}'", needed=f"one of {', '.join(FORMATS)}")
-    if to == "xlsx":
-        load_extra("openpyxl", "excel")
 
 
 def _write(folder: Path, held: Exported, to: str, for_spreadsheets: bool, agency: str) -> None:

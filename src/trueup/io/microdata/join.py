@@ -27,6 +27,7 @@ from trueup.files.text import plain_text
 from trueup.io.microdata.refusals import LINKS
 from trueup.io.microdata.sql import text_sql
 from trueup.io.microdata.truncate import Limit, kept_sql
+from trueup.io.microdata.values_sql import position_sql
 from trueup.model.joined import LinkedTables, persons_of
 from trueup.model.reading import Reading, topic_of
 from trueup.model.spec import Spec
@@ -328,10 +329,3 @@ class _Linking:
 
     def _first(self, query: str) -> Any:
         return next(iter(self.connection.execute(query).fetchall()), None)
-
-
-def position_sql(part: AttributePart, table: Relation) -> str:
-    """Where a row's value stands in its domain; null where it does not."""
-    text = text_sql(table, part.column or part.name)
-    domain = ", ".join(literal(plain_text(value)) for value in part.values)
-    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({domain}))) AS INTEGER)"

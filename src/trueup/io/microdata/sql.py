@@ -6,14 +6,12 @@ them and finds out whether any is at fault; `tabulate` itself then says which.
 
 from __future__ import annotations
 
-from functools import reduce
-
 from trueup.errors import DataError
 from trueup.files.database import Relation, literal, quoted
-from trueup.files.text import BLANKS, LARGEST_WHOLE, plain_text
+from trueup.files.text import BLANKS, LARGEST_WHOLE
 from trueup.files.whole import MAX_COUNT, MAX_FLOAT
 from trueup.io.microdata.tabulate import key_levels
-from trueup.model.cells import Attribute, Cells
+from trueup.model.cells import Cells
 from trueup.model.reading import Reading
 
 _WHOLE = ("tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger", "ubigint")
@@ -39,19 +37,6 @@ def _key(spec: Reading, name: str, table: Relation) -> str:
     return text if level.prefix is None else f"left({text}, {level.prefix})"
 
 
-def cell_sql(spec: Reading, cells: Cells, table: Relation) -> str:
-    """Position of a row's attribute values within its place, in cell order."""
-    columns = (part.column or part.name for part in spec.attributes)
-    positions = [(a.size, _position(a, text_sql(table, c))) for a, c in zip(cells.attributes, columns)]
-    index = reduce(lambda index, axis: f"({index}) * {axis[0]} + {axis[1]}", positions, "0")
-    return f"CAST({index} AS INTEGER)"
-
-
-def _position(attribute: Attribute, text: str) -> str:
-    domain = ", ".join(literal(plain_text(value)) for value in attribute.values)
-    return f"CAST(enum_code(TRY_CAST({text} AS ENUM({domain}))) AS INTEGER)"
-
-
 def text_sql(table: Relation, column: str) -> str:
     """Write a key, an attribute value or an identifier as `plain_text` does; null where it is missing.
 
@@ -60,7 +45,7 @@ def text_sql(table: Relation, column: str) -> str:
     DataError
         If the column holds neither text nor whole numbers nor booleans.
     """
-    name, kind = f"given.{quoted(column)}", _type(table, column)
+    name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "boolean":
         return f"CASE WHEN {name} THEN 'True' WHEN NOT {name} THEN 'False' END"
     if kind in _WHOLE:
@@ -94,7 +79,7 @@ def _bare(text: str) -> str:
 
 def whole_sql(table: Relation, column: str) -> str:
     """Write a count as a whole number; null where `whole_counts` refuses it."""
-    name, kind = f"given.{quoted(column)}", _type(table, column)
+    name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "varchar":
         digits = rf"regexp_extract({_bare(name)}, '^(-?[0-9]{{1,24}})(\.0+)?$', 1)"
         return _between(f"TRY_CAST({digits} AS HUGEINT)", MAX_COUNT)
@@ -110,5 +95,6 @@ def _between(value: str, most: int) -> str:
     return f"CASE WHEN {value} BETWEEN 0 AND {most} THEN CAST({value} AS BIGINT) END"
 
 
-def _type(table: Relation, column: str) -> str:
+def type_of(table: Relation, column: str) -> str:
+    """Return DuckDB's type of a column."""
     return table.relation.types[table.columns().index(column)].id

@@ -13,10 +13,11 @@ from trueup.errors import DataError, SpecError
 from trueup.files.rows import Numbered, Where, rows_at
 from trueup.files.source import open_table
 from trueup.files.table import COUNT, Columns, Source, require, select
-from trueup.files.text import plain_text, plain_texts
+from trueup.files.text import plain_texts
 from trueup.files.whole import MAX_COUNT, whole_counts
 from trueup.io.microdata.refusals import IDS, PLACES, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
+from trueup.io.microdata.values import compared_values, value_read
 from trueup.model.cells import Attribute, Cells
 from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
@@ -195,9 +196,13 @@ def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
 def _value_index(
     values: NDArray, part: AttributePart, attribute: Attribute, where: Where
 ) -> NDArray[np.int64]:
-    column, topic, plain = part.column or part.name, topic_of(part), plain_texts(values)
-    refuse_missing(np.array(plain, dtype=object), column, where, topic)
-    known = {plain_text(value): i for i, value in enumerate(attribute.values)}
+    column, topic, plain = part.column or part.name, topic_of(part), _plain_values(values)
+    if part.missing is None:
+        refuse_missing(np.array(plain, dtype=object), column, where, topic)
+    if part.is_read:
+        read = {text: value_read(part, text) for text in set(plain)}
+        plain = [read[text] for text in plain]
+    known = {value: i for i, value in enumerate(compared_values(part))}
     found = np.array([known.get(value, -1) for value in plain], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
         raise DataError(
@@ -206,6 +211,13 @@ def _value_index(
             about=topic,
         )
     return found
+
+
+def _plain_values(values: NDArray) -> list[str]:
+    """Write values as texts, dates as ISO 8601 does."""
+    if values.dtype.kind == "M":
+        return ["" if text == "NaT" else text for text in np.datetime_as_string(values, unit="D").tolist()]
+    return plain_texts(values)
 
 
 def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:

@@ -31,21 +31,6 @@ class Labels:
         every = (cells.finest, *margins, *levels)
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 
-    def find(self, label: str) -> tuple[Margin, int]:
-        """Return margin and group of a label.
-
-        Raises
-        ------
-        SpecError
-            If there is no such label.
-        """
-        if label not in self.found:
-            raise SpecError(
-                f"no place or cell is called '{label}'",
-                needed="a label such as " + ", ".join(f"'{known}'" for known in list(self.found)[:3]),
-            )
-        return self.found[label]
-
     def group(self, margin: Margin, label: str) -> int:
         """Return the group of a place of one level.
 

@@ -23,11 +23,12 @@ from trueup.model.records.drawn import Conflict, Drawn
 from trueup.model.records.draws_described import describe_draws, described_where_defined
 from trueup.model.records.labels import Area, Labels, area_name, places_of_area
 from trueup.model.records.marginals import Columns, Reals
+from trueup.model.records.places_asked import Names
 from trueup.model.records.quantity import Quantity, Ratio, quotients
 from trueup.model.records.ratios import noisy_ratio, ratio_weights
 from trueup.model.records.tabled import Tabled
 from trueup.model.spec import Spec
-from trueup.model.tables import probability_of
+from trueup.model.tables import named_columns, probability_of
 
 PIECE = 1 << 23
 """Draws of counts that are described at a time."""
@@ -99,6 +100,11 @@ class Posterior(Tabled):
             f"{draws:,} {self.drawn.kind}{several}, of {cells:,} cells, by the method '{self.method.get('method')}'",
             f"under {self.prior}; intervals at {100 * self.level:.3g} %",
         )
+
+    @property
+    def shows_counts(self) -> bool:
+        """Return True: its draws are at hand."""
+        return True
 
     @property
     def draws(self) -> NDArray:
@@ -241,7 +247,8 @@ class Posterior(Tabled):
     def quantity(self, expression: str) -> Quantity:
         """Return draws of a sum of places or cells, named by their labels.
 
-        Labels with other characters than letters are quoted: `"'01/001' + '01/003'"`.
+        Labels with other characters than letters are quoted: `"'01/001' + '01/003'"`. Places may be named by their level, too:
+        `"'county=01/001'"`.
 
         Raises
         ------
@@ -289,10 +296,21 @@ class Posterior(Tabled):
         """Draws `(chains, draws)` of a linear combination of labelled counts."""
         total: NDArray | float = 0.0
         for name, coefficient in terms.items():
-            margin, group = self._labels.find(name)
-            part = (self.draws if margin == self.cells.finest else self.sums(margin))[..., group]
+            part = self._counted(name)
             total = total + (int(coefficient) if coefficient.denominator == 1 else float(coefficient)) * part
         return np.asarray(total)
+
+    def _counted(self, name: str) -> NDArray:
+        """Draws `(chains, draws)` of a count that is named by its label, or as questions name it."""
+        if name not in self._labels.found:
+            count = Names(self.cells).find(name)
+            if not count.single:
+                raise SpecError(
+                    f"'{name}' stands for every place of a level", needed="one place, or `trueup.ask`"
+                )
+            return count.draws(self.cells, self.draws)[..., 0]
+        margin, group = self._labels.found[name]
+        return (self.draws if margin == self.cells.finest else self.sums(margin))[..., group]
 
     def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
         """Describe every ratio of the spec at every place of the levels reported, or the first `rows` of them: posterior, noisy
@@ -341,6 +359,8 @@ class Posterior(Tabled):
     ) -> Any:
         """Return an `xarray.Dataset`: all draws, with dims (chain, draw, cell), or the figures of a table that is named.
 
+        Keys of places, their names and values of attributes are coordinates of the cells.
+
         Needs the extra `posterior`.
         """
         if table is not None:
@@ -349,10 +369,15 @@ class Posterior(Tabled):
 
         names = np.array([self.cells.label(cell) for cell in range(self.cells.n)])
         data = {"count": (("chain", "draw", "cell"), self.draws)}
-        coords = {
+        coords: dict[str, Any] = {
             "chain": np.arange(self.draws.shape[0]),
             "draw": np.arange(self.draws.shape[1]),
             "cell": names,
+        }
+        columns = named_columns(self.cells, self.cells.finest)
+        coords |= {
+            name if name not in (*coords, "count") else f"{name} key": ("cell", c)
+            for name, c in columns.items()
         }
         return xarray.Dataset(data, coords, self._facts())
 

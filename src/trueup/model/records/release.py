@@ -178,6 +178,17 @@ class Release(Tabled):
             "margin of error": none if error is None else error,
         }
 
+    @property
+    def shows_counts(self) -> bool:
+        """Return True if its counts are at hand, as those of a stored release are once they were asked for."""
+        return "counts" in vars(self)
+
+    def _shown_figures(self, margin: Margin) -> dict[str, NDArray]:
+        """Leave margins out of what a notebook shows as long as they are not simulated, which may take long."""
+        if callable(self.expects) and "expected" not in vars(self):
+            return {"released": self.sums(margin), "noisy": self.measurements.noisy(margin)}
+        return self.figures(margin)
+
     def margin_of_error(self, margin: Margin | str, level: float | str = NINE_OF_TEN) -> NDArray | None:
         """Return within which distance (counts) of every released count the true one lies, with the given probability.
 

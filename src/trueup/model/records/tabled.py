@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import to_figure
 from trueup.model.cells import Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.tables import dataset_of, margin_asked, table_of
 from trueup.model.three_lines import ThreeLines
 
+MOST_SHOWN, MOST_FIGURES, LARGEST_SHOWN = 5, 5, 10_000
+"""Counts and figures that a notebook shows of a record, and places that a level may have for that."""
 NINE_OF_TEN = "90%"
 """The probability of margins of error where nobody asks for another."""
 
@@ -33,6 +38,47 @@ class Tabled(ThreeLines):
     def figures(self, margin: Margin | str, level: float | str | None = None) -> Mapping[str, NDArray]:
         """Columns `(groups,)` of what is known of every group of a margin; masked where nothing is."""
         raise NotImplementedError
+
+    @property
+    def shows_counts(self) -> bool:
+        """Return True if a notebook shows its largest counts."""
+        return False
+
+    def _shown_figures(self, margin: Margin) -> Mapping[str, NDArray]:
+        return self.figures(margin)
+
+    def _repr_html_(self) -> str:
+        """Show its lines, and its largest counts with what is known of each."""
+        return super()._repr_html_() + self._largest_html()
+
+    def _largest_html(self) -> str:
+        shown = next((m for m in map(Margin, self.cells.tree.levels) if self._shows(m)), None)
+        if shown is None:
+            return ""
+        columns = {
+            name: np.ma.filled(np.ma.asarray(c, float), np.nan)
+            for name, c in self._shown_figures(shown).items()
+        }
+        columns = dict(list(columns.items())[:MOST_FIGURES])
+        order = np.argsort(-next(iter(columns.values())), kind="stable")[:MOST_SHOWN]
+        labels = list(self.cells.margin_labels(shown))
+        head = "".join(f"<th>{escape(name)}</th>" for name in (shown.level, *columns))
+        rows = "".join(
+            f"<tr><td>{escape(labels[at])}</td>"
+            + "".join(f"<td>{to_figure(float(column[at]))}</td>" for column in columns.values())
+            + "</tr>"
+            for at in order
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def _shows(self, margin: Margin) -> bool:
+        """Return True if a level has several places, and not too many to be described at once."""
+        places = self.cells.tree.sizes[self.cells.tree.level(margin.level)]
+        return (
+            self.shows_counts
+            and 1 < places <= LARGEST_SHOWN
+            and all(a.partition for a in self.cells.attributes)
+        )
 
     def _facts(self) -> Mapping[str, Any]:
         """What stands beside an array of its figures."""

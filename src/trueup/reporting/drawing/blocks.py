@@ -35,6 +35,15 @@ class Notice:
 
 
 @dataclass(frozen=True)
+class FoldedText:
+    """Paragraphs that are folded away under one line: details for those who want them."""
+
+    kind: ClassVar[str] = "fold"
+    summary: str
+    paragraphs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """Terms and what they stand for."""
 
@@ -90,7 +99,7 @@ class Links:
     rows: tuple[tuple[str, str], ...]
 
 
-Block = Text | Notice | Facts | Table | Links | Figure | Chart | Ridges | Map
+Block = Text | Notice | FoldedText | Facts | Table | Links | Figure | Chart | Ridges | Map
 
 
 @dataclass(frozen=True)

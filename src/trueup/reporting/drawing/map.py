@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -110,6 +110,40 @@ def draw_map(
         drawn,
         _legend(),
         level,
+    )
+
+
+def draw_counts(
+    cells: Cells,
+    features: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, NDArray],
+    margins: Mapping[str, NDArray],
+    unit: str,
+    confidence: str,
+) -> Map:
+    """Draw the same places shaded by their counts: a fifth of the places to a shade.
+
+    Raises
+    ------
+    DataError
+        If the shapes are of no level that was released.
+    """
+    certain = draw_map(cells, features, counts, margins, unit, confidence)
+    held = counts[certain.level]
+    at = {cells.tree.label(certain.level, place): place for place in range(held.size)}
+    shown = np.array([at[shape.key] for shape in certain.shapes])
+    ends = np.unique(np.quantile(held[shown], [0.2, 0.4, 0.6, 0.8], method="inverted_cdf"))
+    ends = ends[ends < held[shown].max()]
+    shade = np.searchsorted(ends, held[shown], side="left")
+    most = certain.shapes[int(np.argmax(held[shown]))]
+    return replace(
+        certain,
+        message=f"Map of {len(shown):,} places of level {plain(certain.level)} by their released counts. "
+        f"The largest is {most.text}.",
+        caption=f"Released {unit} of each place; the {confidence} margin of error stands in the place's description. "
+        "Darker places (lighter ones on a dark page) have more.",
+        shapes=tuple(replace(shape, shade=int(s)) for shape, s in zip(certain.shapes, shade)),
+        legend=(*(f"up to {number(end)}" for end in ends), f"up to {number(held[shown].max())}"),
     )
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from numpy.typing import NDArray
+
 from trueup.model.perturbed import PerturbedSpec
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
@@ -11,10 +15,13 @@ from trueup.reporting.sections.opening import counted_line
 from trueup.reporting.sections.origin import Ledger
 from trueup.reporting.sections.posterior_pictures import PosteriorView, intervals, shapes
 from trueup.reporting.sections.posterior_tables import ratios, tables
+from trueup.reporting.sections.results import asked_results, posterior_results
 from trueup.version import __version__
 
 
-def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
+def posterior_page(
+    posterior: Posterior, spec: Spec, ledger: Ledger, areas: Mapping[str, NDArray] | None = None
+) -> Page:
     """Lay out the report of a posterior; it is made from public records, so there is no ledger to name."""
     unit = plural(spec.table.counts)
     view = PosteriorView(posterior, unit)
@@ -26,11 +33,13 @@ def posterior_page(posterior: Posterior, spec: Spec, ledger: Ledger) -> Page:
         tuple(
             section
             for section in (
-                _reading(posterior, perturbed=isinstance(spec, PerturbedSpec)),
+                asked_results(posterior, unit, areas),
+                posterior_results(posterior, unit),
+                ratios(posterior),
                 shapes(view),
+                _reading(posterior, perturbed=isinstance(spec, PerturbedSpec)),
                 intervals(view),
                 tables(posterior, unit),
-                ratios(posterior),
                 _making(posterior, spec),
                 _words(),
             )
@@ -53,9 +62,23 @@ def _summary(posterior: Posterior) -> tuple[tuple[str, str], ...]:
         ("Counts", number(n)),
         ("Draws of all counts together", f"{number(chains * draws)}, {kind}"),
         ("Intervals", intervals),
-        ("Prior", posterior.prior.removeprefix("the prior ")),
+        ("Assumed before", _assumed(posterior)),
         ("Method", str(posterior.method["method"])),
     )
+
+
+_ASSUMED = {
+    "hierarchical": "how unevenly wholes split into parts, as the published numbers themselves say",
+    "flat": "nothing: every count that the rules allow was equally likely",
+    "estimated": "how large counts usually are, as the published numbers themselves say",
+}
+
+
+def _assumed(posterior: Posterior) -> str:
+    """Say in words what was assumed of the true counts; parameters stand where the page says how it was made."""
+    given = posterior.method.get("prior")
+    name = "flat" if given is None else str(dict(given)["name"])
+    return _ASSUMED.get(name, posterior.prior.removeprefix("the "))
 
 
 _NOISY = (

@@ -13,7 +13,7 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Page, Section
-from trueup.reporting.drawing.map import Map, draw_map
+from trueup.reporting.drawing.map import Map, draw_counts, draw_map
 from trueup.reporting.drawing.outlines import read_shapes
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
@@ -25,6 +25,7 @@ from trueup.reporting.sections.glossary import glossary
 from trueup.reporting.sections.opening import about, counted_line, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
+from trueup.reporting.sections.results import released_results
 
 
 def release_page(
@@ -47,6 +48,7 @@ def release_page(
         warning(measurements),
         _summary(release, spec, unit, level),
         (
+            released_results(release, unit, level, _counts_map(release, unit, level, shapes)),
             protected(measurements.guarantee),
             cost(measurements),
             release_error(release, unit),
@@ -83,10 +85,21 @@ def _map(release: Release, unit: str, level: float | str, shapes: str | Path | N
     return (Section("map", "How certain the numbers are, by place", (drawn,)),)
 
 
+def _counts_map(
+    release: Release, unit: str, level: float | str, shapes: str | Path | None
+) -> tuple[Map, ...]:
+    return () if shapes is None else (release_map(release, unit, level, read_shapes(shapes), by_count=True),)
+
+
 def release_map(
-    release: Release, unit: str, level: float | str, features: Sequence[Mapping[str, Any]]
+    release: Release,
+    unit: str,
+    level: float | str,
+    features: Sequence[Mapping[str, Any]],
+    *,
+    by_count: bool = False,
 ) -> Map:
-    """Draw the places of a release by how certain their counts are.
+    """Draw the places of a release by how certain their counts are, or by the counts themselves.
 
     Raises
     ------
@@ -96,7 +109,8 @@ def release_map(
     places = [m for m in release.published if not m.attributes]
     margins = {m.level: error for m in places if (error := release.margin_of_error(m, level)) is not None}
     counts = {m.level: release.sums(m) for m in places}
-    return draw_map(release.cells, features, counts, margins, unit, f"{read_confidence(level)} %")
+    drawn = draw_counts if by_count else draw_map
+    return drawn(release.cells, features, counts, margins, unit, f"{read_confidence(level)} %")
 
 
 def _summary(release: Release, spec: Spec, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
@@ -118,7 +132,7 @@ def _typical(release: Release, unit: str, level: float | str) -> list[tuple[str,
     margin = float(np.median(errors))
     return [
         (
-            f"{read_confidence(level)} % margin of error, {table_name(finest)}",
-            f"in the middle ± {number(margin)} {unit}",
+            f"Typical {read_confidence(level)} % margin of error, {table_name(finest)}",
+            f"± {number(margin)} {unit}: half of these counts have a smaller one, half a larger one",
         )
     ]

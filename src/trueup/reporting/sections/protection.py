@@ -10,7 +10,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise import law_named
 from trueup.privacy.shown import outward
-from trueup.reporting.drawing.blocks import Block, Column, Facts, Notice, Section, Table, Text
+from trueup.reporting.drawing.blocks import Block, Column, Facts, FoldedText, Notice, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, bars
 from trueup.reporting.drawing.words import exact, percent, plain, table_name
 
@@ -29,7 +29,10 @@ def total_loss(guarantee: Guarantee) -> str:
 
 def protected(guarantee: Guarantee) -> Section:
     """Say what is protected."""
-    blocks: list[Block] = [Text(*guarantee.sentences)]
+    first, *details = guarantee.sentences
+    blocks: list[Block] = [Text(first)]
+    if details:
+        blocks.append(FoldedText("What exactly is compared, and under which conditions", tuple(details)))
     if guarantee.kind == "invariant":
         blocks.append(
             Notice(

@@ -1,0 +1,92 @@
+"""`trueup ask`: questions to a posterior that was kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from trueup.cli.options import AsJson, argument, option
+from trueup.cli.printing import print_json, print_table
+from trueup.digits import to_figure
+
+if TYPE_CHECKING:
+    from trueup.model.records.answer import PosteriorAnswer
+
+
+def ask_command(
+    folder: Annotated[Path, argument("A posterior that `trueup infer --out` wrote.")],
+    question: Annotated[
+        list[str],
+        argument(
+            "Names with + - * /, rank(...) and one comparison: \"'county=001, sex=f' / 'county=001'\"; the name of a "
+            'level asks about each of its places: "rank(county)".'
+        ),
+    ],
+    areas: Annotated[
+        Path | None, option("--areas", "Areas of your own and their places: CSV or Parquet.")
+    ] = None,
+    column: Annotated[
+        str,
+        option(
+            "--column", "The column of --areas that names them, and what questions call them.", shown=True
+        ),
+    ] = "area",
+    level: Annotated[
+        str | None, option("--level", "Probability of the intervals; by default the posterior's.")
+    ] = None,
+    show: Annotated[int, option("--show", "Rows to print.", shown=True, min=1)] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a kept posterior: sums, differences, ratios, ranks, comparisons and areas of your own; nothing is drawn anew."""
+    from trueup.cli.options import refuse_idle
+    from trueup.inferring.asking import ask as answer
+    from trueup.io.bundle.kept_posterior import read_posterior
+
+    refuse_idle({"--column": column != "area"}, "--areas", areas)
+    kept = read_posterior(folder)
+    answers = [answer(kept, one, areas=areas, column=column, level=level) for one in question]
+    if as_json:
+        print_json(
+            {
+                "source": kept.source,
+                "promise": kept.promise,
+                "answers": [_as_json(one) for one in answers],
+            }
+        )
+        return
+    for one in answers:
+        _print(one, show)
+    print(f"From {answers[0].rests_on}; nothing was drawn anew, and it costs no privacy.")
+    print(kept.promise)
+
+
+def _as_json(answer: PosteriorAnswer) -> dict:
+    columns = {name: column.tolist() for name, column in answer.figures().items()}
+    return {"question": answer.question, "level": answer.level, **columns}
+
+
+def _print(answer: PosteriorAnswer, show: int) -> None:
+    columns = answer.figures()
+    names = answer.asked.names or (answer.question,)
+    undefined = columns.get("undefined")
+    more = [] if undefined is None else ["P(denominator is 0)"]
+    heads = ["probability"] if answer.asked.event else ["mean", "sd", "interval", "its probability"]
+    rows = []
+    for i, name in enumerate(names[:show]):
+        held = {key: column[i] for key, column in columns.items() if key != answer.asked.level}
+        figures = (
+            [f"{held['probability']:.3f}"]
+            if answer.asked.event
+            else [
+                to_figure(held["mean"]),
+                to_figure(held["sd"]),
+                f"{to_figure(held['low'])} to {to_figure(held['high'])}",
+                f"{held['mass']:.3f}",
+            ]
+        )
+        rows.append([name, *figures, *([] if undefined is None else [f"{undefined[i]:.3g}"])])
+    print_table(answer.question, ["", *heads, *more], rows)
+    if len(names) > show:
+        print(
+            f"... and {len(names) - show:,} more; --show {len(names)} prints all, --json gives them to programs"
+        )

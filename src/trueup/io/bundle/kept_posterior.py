@@ -1,0 +1,187 @@
+"""Posteriors read back from the folders that `infer` wrote, by readers that take nothing on trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import BundleError, TrueupError
+from trueup.files.database import connect, literal, parquet, quiet_duckdb
+from trueup.files.memory import PROCESS, refuse_needed
+from trueup.io.bundle.manifest import FORMAT, MANIFEST, digest, margin_in
+from trueup.io.bundle.places import read_place_levels
+from trueup.io.bundle.posterior import PLACES
+from trueup.io.bundle.schema import KeptPosterior
+from trueup.io.bundle.strict import read_json, refuse_links, refuse_names
+from trueup.io.bundle.typed import KINDS, columns_of
+from trueup.model.cells import Attribute, Cells, Recode
+from trueup.model.records.drawn import Conflict, Drawn
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import Ratio
+
+LARGEST_DRAWS = 1 << 32
+"""More counts in all draws than this are not read whole."""
+_RESTORE = "infer again, or restore the folder"
+
+
+def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
+    """Read a posterior back from the folder that `trueup infer --out` wrote, to be asked again.
+
+    Its figures come from the draws alone: exact marginals of trees are in the tables of the folder.
+
+    Parameters
+    ----------
+    folder
+        The folder: its manifest names the release that it is of, and its draws.
+    memory
+        Bytes that may be held; by default any.
+
+    Returns
+    -------
+    Posterior
+        With draws `(chains, draws, n)`, method, diagnostics and promise as they were written.
+
+    Raises
+    ------
+    BundleError
+        If the folder is no posterior, or a file is missing, a link, or not the one that was written.
+    TrueupError
+        If it needs more memory than is given.
+
+    Examples
+    --------
+    >>> import pandas, tempfile, trueup
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.io.bundle.posterior import write_posterior
+    >>> noisy = trueup.measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
+    >>> posterior, out = trueup.infer(noisy), Path(tempfile.mkdtemp()) / "posterior"
+    >>> write_posterior(out, posterior)
+    >>> kept = read_posterior(out)
+    >>> bool((kept.draws == posterior.draws).all()), kept.source == noisy.digest
+    (True, True)
+    """
+    folder = Path(folder)
+    manifest = _read_manifest(folder)
+    shape = (manifest["shape"]["chains"], manifest["shape"]["draws"], manifest["shape"]["cells"])
+    refuse_needed(f"'{folder}'", PROCESS + 8 * prod(shape), memory)
+    cells = _cells(folder, manifest)
+    if cells.n != shape[2]:
+        raise BundleError(f"the places of '{folder}' are not those of its draws", remedy=_RESTORE)
+    drawn = manifest["drawn"]
+    conflicts = manifest["conflicts"]
+    return Posterior(
+        cells,
+        Drawn(
+            _draws(folder, manifest, shape),
+            drawn["independent"],
+            connected=drawn["connected"],
+            approximate=drawn["approximate"],
+            stats=manifest["stats"],
+            tables=tuple(cells.margin(margin_in(entry)) for entry in manifest["tables"]),
+        ),
+        manifest["method"],
+        manifest["source"],
+        manifest["level"],
+        tuple(Ratio(**entry) for entry in manifest["ratios"]),
+        conflicts=None if conflicts is None else tuple(Conflict(**entry) for entry in conflicts),
+    )
+
+
+def is_posterior(folder: Path) -> bool:
+    """Return True if a folder looks like a posterior, and not like a bundle."""
+    return (folder / MANIFEST.name).is_file() and not (folder / MANIFEST).is_file()
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest, and hold every file against its digest."""
+    if not is_posterior(folder):
+        bundle = (folder / MANIFEST).is_file()
+        raise BundleError(
+            f"'{folder}' is {'a bundle, and' if bundle else 'missing, or'} holds no posterior",
+            needed="a folder that `trueup infer --out` wrote",
+            remedy=f"trueup infer {folder} --out posterior" if bundle else "check the path",
+        )
+    try:
+        manifest = read_json(folder / MANIFEST.name)
+        if manifest["format"] != FORMAT or manifest["kind"] != "posterior":
+            raise ValueError
+        KeptPosterior.model_validate(manifest)
+        refuse_names(manifest["files"])
+    except (OSError, ValueError, LookupError, TypeError):
+        raise BundleError(
+            f"the manifest of '{folder}' is damaged or of another kind", remedy=_RESTORE
+        ) from None
+    refuse_links(folder, [MANIFEST.name, *manifest["files"]])
+    for name, written in manifest["files"].items():
+        if not (path := folder / name).is_file() or digest(path) != written:
+            raise BundleError(
+                f"'{name}' of '{folder}' is missing or not the file that was written", remedy=_RESTORE
+            )
+    return manifest
+
+
+def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
+    if PLACES not in manifest["files"]:
+        raise BundleError(f"'{folder}' holds no keys of places, so that none can be named", remedy=_RESTORE)
+    levels = manifest["levels"]
+    attributes = tuple(_attribute(entry) for entry in manifest["attributes"])
+    try:
+        tree = read_place_levels(
+            folder / PLACES, [each["level"] for each in levels], most=levels[-1]["places"]
+        )
+        if tree.sizes != tuple(each["places"] for each in levels):
+            raise BundleError(f"'{PLACES}' of '{folder}' holds other places than its manifest says")
+    except BundleError:
+        raise
+    except TrueupError:
+        raise BundleError(f"'{PLACES}' of '{folder}' is damaged", remedy=_RESTORE) from None
+    return Cells(tree, attributes)
+
+
+def _attribute(entry: Mapping[str, Any]) -> Attribute:
+    recodes = (Recode(r["name"], tuple(r["values"]), tuple(r["groups"])) for r in entry["recodes"])
+    return Attribute(entry["name"], tuple(entry["values"]), entry["partition"], tuple(recodes))
+
+
+def _draws(folder: Path, manifest: Mapping[str, Any], shape: tuple[int, int, int]) -> NDArray[np.int64]:
+    """Read the counts of all draws, file after file, each as it was written: draw after draw, cell after cell."""
+    names = sorted(name for name in manifest["files"] if name.startswith(("draws.", "draws/")))
+    if not names:
+        raise BundleError(f"'{folder}' holds no draws", remedy="infer again; draws are written with --out")
+    if prod(shape) > LARGEST_DRAWS:
+        raise BundleError(
+            f"'{folder}' holds too many draws to be read at once", needed="fewer draws (--draws)"
+        )
+    counts, done = np.empty(prod(shape), np.int64), 0
+    for name in names:
+        part = _counts(folder / name, counts.size - done)
+        counts[done : done + part.size] = part
+        done += part.size
+    if done != counts.size:
+        raise BundleError(f"'{folder}' holds fewer draws than its manifest says", remedy=_RESTORE)
+    return counts.reshape(shape)
+
+
+def _counts(path: Path, most: int) -> NDArray:
+    """Read one file's column of counts, of at most so many rows."""
+    table = _table(path)
+    with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
+        if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:
+            raise BundleError(f"'{path.name}' has no column 'count' of whole numbers", remedy=_RESTORE)
+        if connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] > most:
+            raise BundleError(f"'{path.name}' holds more rows than its manifest says", remedy=_RESTORE)
+        found = connection.execute(f'SELECT "count"::BIGINT AS n FROM {table}').fetchnumpy()["n"]
+    if np.ma.is_masked(found):
+        raise BundleError(f"'{path.name}' holds a row without a count", remedy=_RESTORE)
+    return np.asarray(found)
+
+
+def _table(path: Path) -> str:
+    if path.suffix == ".parquet":
+        return parquet([path])
+    return f"read_csv({literal(str(path.absolute()))}, header = true, all_varchar = true, auto_detect = true)"

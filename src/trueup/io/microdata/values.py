@@ -1,0 +1,70 @@
+"""Values of attributes as a table has them, read as the spec declares: bins of numbers, months of dates, what is not listed.
+
+Each is a function of one row's value, so that a record is counted in one cell as before, and sensitivities stay what they are.
+Every function is written twice, here and as SQL in `values_sql`; a test holds the two against each other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from trueup.files.text import folded_case, plain_text
+from trueup.model.spec_table import AttributePart, bin_labels
+
+NUMBER = "-?[0-9]{1,18}"
+"""A whole number that is put into bins."""
+_TIME = "[ T][0-9:.+Z -]*"
+DATES = {
+    "month": f"([0-9]{{4}}-[0-9]{{2}})(-[0-9]{{2}}({_TIME})?)?",
+    "year": f"([0-9]{{4}})(-[0-9]{{2}}(-[0-9]{{2}}({_TIME})?)?)?",
+}
+"""A month or a year in a date, as a regular expression of Python and of DuckDB."""
+
+
+def compared_values(part: AttributePart) -> list[str]:
+    """Return the values of an attribute as rows are compared with them."""
+    plain = list(map(plain_text, part.values))
+    return [folded_case(value) for value in plain] if part.fold else plain
+
+
+def value_read(part: AttributePart, text: str) -> str:
+    """Return the value of the domain that a row's plain text stands for; another text where it stands for none.
+
+    A value of the domain stands for itself, so that tables that are made up are read as well.
+
+    Examples
+    --------
+    >>> age = AttributePart(name="age", bins=(0, 15, 65), missing="unknown")
+    >>> age.values, [value_read(age, text) for text in ("14", "70", "", "-3")]
+    (('0-14', '15-64', '65 and more', 'unknown'), ['0-14', '65 and more', 'unknown', ''])
+    >>> month = AttributePart(name="month", values=("2026-01", "2026-02"), date="month", other="other")
+    >>> [value_read(month, text) for text in ("2026-02-28", "2025-12-31")]
+    ['2026-02', 'other']
+    """
+    if not text:
+        return own_value(part, part.missing) if part.missing else ""
+    own = compared_values(part)
+    value = folded_case(text) if part.fold else text
+    if value not in own and part.bins:
+        value = _binned(part.bins, text)
+    elif value not in own and part.date:
+        value = _dated(part.date, text)
+    if part.other is not None and value not in own:
+        return own_value(part, part.other)
+    return value
+
+
+def own_value(part: AttributePart, value: str) -> str:
+    """Write one of the part's own values as those of its domain."""
+    return folded_case(plain_text(value)) if part.fold else plain_text(value)
+
+
+def _binned(bins: tuple[int, ...], text: str) -> str:
+    if not re.fullmatch(NUMBER, text) or int(text) < bins[0]:
+        return ""
+    return bin_labels(bins)[sum(int(text) >= low for low in bins) - 1]
+
+
+def _dated(date: str, text: str) -> str:
+    found = re.fullmatch(DATES[date], text)
+    return found[1] if found else ""

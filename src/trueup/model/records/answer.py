@@ -1,0 +1,107 @@
+"""The answer to one question about counts: draws, described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.digits import to_figure
+from trueup.errors import SpecError
+from trueup.files.frames import as_frame
+from trueup.model.records.asked import AskedDraws
+from trueup.model.records.draws_described import described_where_defined
+from trueup.model.records.posterior import Posterior
+from trueup.model.three_lines import ThreeLines
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PosteriorAnswer(ThreeLines):
+    """The answer to one question, from the draws of a posterior.
+
+    Attributes
+    ----------
+    question
+        As it was asked.
+    asked
+        Draws `(chains, draws, k)` of the quantity, of one (`k = 1`) or of each place of a level.
+    posterior
+        What it rests on.
+    level
+        Probability of its intervals.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Cells
+    >>> from trueup.model.records.asked import ask_draws
+    >>> from trueup.model.records.drawn import Drawn
+    >>> from trueup.model.records.places_asked import Names
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> posterior = Posterior(cells, Drawn(np.array([[[3, 4], [5, 4], [4, 4], [4, 6]]]), True), {"method": "demo"}, "")
+    >>> answer = PosteriorAnswer("b > a", ask_draws("b > a", Names(cells), posterior.draws), posterior)
+    >>> answer.probability
+    0.5
+    """
+
+    question: str
+    asked: AskedDraws
+    posterior: Posterior
+    level: float = 0.9
+
+    @property
+    def draws(self) -> NDArray:
+        """`(chains, draws)` values of the one quantity, or `(chains, draws, k)` of those of places."""
+        return self.asked.draws[..., 0] if self.asked.names is None else self.asked.draws
+
+    @property
+    def probability(self) -> float:
+        """How probable the one event is that was asked for; SpecError if the question is not one comparison."""
+        if not self.asked.event or self.asked.names is not None:
+            raise SpecError(
+                f"the question '{self.question}' is not about one event",
+                needed="a comparison, such as 'a > b'; `figures()` describes every place",
+            )
+        return float(self.figures()["probability"][0])
+
+    def figures(self) -> dict[str, NDArray]:
+        """Return columns of one row, or of a row for each place.
+
+        Returns
+        -------
+        The places under the name of their level, then those of `Posterior.summary` but its labels; of events `probability` and
+        `mcse`; and `undefined` (the probability that a denominator is 0) where that is possible.
+        """
+        draws, known = self.asked.draws, self.asked.names
+        labels = {} if known is None else {str(self.asked.level): np.array(known)}
+        columns = described_where_defined(draws, lambda held: self.posterior.describe(held, self.level))
+        if self.asked.event:
+            columns = {"probability": columns["mean"], "mcse": columns["mcse"]}
+        gaps = np.isnan(draws).mean(axis=(0, 1))
+        return {**labels, **columns, **({"undefined": gaps} if gaps.any() else {})}
+
+    def table(self, *, backend: str | None = None) -> Any:
+        """Return the figures as a dataframe."""
+        return as_frame(self.figures(), backend, known=self.posterior.frame)
+
+    @property
+    def rests_on(self) -> str:
+        """What the answer rests on: how many draws, of which record."""
+        chains, draws, _ = self.posterior.draws.shape
+        return f"{chains * draws:,} {self.posterior.drawn.kind}, of the record {self.posterior.source[:12] or 'not named'}"
+
+    def _lines(self) -> tuple[str, str, str]:
+        return (self.question, self._found, self.rests_on)
+
+    @property
+    def _found(self) -> str:
+        first: Mapping[str, Any] = {name: column[0] for name, column in self.figures().items()}
+        if self.asked.names is not None:
+            return f"of each of {len(self.asked.names):,} places of '{self.asked.level}'; see `table()`"
+        if self.asked.event:
+            return f"probability {first['probability']:.3f}"
+        low, high = to_figure(first["low"]), to_figure(first["high"])
+        return f"mean {to_figure(first['mean'])}, {first['mass']:.1%} interval {low} to {high}"

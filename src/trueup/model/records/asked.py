@@ -1,0 +1,199 @@
+"""Questions to draws: sums, differences, ratios, ranks and comparisons of named counts."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from trueup.errors import SpecError
+from trueup.model.records.places_asked import Count, Names
+from trueup.model.records.quantity import quotients
+
+LONGEST = 10_000
+"""Characters of a question."""
+_FORM = (
+    "names in quotes with + - * / and numbers, rank(...), and at most one comparison, such as "
+    "\"'county=001, sex=f' / 'county=001'\""
+)
+_COMPARED: dict[type, Callable] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_COMBINED: dict[type, Callable] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: quotients,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AskedDraws:
+    """Draws that answer a question.
+
+    Attributes
+    ----------
+    draws
+        `(chains, draws, k)` values: whole numbers, ratios (NaN where the denominator is 0), or 0 and 1 of an event.
+    level, names
+        The level whose `k` places are asked about one by one, and their labels; None where the answer is one quantity.
+    event
+        Whether the question is a comparison, which holds in a draw or does not.
+    """
+
+    draws: NDArray
+    level: str | None = None
+    names: tuple[str, ...] | None = None
+    event: bool = False
+
+    def with_other(self, other: AskedDraws, combine: Callable) -> AskedDraws:
+        """Combine two of them draw by draw; one quantity is combined with each place of the other.
+
+        Raises
+        ------
+        SpecError
+            If both are about places, and not the same.
+        """
+        if self.names is not None and other.names is not None and self.names != other.names:
+            raise SpecError(
+                f"'{self.level}' and '{other.level}' are combined place by place, and have different places",
+                needed="places of one level, or one place on one side",
+            )
+        about = self if self.names is not None else other
+        left, right = np.broadcast_arrays(self.draws, other.draws)
+        return AskedDraws(combine(left, right), about.level, about.names)
+
+
+def ask_draws(question: str, names: Names, draws: NDArray) -> AskedDraws:
+    """Answer a question from joint draws `(chains, draws, n)` of the cells that `names` knows.
+
+    Raises
+    ------
+    SpecError
+        If the question does not parse, or names what the draws do not hold; with the nearest name.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Cells
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> draws = np.array([[[3, 4], [5, 4], [4, 4]]])
+    >>> ask_draws("'area=a' - 'area=b'", Names(cells), draws).draws.ravel().tolist()
+    [-1, 1, 0]
+    >>> ask_draws("area / all > 0.5", Names(cells), draws).draws.mean(axis=(0, 1)).round(2).tolist()
+    [0.33, 0.33]
+    """
+    asked = _Reader(question, names, draws).asked
+    if asked.draws.shape[:2] != draws.shape[:2]:
+        raise SpecError(f"the question '{question}' names no place", needed=_FORM)
+    return asked
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """A question that is read and evaluated."""
+
+    text: str
+    names: Names
+    draws: NDArray
+
+    @cached_property
+    def asked(self) -> AskedDraws:
+        try:
+            if len(self.text) > LONGEST:
+                raise ValueError
+            body = ast.parse(self.text.strip(), mode="eval").body
+            return self._compared(body) if isinstance(body, ast.Compare) else self._value(body)
+        except SyntaxError as error:
+            hint = "put names with other characters than letters in quotes" if "=" in self.text else ""
+            raise self._error(f"does not parse at position {error.offset or 1}", hint) from None
+        except (ValueError, RecursionError, MemoryError) as error:
+            if isinstance(error, SpecError):
+                raise
+            raise self._error("is no question of at most 10,000 characters, not nested deeply") from None
+
+    def _error(self, what: str, remedy: str = "") -> SpecError:
+        shown = self.text if len(self.text) <= 200 else f"{self.text[:200]}..."
+        return SpecError(f"the question '{shown}' {what}", needed=_FORM, remedy=remedy)
+
+    def _compared(self, node: ast.Compare) -> AskedDraws:
+        if len(node.ops) != 1 or type(node.ops[0]) not in _COMPARED:
+            raise self._error("is not one comparison")
+        left, right = self._value(node.left), self._value(node.comparators[0])
+        compare = _COMPARED[type(node.ops[0])]
+        found = self._combined(left, right, lambda a, b: _where_defined(a, b, compare(a, b)))
+        return AskedDraws(found.draws, found.level, found.names, event=True)
+
+    def _value(self, node: ast.expr) -> AskedDraws:
+        match node:
+            case ast.Name(id=name) | ast.Constant(value=str(name)):
+                return self._counted(self.names.find(name))
+            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+                return self._number(number)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                found = self._value(inner)
+                return AskedDraws(-found.draws, found.level, found.names)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _COMBINED:
+                return self._combined(self._value(left), self._value(right), _COMBINED[type(op)])
+            case ast.Call(func=ast.Name(id="rank"), args=[inner], keywords=[]):
+                return self._rank(inner)
+        raise self._error("holds what cannot be computed")
+
+    def _combined(self, left: AskedDraws, right: AskedDraws, combine: Callable) -> AskedDraws:
+        """Combine two quantities; each place of a level with the place that holds it on a level above."""
+        levels = self.names.cells.tree.levels
+        if left.level in levels and right.level in levels:
+            finer = max(left.level, right.level, key=levels.index)
+            left, right = self._brought_to(left, finer), self._brought_to(right, finer)
+        return left.with_other(right, combine)
+
+    def _brought_to(self, asked: AskedDraws, finer: str) -> AskedDraws:
+        tree = self.names.cells.tree
+        holder = tree.ancestors(tree.level(finer), tree.level(str(asked.level)))
+        names = tuple(tree.label(finer, place) for place in range(holder.size))
+        return asked if asked.level == finer else AskedDraws(asked.draws[..., holder], finer, names)
+
+    def _number(self, number: float) -> AskedDraws:
+        if not abs(number) < 2**53:
+            raise self._error("holds a number beyond 2^53")
+        return AskedDraws(np.full((1, 1, 1), number))
+
+    def _counted(self, count: Count) -> AskedDraws:
+        found = count.draws(self.names.cells, self.draws)
+        return (
+            AskedDraws(found) if count.single else AskedDraws(found, count.places.level, count.places.names)
+        )
+
+    def _rank(self, node: ast.expr) -> AskedDraws:
+        """Rank one place among those of its level, or every place by any quantity: 1 is the largest, ties share the best."""
+        name = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
+        if isinstance(name, str):
+            count = self.names.find(name)
+            if count.single:
+                every = count.draws(self.names.cells, self.draws, count.within)
+                at = count.within.names.index(count.places.names[0])
+                return AskedDraws(1 + (every > every[..., [at]]).sum(axis=2, keepdims=True))
+        found = self._value(node)
+        if found.names is None:
+            raise self._error("ranks a quantity that is not of each place of a level")
+        if np.isnan(found.draws).any():
+            raise self._error("ranks a ratio whose denominator may be 0")
+        ranks = rankdata(-found.draws, method="min", axis=2).astype(np.int64)
+        return AskedDraws(ranks, found.level, found.names)
+
+
+def _where_defined(left: NDArray, right: NDArray, holds: NDArray) -> NDArray:
+    """Return whether an event holds as 0 or 1, NaN where a side is undefined."""
+    gaps = np.isnan(left) | np.isnan(right)
+    return np.where(gaps, np.nan, holds) if gaps.any() else holds.astype(np.int64)

@@ -1,0 +1,272 @@
+"""Counts that are named in a question: a place or all places of a level, with values of attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError, did_you_mean
+from trueup.model.cells import Cells
+
+
+class OwnAreas(Protocol):
+    """Areas off the hierarchy; see `trueup.planning.areas.AreaTable`."""
+
+    @property
+    def column(self) -> str:
+        """What the areas are called."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        ...
+
+    @property
+    def area(self) -> NDArray[np.int64]:
+        """Which area holds the place of `leaf`."""
+        ...
+
+    @property
+    def leaf(self) -> NDArray[np.int64]:
+        """A place of the last level that the area holds."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PlacesAsked:
+    """PlacesAsked or areas, each a list of places of the last level.
+
+    Attributes
+    ----------
+    level
+        The level they are of, or the column of areas.
+    names
+        `k` labels.
+    leaf, edges
+        Place `i` holds the lowest places `leaf[edges[i]:edges[i + 1]]`, at least one.
+    """
+
+    level: str
+    names: tuple[str, ...]
+    leaf: NDArray[np.int64]
+    edges: NDArray[np.int64]
+
+    @classmethod
+    def of_level(cls, cells: Cells, level: str) -> PlacesAsked:
+        """List all places of a level."""
+        tree, at = cells.tree, cells.tree.level(level)
+        names = tuple(tree.label(level, place) for place in range(tree.sizes[at]))
+        return cls(level, names, np.arange(tree.sizes[-1]), tree.leaf_ptr(at))
+
+    @classmethod
+    def of_areas(cls, own: OwnAreas) -> PlacesAsked:
+        """List areas off the hierarchy."""
+        order = np.argsort(own.area, kind="stable")
+        edges = np.searchsorted(own.area[order], np.arange(len(own.names) + 1))
+        return cls(own.column, own.names, own.leaf[order], edges)
+
+    def only(self, at: int) -> PlacesAsked:
+        """Keep one of them."""
+        leaf = self.leaf[self.edges[at] : self.edges[at + 1]]
+        return PlacesAsked(self.level, self.names[at : at + 1], leaf, np.array([0, leaf.size]))
+
+
+@dataclass(frozen=True, eq=False)
+class Count:
+    """Counts of one combination of attribute values: of one place, or of each of several.
+
+    Attributes
+    ----------
+    places
+        Where.
+    within
+        All places of the same level, among which a rank is asked for.
+    values
+        Values of attributes or recodes.
+    single
+        Whether one place is meant, not all of a level.
+    """
+
+    places: PlacesAsked
+    within: PlacesAsked
+    values: Mapping[str, str]
+    single: bool
+
+    def draws(self, cells: Cells, draws: NDArray, places: PlacesAsked | None = None) -> NDArray:
+        """Sum draws `(chains, draws, n)` of the finest cells to `(chains, draws, k)` counts of its places."""
+        places = places or self.places
+        kept = cells.where(self.values).ravel()
+        table = draws.reshape(*draws.shape[:2], cells.shape[0], -1)
+        if not np.array_equal(places.leaf, np.arange(cells.shape[0])):  # of all places nothing need be copied
+            table = table[:, :, places.leaf]
+        sums = (table if kept.all() else table[..., kept]).sum(axis=3, dtype=np.int64)
+        return np.add.reduceat(sums, places.edges[:-1], axis=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """What can be named in a question to draws of some cells.
+
+    A name is `PLACE` or `PLACE, ATTRIBUTE=VALUE, ...`. A place is `LEVEL=KEY`, or its key alone; the name of a level stands
+    for each of its places. Of a key such as `01/003` the last part is enough where the level has it once, and so is a readable
+    name. The column of areas of one's own is named as a level is.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    >>> names = Names(Cells(tree, (Attribute("sex", ("f", "m")),)))
+    >>> found = names.find("area=b, sex=f")
+    >>> found.places.names, found.values, found.single
+    (('b',), {'sex': 'f'}, True)
+    >>> names.find("area").places.names
+    ('a', 'b')
+    """
+
+    cells: Cells
+    own: OwnAreas | None = None
+
+    def find(self, name: str) -> Count:
+        """Return the counts that a name stands for.
+
+        Raises
+        ------
+        SpecError
+            If there is no such place, attribute or value among the draws; it names the nearest.
+        """
+        parts = name.split(", ")
+        for cut in range(len(parts), -1, -1):
+            values = self._values(parts[cut:])
+            place = None if values is None else self._places(", ".join(parts[:cut]))
+            if place is not None and values is not None:
+                self._refuse_overlapping(name, values)
+                return Count(*place[:2], values, place[2])
+        raise self._unknown(name, parts)
+
+    def _values(self, parts: list[str]) -> dict[str, str] | None:
+        """Read values of attributes; None if one is not of an attribute."""
+        known = {r.name: r.values for a in self.cells.attributes for r in a.views}
+        pairs = [(part.partition("=")[0], part.partition("=")[2]) for part in parts]
+        if any(name not in known or value not in known[name] for name, value in pairs):
+            return None
+        names = [name for name, _ in pairs]
+        self.cells.recodes(names)  # refuses two views of one attribute
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise SpecError(
+                f"'{twice}' is given two values", needed="one; counts of several are added with +"
+            )
+        return dict(pairs)
+
+    def _places(self, text: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:
+        """Return the places meant, all of their level, and whether one is meant; None if there are none of that name."""
+        if not text and self.cells.tree.sizes[0] == 1:
+            text = self.cells.tree.levels[0]
+        level, equals, key = text.partition("=")
+        if equals and level in self._levels:
+            return self._one(self._level(level), key)
+        for each in self.cells.tree.levels:  # where two have one key, the coarser is meant
+            if found := self._one(self._level(each), text):
+                return found
+        if text in self._levels:
+            every = self._level(text)
+            return every, every, False
+        return None
+
+    def _one(self, every: PlacesAsked, key: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:
+        for names in (every.names, *self._other_names(every)):
+            if names.count(key) == 1:
+                return every.only(names.index(key)), every, True
+        return None
+
+    def _other_names(self, every: PlacesAsked) -> Iterator[tuple[str, ...]]:
+        """Yield the last parts of keys, and readable names, of the places of a level."""
+        tree = self.cells.tree
+        if every.level not in tree.levels:
+            return
+        at = tree.level(every.level)
+        if tree.keys and len(tree.keys[at]) > 1:
+            yield tuple(map(str, list(tree.keys[at].values())[-1].tolist()))
+        if tree.names and (readable := tree.names[at]) is not None:
+            yield tuple(map(str, readable.tolist()))
+
+    @property
+    def _levels(self) -> tuple[str, ...]:
+        return (*self.cells.tree.levels, *((self.own.column,) if self.own else ()))
+
+    def _level(self, name: str) -> PlacesAsked:
+        if self.own is not None and name == self.own.column:
+            return PlacesAsked.of_areas(self.own)
+        return PlacesAsked.of_level(self.cells, name)
+
+    def _refuse_overlapping(self, name: str, values: Mapping[str, str]) -> None:
+        for attribute in self.cells.attributes:
+            if not attribute.partition and not {r.name for r in attribute.views} & set(values):
+                raise SpecError(
+                    f"'{name}' sums over '{attribute.name}', whose values overlap",
+                    needed=f"one of them, such as '{name}, {attribute.name}={attribute.values[0]}'",
+                )
+
+    def _unknown(self, name: str, parts: list[str]) -> SpecError:
+        """Say what is wrong with a name, and which draws could answer."""
+        for part in parts[1:]:
+            if error := self._unknown_value(part):
+                return error
+        level, equals, key = parts[0].partition("=")
+        if equals and level not in self._levels:
+            return self._unknown_value(parts[0]) or self._no_level(level)
+        among = self._level(level).names if equals else tuple(self._every_name())
+        where = (
+            f"level '{level}' of these draws has no place" if equals else "no place of these draws is called"
+        )
+        guess = did_you_mean(key if equals else parts[0], among)
+        return SpecError(
+            f"{where} '{key if equals else parts[0]}'" + (f"; {guess}" if guess else ""),
+            needed=f"a place or level of {self._held()}; places elsewhere need draws that hold them",
+        )
+
+    def _unknown_value(self, part: str) -> SpecError | None:
+        attribute, _, value = part.partition("=")
+        known = {r.name: r.values for a in self.cells.attributes for r in a.views}
+        if attribute in self._levels:
+            return None
+        if attribute in known:
+            values, shown = known[attribute], ", ".join(known[attribute][:8])
+            if value in values:
+                return None
+            guess = did_you_mean(value, values)
+            return SpecError(
+                f"'{attribute}' has no value '{value}'" + (f"; {guess}" if guess else ""),
+                needed=f"one of {shown}" + (", ..." if len(values) > 8 else ""),
+            )
+        guess = did_you_mean(attribute, (*known, *self._levels))
+        return SpecError(
+            f"these draws are not by '{attribute}'" + (f"; {guess}" if guess else ""),
+            needed=f"names of {self._held()}; counts by '{attribute}' need draws from a release that was measured by it",
+        )
+
+    def _no_level(self, level: str) -> SpecError:
+        guess = did_you_mean(level, self._levels)
+        return SpecError(
+            f"these draws have no level '{level}'" + (f"; {guess}" if guess else ""),
+            needed=f"one of {', '.join(self._levels)}; other levels need draws from a release that has them, or of the whole "
+            "release where these were drawn within one place",
+        )
+
+    def _held(self) -> str:
+        by = ", ".join(r.name for a in self.cells.attributes for r in a.views)
+        first = self.cells.tree.label(self.cells.tree.levels[0], 0)
+        return f"{' > '.join(self._levels)} within '{first}'" + (f" by {by}" if by else "")
+
+    def _every_name(self) -> Iterator[str]:
+        yield from self._levels
+        for level in self._levels:
+            every = self._level(level)
+            yield from every.names
+            for names in self._other_names(every):
+                yield from names

@@ -1,0 +1,277 @@
+"""Compare two releases of the same places: what changed, and how far noise leaves that open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from trueup.errors import BundleError, DataError, SpecError, did_you_mean
+from trueup.files.columns import write_csv, write_parquet
+from trueup.files.source import open_table
+from trueup.files.table import require
+from trueup.files.target import refuse_file
+from trueup.files.text import as_text, without_blanks
+from trueup.io.bundle.kept_posterior import is_posterior, read_posterior
+from trueup.io.bundle.read import read_release
+from trueup.model.cells import Cells, Margin
+from trueup.model.nested import canonical
+from trueup.model.records.change import CountChanges
+from trueup.model.records.draws_described import describe_draws
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.release import Release
+from trueup.model.tables import probability_of
+
+Record = Release | Posterior
+BEFORE, AFTER = "before", "after"
+"""Columns of a crosswalk."""
+
+
+def changes(
+    before: Record | str | Path,
+    after: Record | str | Path,
+    table: Margin | str | None = None,
+    *,
+    crosswalk: Any = None,
+    level: float | str = 0.9,
+) -> CountChanges:
+    """Say how every count of a table changed from one release to another, with intervals.
+
+    The two have noise of their own, so that their errors are independent. Of releases, margins of error are added by squares;
+    errors of places that are summed as if they were unrelated, which is no less than what they are in a hierarchy, where the
+    parts of a whole err against each other. Of posteriors, draws are subtracted.
+
+    Parameters
+    ----------
+    before, after
+        Two releases, or two posteriors; or their folders.
+    table
+        Its name, such as `"county"` or `"county x sex"`; by default the totals of the lowest level.
+    crosswalk
+        A table of places that were split, merged or renamed: columns `before` and `after`, a row for each pair that overlaps.
+        Places that it joins are compared as one; those that it does not list must be in both.
+    level
+        Probability of each interval by itself; of releases one of 50, 80, 90, 95 and 99 %.
+
+    Raises
+    ------
+    SpecError
+        If the two are one release, are of two kinds, do not have the table, or no margin of error of it is known.
+    DataError
+        If a place is in one of them alone and the crosswalk does not say where it went.
+
+    Examples
+    --------
+    >>> import pandas, trueup
+    >>> from trueup.demo.areas import AREAS
+    >>> years = [pandas.DataFrame({"area": ["a", "b"], "n": n}) for n in ([300, 400], [900, 410])]
+    >>> one, two = (trueup.reconcile(trueup.measure(AREAS, year)) for year in years)
+    >>> changes(one, two).direction.tolist()
+    ['more', 'not known']
+    """
+    old, new = _read(before), _read(after)
+    _refuse_unlike(old, new)
+    tree = new.cells.tree
+    margin = new.cells.margin(table or Margin(tree.levels[-1], new.cells.coarsest.attributes))
+    if not table and margin.level not in old.cells.tree.levels:
+        raise SpecError(
+            f"the first has no level '{margin.level}'", needed=f"one of {', '.join(old.cells.tree.levels)}"
+        )
+    margin = canonical(new.cells, margin)
+    _refuse_other_values(old.cells, new.cells, margin)
+    groups = _groups(old.cells, new.cells, margin.level, crosswalk)
+    level = probability_of(level)
+    compare = _released if isinstance(new, Release) else _drawn
+    figures = compare(old, new, margin, groups, level)  # pyright: ignore[reportArgumentType]
+    labels = _labels(new.cells, margin, groups[1])
+    return CountChanges(
+        margin, labels, figures, level, (_digest(old), _digest(new)), _promise(old, new, level)
+    )
+
+
+def write_change(found: CountChanges, out: Path) -> None:
+    """Write all rows to a new CSV or Parquet file.
+
+    Raises
+    ------
+    BundleError
+        If the file exists, has another ending, or the disk refuses.
+    """
+    writers = {".csv": write_csv, ".parquet": write_parquet}
+    if out.suffix not in writers:
+        raise BundleError(f"'{out.name}' has an unknown ending", needed=f"one of {', '.join(writers)}")
+    refuse_file(out)
+    writers[out.suffix](out, found.columns())
+
+
+def _promise(old: Record, new: Record, level: float) -> str:
+    if isinstance(old, Posterior) and isinstance(new, Posterior):
+        both = dict.fromkeys((old.promise, new.promise))
+        return f"The two are taken to be unrelated before anything was published. {' '.join(both)}"
+    return f"Each interval holds the true change in about {100 * level:.3g} of 100 cases, by forecast."
+
+
+def _read(given: Record | str | Path) -> Record:
+    if isinstance(given, Release | Posterior):
+        return given
+    folder = Path(given)
+    return read_posterior(folder) if is_posterior(folder) else read_release(folder)
+
+
+def _digest(record: Record) -> str:
+    return record.source if isinstance(record, Posterior) else record.measurements.digest
+
+
+def _refuse_unlike(old: Record, new: Record) -> None:
+    if isinstance(old, Release) != isinstance(new, Release):
+        raise SpecError("a release and a posterior are compared", needed="two releases, or two posteriors")
+    if _digest(old) == _digest(new):
+        raise SpecError(
+            "both are of the same measurements, so that their noise is the same",
+            needed="two releases, each measured by itself",
+        )
+
+
+def _refuse_other_values(old: Cells, new: Cells, margin: Margin) -> None:
+    """Refuse a table whose attributes have other values in the earlier release."""
+    for kept, known in zip(new.kept(margin), old.kept(old.margin(margin))):
+        if (kept.name, kept.values) != (known.name, known.values):
+            raise SpecError(
+                f"'{kept.name}' has other values in the two releases",
+                needed="the same ones, or a recode that both have",
+            )
+
+
+Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""For every place of the first and of the second record the group in which it is compared."""
+
+
+def _groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
+    """Join places that share units, by their keys and by a crosswalk, to groups that both records hold."""
+    names = [_names(cells, level) for cells in (old, new)]
+    at = [{name: i for i, name in enumerate(held)} for held in names]
+    known = [_last_parts(cells, level) | held for cells, held in zip((old, new), at)]
+    pairs = [] if crosswalk is None else _pairs(crosswalk, known, level)
+    listed = [set(side) for side in zip(*pairs)] or [set(), set()]
+    pairs += [
+        (at[0][name], at[1][name])
+        for name in names[0]
+        if name in at[1] and at[0][name] not in listed[0] and at[1][name] not in listed[1]
+    ]
+    left, right = (
+        (np.array(side, np.int64) for side in zip(*pairs)) if pairs else (np.zeros(0, np.int64),) * 2
+    )
+    for which, held, found in zip(("first", "second"), names, (left, right)):
+        if (lost := np.setdiff1d(np.arange(len(held)), found)).size:
+            raise DataError(
+                f"place '{held[lost[0]]}' of level '{level}' is in the {which} release alone ({lost.size:,} such places)",
+                remedy="say in a crosswalk (columns 'before' and 'after') which places hold its units",
+            )
+    n = len(names[0])
+    links = coo_array((np.ones(left.size), (left, right + n)), shape=(n + len(names[1]),) * 2)
+    part = connected_components(links, directed=False)[1]
+    _, order = np.unique(part[n:], return_index=True)
+    rank = np.empty(order.size, np.int64)  # groups in the order of the second record's places
+    rank[np.argsort(order)] = np.arange(order.size)
+    return rank[part[:n]], rank[part[n:]]
+
+
+def _names(cells: Cells, level: str) -> list[str]:
+    return [cells.tree.label(level, place) for place in range(cells.tree.sizes[cells.tree.level(level)])]
+
+
+def _last_parts(cells: Cells, level: str) -> dict[str, int]:
+    """Return the places of a level by the last part of their keys, where these are told apart by it."""
+    tree, at = cells.tree, cells.tree.level(level)
+    last = list(tree.keys[at].values())[-1].tolist() if tree.keys and tree.keys[at] else []
+    return {str(part): place for place, part in enumerate(last)} if len(set(last)) == len(last) else {}
+
+
+def _pairs(crosswalk: Any, at: list[dict[str, int]], level: str) -> list[tuple[int, int]]:
+    source = open_table(crosswalk)
+    require(source, [BEFORE, AFTER])
+    rows = source.select([BEFORE, AFTER])
+    sides = [without_blanks(as_text(np.asarray(rows[name]))).tolist() for name in (BEFORE, AFTER)]
+    for column, side, known in zip((BEFORE, AFTER), sides, at):
+        if (wrong := next((text for text in side if text not in known), None)) is not None:
+            guess = did_you_mean(wrong, known)
+            raise DataError(
+                f"column '{column}' of {source.name} names '{wrong}', which is no place of level '{level}'"
+                + (f"; {guess}" if guess else ""),
+                needed=f"keys such as '{next(iter(known))}'",
+            )
+    return [(at[0][one], at[1][two]) for one, two in zip(*sides)]
+
+
+def _summed(values: NDArray, groups: NDArray[np.int64]) -> NDArray:
+    """Sum `(..., places, k)` to `(..., groups, k)`; every group holds a place."""
+    order = np.argsort(groups, kind="stable")
+    return np.add.reduceat(
+        values[..., order, :], np.searchsorted(groups[order], np.arange(groups.max() + 1)), axis=-2
+    )
+
+
+def _released(
+    old: Release, new: Release, margin: Margin, groups: Groups, level: float
+) -> Mapping[str, NDArray]:
+    counts, squares = [], []
+    for record, own in zip((old, new), groups):
+        error = record.margin_of_error(margin, level)
+        if error is None:
+            raise SpecError(
+                f"no margin of error of '{margin}' is known",
+                needed=f"one of {', '.join(map(str, record.published))}",
+                remedy="compare posteriors (`trueup infer`), which know every table",
+            )
+        counts.append(_summed(record.sums(margin).reshape(own.size, -1), own).ravel())
+        squares.append(_summed(np.square(np.asarray(error, float)).reshape(own.size, -1), own).ravel())
+    moved, reach = counts[1] - counts[0], np.ceil(np.sqrt(squares[0] + squares[1]) - 1e-9)
+    return {
+        "before": counts[0],
+        "after": counts[1],
+        "change": moved,
+        "low": moved - reach,
+        "high": moved + reach,
+    }
+
+
+def _drawn(
+    old: Posterior, new: Posterior, margin: Margin, groups: Groups, level: float
+) -> Mapping[str, NDArray]:
+    """Subtract draws, as many of each as both have: they are independent, so that any pairing serves."""
+    sums = []
+    for record, own in zip((old, new), groups):
+        draws = record.sums(margin)
+        draws = draws.reshape(-1, own.size, draws.shape[2] // own.size)
+        sums.append(_summed(draws, own).reshape(draws.shape[0], -1))
+    many = min(map(len, sums))
+    before, after = (held[:many].astype(np.int64) for held in sums)
+    found = describe_draws((after - before)[None], level, independent=True)
+    return {
+        "before": before.mean(axis=0),
+        "after": after.mean(axis=0),
+        "change": found["mean"],
+        "low": found["low"],
+        "high": found["high"],
+        "probability of growth": (after > before).mean(axis=0),
+    }
+
+
+def _labels(cells: Cells, margin: Margin, groups: NDArray[np.int64]) -> dict[str, NDArray]:
+    """Name the groups by the places of the later release, joined by + where there are several, and the values."""
+    names = np.array(_names(cells, margin.level), dtype=object)
+    places = [
+        " + ".join(names[groups == group]) if joined else names[np.flatnonzero(groups == group)[0]]
+        for group, joined in enumerate(np.bincount(groups) > 1)
+    ]
+    sizes = [recode.size for recode in cells.kept(margin)]
+    grid = np.indices((len(places), *sizes)).reshape(1 + len(sizes), -1)
+    columns = {margin.level: np.array(places, dtype=object)[grid[0]]}
+    return columns | {
+        r.name: np.array(r.values, dtype=object)[i] for r, i in zip(cells.kept(margin), grid[1:])
+    }

@@ -1,0 +1,190 @@
+"""First section of a report: the counts themselves, ranked, with how far each may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.model.cells import Cells, Margin
+from trueup.model.nested import canonical
+from trueup.model.records.expected_errors import read_confidence
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.release import Release
+from trueup.reporting.drawing.blocks import Block, Section, Text
+from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis
+from trueup.reporting.drawing.words import number, percent, plain
+from trueup.reporting.sections.counts import names_with_parents
+
+MOST_ROWS = 15
+"""Bars of a picture."""
+MOST_PICTURES = 5
+"""Pictures of the section: levels from the largest places down, then attributes of the whole."""
+LARGEST_TABLE = 30_000
+"""Places of a level that are ranked: describing more takes long, and nobody reads their names."""
+_OVERLAP = "Two bars whose lines overlap may in truth be equal, or the other way round."
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the `k` counts of a table: values, and an interval of each, NaN where none is known."""
+
+    values: NDArray
+    low: NDArray
+    high: NDArray
+
+    def text(self, at: int) -> str:
+        """Write a count with its margin, or its interval where that is not even on both sides."""
+        value, low, high = (float(column[at]) for column in (self.values, self.low, self.high))
+        if not np.isfinite(low) or low == high:
+            return number(value)
+        if abs((high - value) - (value - low)) < 1e-9:
+            return f"{number(value)} ± {number(high - value)}"
+        shown = number(round(value)) if value >= 10 else number(float(f"{value:.3g}"))
+        return f"{shown} ({number(low)} to {number(high)})"
+
+
+def released_results(
+    release: Release, unit: str, level: float | str, more: tuple[Block, ...] = ()
+) -> Section:
+    """Show the released counts by place and by attribute, each with its margin of error."""
+
+    def known(margin: Margin) -> Known:
+        counts, error = release.sums(margin), release.margin_of_error(margin, level)
+        error = np.full(counts.size, np.nan) if error is None else error
+        return Known(counts, counts - error, counts + error)
+
+    line = f"Lines show the {read_confidence(level)} % margin of error, where one is known."
+    tables = _tables(release.cells, [m.level for m in release.published if not m.attributes])
+    return Section("results", "What the numbers say", _blocks(release.cells, tables, known, unit, line, more))
+
+
+def posterior_results(posterior: Posterior, unit: str) -> Section:
+    """Show posterior means by place and by attribute, each with its interval."""
+
+    def known(margin: Margin) -> Known:
+        found = posterior.summary(canonical(posterior.cells, margin))
+        return Known(found["mean"], found["low"], found["high"])
+
+    line = f"Bars are posterior means. {_interval_line(posterior)}"
+    tables = _tables(posterior.cells, list(posterior.cells.tree.levels))
+    return Section(
+        "results",
+        "What the true counts may be, largest first",
+        _blocks(posterior.cells, tables, known, unit, line),
+    )
+
+
+def _interval_line(posterior: Posterior) -> str:
+    """Say what the lines are, and no more than the posterior promises."""
+    what = f"Lines show {percent(posterior.level)} intervals of the posterior"
+    return f"{what}, which the measurements contradict." if posterior.conflicts else f"{what}."
+
+
+def asked_results(posterior: Posterior, unit: str, areas: Mapping[str, NDArray] | None) -> Section | None:
+    """Show the areas and the ratios that were asked for; None if none were."""
+    line = _interval_line(posterior)
+    figures = []
+    if areas is not None:
+        labels = list(areas)[: list(areas).index("mean")]
+        names = [", ".join(map(str, each)) for each in zip(*(areas[name] for name in labels))]
+        figures.append(_asked(areas, names, f"{plain(labels[0]).capitalize()}", unit, line))
+    if posterior.ratios:
+        columns = posterior.ratio_summary()
+        for ratio in posterior.ratios:
+            own = {name: column[columns["quantity"] == ratio.name] for name, column in columns.items()}
+            if np.isfinite(own["mean"]).any():
+                figures.append(_asked(own, own["place"].tolist(), ratio.name, "ratio", line))
+    return Section("asked", "What was asked", tuple(figures)) if figures else None
+
+
+def _asked(columns: Mapping[str, NDArray], names: list[str], what: str, unit: str, line: str) -> Figure:
+    held = Known(columns["mean"], columns["low"], columns["high"])
+    order = np.argsort(-np.nan_to_num(held.values, nan=-np.inf), kind="stable")
+    order = order[np.isfinite(held.values[order])]
+    return _figure(what, held, names, order[:MOST_ROWS], unit, line)
+
+
+def _tables(cells: Cells, levels: list[str]) -> list[Margin]:
+    """List the tables to show: of each level with several places, then of the whole by each attribute."""
+    if any(not attribute.partition for attribute in cells.attributes):
+        return [Margin(cells.tree.levels[0], tuple(a.name for a in cells.attributes))]
+    sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
+    places = [Margin(name) for name in sizes if name in levels and 1 < sizes[name] <= LARGEST_TABLE]
+    by = [Margin(cells.tree.levels[0], (attribute.name,)) for attribute in cells.attributes]
+    return [*places, *by][:MOST_PICTURES]
+
+
+def _blocks(
+    cells: Cells,
+    tables: list[Margin],
+    known: Callable[[Margin], Known],
+    unit: str,
+    line: str,
+    more: tuple[Block, ...] = (),
+) -> tuple[Block, ...]:
+    figures, said = [], []
+    if cells.tree.sizes[0] == 1 and all(attribute.partition for attribute in cells.attributes):
+        said.append(f"In all: {known(Margin(cells.tree.levels[0])).text(0)} {unit}.")
+    for margin in tables:
+        held = known(margin)
+        names = _names(cells, margin)
+        order = np.argsort(-held.values, kind="stable")
+        if not margin.attributes:
+            most, least = order[0], order[-1]
+            said.append(
+                f"Of {len(order):,} places of level {plain(margin.level)}, {names[most]} has the largest number: "
+                f"{held.text(most)}. {names[least]} has the smallest: {held.text(least)}."
+            )
+        about = line if np.isfinite(held.low).any() else "No margin of error of these sums is known."
+        figures.append(_figure(_title(cells, margin), held, names, order[:MOST_ROWS], unit, about))
+    return (Text(*said, _OVERLAP), *more, *figures)
+
+
+def _title(cells: Cells, margin: Margin) -> str:
+    level = plain(margin.level) if cells.tree.sizes[cells.tree.level(margin.level)] > 1 else "the whole"
+    what = level + "".join(f" by {plain(name)}" for name in margin.attributes)
+    return f"{what[:1].upper()}{what[1:]}"
+
+
+def _figure(what: str, held: Known, names: list[str], shown: NDArray, unit: str, line: str) -> Figure:
+    rows = tuple((names[at], tuple(_marks(held, at))) for at in shown.tolist())
+    ends = [end for _, marks in rows for m in marks for end in (m.at, m.to)]
+    axis = PictureAxis.around(
+        [0.0, 1.25 * max(ends), min(0.0, *ends)], unit
+    )  # room for the text at the longest bar
+    few = f"the {len(rows)} largest of {len(names):,}" if len(rows) < len(names) else "all"
+    return Figure(
+        f"Bars of {what}, {few}. The largest is {names[shown[0]]}: {held.text(int(shown[0]))} {unit}.",
+        f"{what}: {few}. {line}",
+        axis,
+        rows,
+    )
+
+
+def _marks(held: Known, at: int) -> Iterator[Mark]:
+    value, low, high = (float(column[at]) for column in (held.values, held.low, held.high))
+    yield Mark("bar", 0.0, max(value, 0.0))
+    if np.isfinite(low):
+        yield Mark("join", max(low, 0.0), high)
+    yield Mark("text", max(value, high) if np.isfinite(high) else value, text=held.text(at))
+
+
+def _names(cells: Cells, margin: Margin) -> list[str]:
+    """Name every group as a reader does: the place with what holds it, then values; of the whole values alone."""
+    level = cells.tree.level(margin.level)
+    places = np.arange(cells.tree.sizes[level])
+    named = names_with_parents(cells, level, places)
+    labels = named or [cells.tree.label(margin.level, int(place)) for place in places]
+    if not margin.attributes:
+        return labels
+    values = [", ".join(each) for each in _combinations(cells, margin)]
+    return values if len(labels) == 1 else [f"{place}, {value}" for place in labels for value in values]
+
+
+def _combinations(cells: Cells, margin: Margin) -> Iterator[tuple[str, ...]]:
+    kept = cells.kept(margin)
+    for index in np.ndindex(*(recode.size for recode in kept)):
+        yield tuple(recode.values[i] for recode, i in zip(kept, index))

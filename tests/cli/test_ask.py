@@ -1,0 +1,68 @@
+"""`trueup ask`, and what `trueup infer` prints first."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.areas import write_areas
+from tests.command import run
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A bundle, areas of one's own, and the posterior that is kept of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    spec, table = write_areas(folder)
+    assert run("release", spec, "--data", table, "--out", folder / "bundle").returncode == 0
+    places = json.loads((folder / "bundle" / "public" / "manifest.json").read_text())["levels"]
+    (folder / "districts.csv").write_text("district,state,county\nnear,01,001\nnear,01,003\nfar,02,001\n")
+    assert places[-1]["places"] == 3
+    done = run(
+        *("infer", folder / "bundle", "--draws", 50, "--out", folder / "posterior"),
+        *("--areas", folder / "districts.csv", "--column", "district"),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_areas_that_were_asked_for_are_printed_first_and_alone(kept):
+    lines = [line.strip() for line in kept[1].stdout.splitlines() if line.strip()]
+    assert lines[0] == "district"
+    assert "far" in lines[3]
+    assert "near" in lines[4]
+    assert lines[5].startswith("50 independent draws")
+
+
+def test_a_kept_posterior_is_asked_again(kept):
+    folder, _ = kept
+    done = run(
+        *("ask", folder / "posterior", "district / all", "'district=near' > 0"),
+        *("--areas", folder / "districts.csv", "--column", "district", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    manifest = json.loads((folder / "bundle" / "public" / "manifest.json").read_text())
+    assert found["source"] == manifest["measurements"]
+    shares, event = found["answers"]
+    assert shares["district"] == ["far", "near"]
+    assert sum(shares["mean"]) == pytest.approx(1)
+    assert event["probability"][0] > 0.5
+    printed = run("ask", folder / "posterior", "county", "--show", 1).stdout
+    assert "and 2 more" in printed
+    assert "nothing was drawn anew" in printed
+
+
+def test_mistakes_are_told(kept):
+    folder, _ = kept
+    for arguments, said in {
+        ("posterior", "'stat=01'"): "did you mean 'state'",
+        ("bundle", "all"): "trueup infer",
+        ("nowhere", "all"): "check the path",
+        ("posterior", "all", "--column", "x"): "--areas",
+        ("posterior", "all", "--level", "2"): "probability",
+    }.items():
+        done = run("ask", folder / arguments[0], *arguments[1:])
+        assert done.returncode == 2
+        assert said in done.stderr

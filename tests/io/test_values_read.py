@@ -1,0 +1,207 @@
+"""Values of attributes read as the spec declares: twins in Python and SQL agree, and a record is counted once or refused."""
+
+from __future__ import annotations
+
+import datetime
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+from trueup.errors import DataError, SpecError
+from trueup.files.database import Relation
+from trueup.files.text import plain_text
+from trueup.io.microdata.by_parts import tabulate_by_parts
+from trueup.io.microdata.tabulate import read_counts
+from trueup.io.microdata.values import compared_values, value_read
+from trueup.io.microdata.values_sql import position_sql
+from trueup.model.problem import public_cells
+from trueup.model.spec import parse_spec
+from trueup.model.spec_table import AttributePart
+
+SPEC = """
+format = 2
+title = "Visits"
+table = { name = "visits", kind = "records", counts = "visit" }
+privacy = { unit = "visit", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "place", column = "place" }]
+query = [{ name = "detail", attributes = ["x"], epsilon = { place = "1/2" } }]
+attribute = [{ name = "x", ATTRIBUTE }]
+"""
+PLACES = pd.DataFrame({"place": ["a", "b"]})
+READINGS = {
+    "bins": (
+        "bins = [0, 15, 65]",
+        {"0": "0-14", "14": "0-14", "15": "15-64", "64.0": "15-64", "999": "65 and more", "15-64": "15-64"},
+    ),
+    "bins and others": (
+        'bins = [0, 1, 15], other = "other", missing = "unknown"',
+        {
+            "0": "0",
+            "7": "1-14",
+            "-1": "other",
+            "x": "other",
+            "1.5": "other",
+            "": "unknown",
+            "9" * 30: "other",
+        },
+    ),
+    "months": (
+        'date = "month", values = ["2026-01", "2026-02"], other = "other"',
+        {
+            "2026-01-31": "2026-01",
+            "2026-02": "2026-02",
+            "2026-02-01 10:30:00": "2026-02",
+            "2026-02-01T10:30:00Z": "2026-02",
+            "2025-12-31": "other",
+            "31.01.2026": "other",
+            "2026-01-311": "other",
+        },
+    ),
+    "years": (
+        'date = "year", values = ["2025", "2026"]',
+        {"2025-12-31": "2025", "2026": "2026", "2026-03": "2026"},
+    ),
+    "folded": (
+        'values = ["Not known", "Ärztin"], fold = true, other = "ELSE"',
+        {
+            "NOT   KNOWN": "Not known",
+            " not known": "Not known",
+            "Ärztin": "Ärztin",
+            "äRZTIN": "ELSE",
+            "else": "ELSE",
+        },
+    ),
+    "missing": (
+        'values = ["f", "m"], missing = "unknown"',
+        {"f": "f", "": "unknown", " ": "unknown", "m": "m"},
+    ),
+    "others": (
+        'values = ["f", "it\'s"], other = "other"',
+        {"f": "f", "it's": "it's", "F": "other", "other": "other"},
+    ),
+}
+
+
+def _spec(attribute: str):
+    return parse_spec(SPEC.replace("ATTRIBUTE", attribute))
+
+
+def _by_both(spec, table: pd.DataFrame, tmp_path) -> np.ndarray:
+    """Count in Python and in DuckDB, and hold the two against each other."""
+    cells = public_cells(spec, geography=PLACES)
+    table.to_parquet(tmp_path / "rows.parquet")
+    parts = tabulate_by_parts(
+        spec, cells, tmp_path / "rows.parquet", tmp_path / "parts", np.zeros(2, np.int64)
+    )
+    plain = read_counts(spec, cells, table)
+    assert _dense(parts, cells).tolist() == plain.tolist()
+    return plain.reshape(2, -1)
+
+
+def _dense(parts, cells) -> np.ndarray:
+    dense = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
+    for part in range(parts.parts):
+        place, cell, count = parts.read(part)
+        dense[place, cell] = count
+    return dense.ravel()
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_values_are_read_alike_in_python_and_in_duckdb(name, tmp_path):
+    attribute, wanted = READINGS[name]
+    spec = _spec(attribute)
+    values = list(spec.attributes[0].values)
+    table = pd.DataFrame({"place": ["a", "b"] * len(wanted), "x": np.repeat(list(wanted), 2)})
+    counts = _by_both(spec, table, tmp_path)
+    assert counts.sum() == len(table)  # each record in one cell
+    assert counts[0].tolist() == [list(wanted.values()).count(value) for value in values]
+    assert spec == parse_spec(spec.text())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bins", "-1"),
+        ("bins", "x"),
+        ("bins", ""),
+        ("years", "2024-01-01"),
+        ("missing", "x"),
+        ("months", ""),
+        ("folded", ""),
+    ],
+)
+def test_what_has_no_value_is_refused_by_both_without_showing_it(name, text, tmp_path):
+    spec = _spec(READINGS[name][0])
+    good = next(iter(READINGS[name][1]))
+    table = pd.DataFrame({"place": ["a", "a"], "x": [good, text]})
+    with pytest.raises(DataError) as told:
+        read_counts(spec, public_cells(spec, geography=PLACES), table)
+    table.to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(DataError) as also:
+        tabulate_by_parts(
+            spec,
+            public_cells(spec, geography=PLACES),
+            tmp_path / "rows.parquet",
+            tmp_path / "parts",
+            np.zeros(2, np.int64),
+        )
+    assert "'x'" in str(told.value)
+    assert "'x'" in str(also.value)
+
+
+def test_columns_of_dates_and_of_numbers_are_read(tmp_path):
+    spec = _spec('date = "month", values = ["2026-01", "2026-02"], missing = "no date"')
+    dates = pd.to_datetime(pd.Series(["2026-01-05", "2026-02-28", None, "2026-02-01"]))
+    table = pd.DataFrame({"place": ["a"] * 4, "x": dates})
+    assert _by_both(spec, table, tmp_path)[0].tolist() == [1, 2, 1]
+    days = table.assign(
+        x=[datetime.date(2026, 1, 1), datetime.date(2026, 2, 1), None, datetime.date(2026, 2, 3)]
+    )
+    assert read_counts(spec, public_cells(spec, geography=PLACES), days).tolist()[:3] == [1, 2, 1]
+    numbers = pd.DataFrame({"place": ["a"] * 3, "x": [3, 15, 70]})
+    (tmp_path / "more").mkdir()
+    assert _by_both(_spec("bins = [0, 15, 65]"), numbers, tmp_path / "more")[0].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "said"),
+    [
+        ("bins = [15, 0]", "not in order"),
+        ('bins = [0, 15], values = ["young", "old"]', "both bins and values"),
+        ('bins = [0, 15], date = "month"', "both bins and dates"),
+        ('values = ["a", "A"], fold = true', "twice"),
+        ('date = "week", values = ["1"]', "month"),
+    ],
+)
+def test_readings_that_contradict_themselves_are_refused(attribute, said):
+    with pytest.raises(SpecError, match=said):
+        _spec(attribute)
+
+
+def test_a_random_text_has_one_value_at_most(rng):
+    """In Python and SQL, over texts of the characters that matter."""
+    parts = [
+        AttributePart(name="x", bins=(0, 10), other="o", missing="m", fold=True),
+        AttributePart(name="x", values=("2026-01",), date="month", other="o"),
+        AttributePart(name="x", values=("a b", "0"), fold=True, other="o"),
+    ]
+    letters = list("0123456789-T: ab A.+Z")
+    texts = ["".join(rng.choice(letters, rng.integers(1, 12))) for _ in range(400)]
+    given = pd.DataFrame({"x": texts})
+    connection = duckdb.connect()
+    connection.register("given", given)
+    table = Relation("given", connection.table("given"))
+    for part in parts:
+        rows = connection.sql(f"SELECT {position_sql(part, table)} AS at FROM given").fetchall()
+        domain = compared_values(part)
+        for text, (at,) in zip(texts, rows):
+            value = value_read(part, plain_text(text))
+            assert (domain.index(value) if value in domain else None) == at, text
+
+
+def test_parts_are_refused_where_persons_are_counted():
+    with pytest.raises(ValidationError, match="number of persons"):
+        AttributePart(name="x", values=("0", "1"), persons={}, other="o")

@@ -1,0 +1,116 @@
+"""Changes between two releases: intervals hold true changes, places are matched, and unlike records are refused.
+
+Power: intervals that forget the noise of one of the two releases hold about three quarters, and are rejected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import trueup
+from trueup.errors import DataError, SpecError
+from trueup.model.problem import Problem
+from trueup.model.spec import parse_spec
+from trueup.releasing.changing import changes
+
+SPEC = parse_spec(
+    """
+format = 2
+title = "Towns"
+table = { name = "towns", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "county", column = "county" }, { name = "town", column = "town" }]
+query = [{ name = "total", epsilon = { all = "1/5", county = "2/5", town = "2/5" } }]
+"""
+)
+
+
+def towns(counties: int = 4, each: int = 10) -> pd.DataFrame:
+    county = np.repeat([f"c{i}" for i in range(counties)], each)
+    return pd.DataFrame({"county": county, "town": [f"{i:02d}" for i in range(counties * each)], "n": 1})
+
+
+def measured(table: pd.DataFrame, rng: np.random.Generator):
+    return trueup.simulate(Problem.of(SPEC, data=table), table["n"].to_numpy(), rng)
+
+
+def series(rng: np.random.Generator, years: int) -> list[pd.DataFrame]:
+    """Towns of 5 to 2,000 persons that grow or shrink by up to a tenth a year."""
+    table = towns()
+    n = np.exp(rng.uniform(np.log(5), np.log(2000), len(table)))
+    return [
+        table.assign(n=(n * rng.uniform(0.9, 1.1, (len(table))) ** year).astype(int)) for year in range(years)
+    ]
+
+
+def _held(found, truth) -> np.ndarray:
+    return (found.figures["low"] <= truth) & (truth <= found.figures["high"])
+
+
+@pytest.mark.parametrize("kind", ["release", "posterior"])
+def test_intervals_hold_true_changes(rng, kind):
+    """At least 87 % of 90 % intervals; standard error below a point."""
+    make = trueup.reconcile if kind == "release" else lambda noisy: trueup.infer(noisy, draws=300)
+    held, narrow = [], []
+    for _ in range(8 if kind == "release" else 3):
+        tables = series(rng, 3)
+        made = [make(measured(table, rng)) for table in tables]
+        for i in range(2):
+            truth = (tables[i + 1]["n"] - tables[i]["n"]).to_numpy()
+            found = changes(made[i], made[i + 1])
+            held.append(_held(found, truth))
+            middle, reach = found.figures["change"], (found.figures["high"] - found.figures["low"]) / 2
+            narrow.append(np.abs(truth - middle) <= reach / np.sqrt(2))
+            whole = changes(made[i], made[i + 1], "county")
+            held.append(_held(whole, truth.reshape(4, 10).sum(1)))
+    assert np.concatenate(held).mean() >= 0.87
+    assert np.concatenate(narrow).mean() < 0.87  # the wrong version
+
+
+@pytest.fixture(scope="module")
+def two():
+    rng = np.random.default_rng(5)
+    later = pd.DataFrame({"county": list("aabb"), "town": list("1234"), "n": [500, 80, 40, 900]})
+    before = later.assign(n=[100, 90, 45, 500])
+    merged = pd.DataFrame({"county": list("abb"), "town": list("134"), "n": [600, 40, 900]})
+    return tuple(trueup.reconcile(measured(table, rng)) for table in (before, later, merged))
+
+
+def test_places_that_merged_or_split_are_compared_as_one(two):
+    before, later, merged = two
+    crosswalk = pd.DataFrame({"before": ["1", "2"], "after": ["1", "1"]})
+    found = changes(before, merged, crosswalk=crosswalk)
+    assert found.labels["town"].tolist() == ["a/1", "b/3", "b/4"]
+    parts = before.sums("town")
+    assert found.figures["before"].tolist() == [parts[:2].sum(), *parts[2:]]
+    back = changes(merged, later, crosswalk=crosswalk.rename(columns={"before": "after", "after": "before"}))
+    assert back.labels["town"].tolist() == ["a/1 + a/2", "b/3", "b/4"]
+    assert back.figures["after"].tolist() == [later.sums("town")[:2].sum(), *later.sums("town")[2:]]
+    reach = np.sqrt(
+        np.square(before.margin_of_error("town")[:2]).sum() + merged.margin_of_error("town")[0] ** 2
+    )
+    assert found.figures["high"][0] - found.figures["change"][0] == np.ceil(reach - 1e-9)
+
+
+def test_directions_follow_intervals(two):
+    found = changes(two[0], two[1])
+    assert found.direction.tolist() == ["more", "not known", "not known", "more"]
+    assert "more: 2; fewer: 0; not known, as the interval holds 0: 2" in repr(found)
+
+
+def test_what_cannot_be_compared_is_refused(two, tmp_path):
+    before, later, merged = two
+    with pytest.raises(DataError, match=r"'a/2' of level 'town' is in the first release alone.*crosswalk"):
+        changes(before, merged)
+    with pytest.raises(DataError, match="did you mean"):
+        changes(before, merged, crosswalk=pd.DataFrame({"before": ["a/11", "2"], "after": ["1", "1"]}))
+    with pytest.raises(SpecError, match="same measurements"):
+        changes(before, before)
+    with pytest.raises(SpecError, match="two posteriors"):
+        changes(before, trueup.infer(later.measurements, draws=20))
+    with pytest.raises(SpecError, match="no level 'tract'"):
+        changes(before, later, "tract")
+    with pytest.raises(SpecError, match="kept at the level"):
+        changes(before, later, level="77%")
