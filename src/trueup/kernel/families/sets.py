@@ -78,7 +78,7 @@ def closing_sets(
     >>> closing_sets(ring, lambda union: 2 ** len(union))
     (0, 2)
     >>> closing_sets([*ring[:2], frozenset("ac"), frozenset("cd")], lambda union: 2 ** len(union))
-    (0, 1, 2)
+    (0, 1)
     """
     core = cyclic_core(sets)
     if len(core) > TRIED_SETS:
@@ -127,7 +127,7 @@ def junction_tree(sets: Sequence[frozenset[Variable]], root: int = 0) -> Junctio
     order, parent = [root], [-1] * len(sets)
     left = [i for i in range(len(sets)) if i != root]
     while left:
-        size, child, above = max(
+        _, child, above = max(
             ((len(sets[i] & sets[j]), -i, -at) for i in left for at, j in enumerate(order)),
         )
         parent[-child] = order[-above]

@@ -115,6 +115,14 @@ class HistogramLeastSquares:
             )
         return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters))
 
+    @classmethod
+    def given(
+        cls, domain: Domain, spine: Spine, covariances: Sequence[Sequence[np.ndarray]]
+    ) -> HistogramLeastSquares:
+        """A problem whose estimates come from elsewhere: their covariances from the subtrees, per level and component."""
+        filters = tuple(tuple(map(_known, level)) for level in covariances)
+        return cls(domain, spine, ((),) * spine.depth, filters)
+
     def tiled(self, copies: int) -> HistogramLeastSquares:
         """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""
         filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
