@@ -8,23 +8,19 @@ separator. If the sets have a junction tree, tables that agree on its separators
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.families.sets import JunctionTree, closing_sets, cyclic_core, junction_tree, maximal
-from trueup.kernel.histogram.marginals import Marginal, refines
+from trueup.kernel.families.sets import JunctionTree, junction_tree, maximal
+from trueup.kernel.histogram.marginals import Marginal
 from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.family_sets import Variable, cyclic, spanned_margin, sums_to, variables
 from trueup.model.tree import Tree
-
-Variable = tuple[str, str]
-"""A level (`""` and its name), or an attribute and one of its views."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,6 +85,15 @@ class FamilyCells(Cells):
             needed=f"one of its tables: {', '.join(map(str, self.tables))}",
         )
 
+    @property
+    def finest_tables(self) -> tuple[Margin, ...]:
+        """The tables, whose groups are the cells, one after another."""
+        return self.tables
+
+    def holding(self, margin: Margin) -> Cells:
+        """The cells of the first table that holds a margin."""
+        return self.parts[self.holders(margin)[0]]
+
     def split(self, values: NDArray) -> list[NDArray]:
         """Cut cells `(..., n)` into tables."""
         return np.split(values, self.starts[1:-1], axis=-1)
@@ -131,7 +136,7 @@ class FamilyCells(Cells):
         table = int(np.searchsorted(self.starts, cell, side="right")) - 1
         return self.parts[table].label(cell - self.starts[table])
 
-    def zero_cells(self, zeros: Sequence[Mapping[str, str]]) -> NDArray[np.bool_]:
+    def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
         """Which cells `(n,)` are structural zeros: of each table those whose attributes it has."""
         return np.concatenate([_zeros_of(part, zeros) for part in self.parts])
 
@@ -144,6 +149,10 @@ class FamilyCells(Cells):
                 for table, part in zip(self.tables, self.parts)
             ]
         )
+
+    def tables_holding(self, values: NDArray, margin: Margin) -> list[tuple[Margin, NDArray]]:
+        """Every table that holds a margin, and what it says of it."""
+        return [(self.tables[i], self.sum_in(i, values, margin)) for i in self.holders(margin)]
 
     def _tallied(
         self, table: Margin, part: Cells, places, values, count: NDArray[np.int64]
@@ -168,7 +177,7 @@ class FamilyCells(Cells):
 
     def separator(self, one: int, other: int) -> Margin:
         """The margin that two tables share."""
-        shared = margin_of(self, self.sets[one] & self.sets[other])
+        shared = spanned_margin(self, self.sets[one] & self.sets[other])
         assert shared is not None, "families whose separators are no margins are refused"
         return shared
 
@@ -178,46 +187,14 @@ class FamilyCells(Cells):
         tree = self.junction()
         return tuple(dict.fromkeys(self.separator(i, tree.parent[i]) for i in tree.order[1:]))
 
-    def disagreements(self, counts: NDArray) -> list[tuple[Margin, NDArray[np.int64]]]:
-        """For every pair of tables that differ in what they share, that margin and the groups that differ."""
-        found = []
-        for i, j in combinations(range(len(self.tables)), 2):
-            shared = self.separator(i, j)
-            gap = self.sum_in(i, counts, shared) - self.sum_in(j, counts, shared)
-            if gap.any():
-                found.append((shared, np.flatnonzero(gap)))
-        return found
-
-
-def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset[Variable]:
-    """The variables of a margin: levels below the root down to its own, and every used view that it can be summed to."""
-    depth = cells.tree.level(margin.level)
-    places = {("", level) for level in cells.tree.levels[1 : depth + 1]}
-    named = {name for each in used for name in each.attributes}
-    views = {
-        (attribute.name, view.name)
-        for attribute, own in zip(cells.attributes, cells.recodes(margin.attributes))
-        for view in attribute.views
-        if view.name in named and view.size > 1 and _sums(own, view)
-    }
-    return frozenset(places | views)
-
-
-def _sums(fine: Recode, coarse: Recode) -> bool:
-    return refines((np.array(fine.groups),), (np.array(coarse.groups),))
-
-
-def margin_of(cells: Cells, own: frozenset[Variable]) -> Margin | None:
-    """The margin of some variables; None if two views of an attribute are among them, neither of which refines the other."""
-    levels = [level for level in cells.tree.levels if ("", level) in own]
-    names = []
-    for attribute in cells.attributes:
-        held = [view for view in attribute.views if (attribute.name, view.name) in own]
-        finest = [view for view in held if all(_sums(view, other) for other in held)]
-        if held and not finest:
-            return None
-        names += [finest[0].name] if held else []
-    return Margin(levels[-1] if levels else cells.tree.levels[0], tuple(names))
+    def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
+        """What tables of a junction tree share, and up to three groups each in which they differ by more than a slack."""
+        for i, parent in enumerate(self.junction().parent):
+            if parent >= 0:
+                shared = self.separator(i, parent)
+                gap = self.sum_in(i, counts, shared) - self.sum_in(parent, counts, shared)
+                for group in np.flatnonzero(np.abs(gap) > slack)[:3]:
+                    yield shared, self.margin_label(shared, int(group))
 
 
 def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
@@ -241,69 +218,6 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
     )
 
 
-def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
-    """Say why margins are no acyclic family; None if they are one.
-
-    Examples
-    --------
-    >>> abc = tuple(Attribute(name, ("0", "1", "2")) for name in "abc")
-    >>> cells = Cells(Tree.from_columns(["all"], [{}]), abc)
-    >>> pairs = [Margin("all", pair) for pair in (("a", "b"), ("b", "c"), ("a", "c"))]
-    >>> cyclic(cells, pairs[:2]) is None
-    True
-    >>> print(cyclic(cells, pairs))
-    the tables 'all x a x b', 'all x b x c', 'all x a x c' share margins in a ring: tables that agree on these need not be margins of one table of records. Needed: tables without a ring; the smallest joint table that breaks this one is 'all x a x b x c' (27 cells). To do: give a query on 'all x a x b x c' a budget, however small, or drop one of these tables.
-    """
-    sets = [variables(cells, margin, margins) for margin in margins]
-    held = maximal(sets)
-    tables, own = [margins[i] for i in held], [sets[i] for i in held]
-    if crossed := _crossed(cells, own):
-        return _crossing(*crossed)
-    if not (core := cyclic_core(own)):
-        return None
-    chosen = closing_sets(own, lambda union: _size(cells, union))
-    joint = margin_of(cells, frozenset().union(*(own[i] for i in chosen)))
-    named = ", ".join(f"'{tables[i]}'" for i in core)
-    closed = f"'{joint}' ({cells.size(joint):,} cells)" if joint else "one of all of them"
-    return SpecError(
-        f"the tables {named} share margins in a ring: tables that agree on these need not be margins of one table of records",
-        needed=f"tables without a ring; the smallest joint table that breaks this one is {closed}",
-        remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables",
-    )
-
-
-def _size(cells: Cells, own: frozenset[Variable]) -> int:
-    """Cells of the joint table of some variables."""
-    depth = max((cells.tree.level(name) for kind, name in own if not kind), default=0)
-    finest = (max((v.size for v in a.views if (a.name, v.name) in own), default=1) for a in cells.attributes)
-    return cells.tree.sizes[depth] * prod(finest)
-
-
-def _crossed(cells: Cells, sets: Sequence[frozenset[Variable]]) -> tuple[str, str, str] | None:
-    """An attribute with two used views, neither of which refines the other, that no table holds together."""
-    every = frozenset().union(*sets)
-    for attribute in cells.attributes:
-        views = [view for view in attribute.views if (attribute.name, view.name) in every]
-        for one, other in combinations(views, 2):
-            pair = {(attribute.name, one.name), (attribute.name, other.name)}
-            if not (_sums(one, other) or _sums(other, one)) and not any(pair <= own for own in sets):
-                return attribute.name, one.name, other.name
-    shared = (a & b for a, b in combinations(sets, 2))
-    if any(margin_of(cells, own) is None for own in shared):
-        return next(
-            (a.name, *(v.name for v in a.recodes[:2])) for a in cells.attributes if len(a.recodes) > 1
-        )  # pyright: ignore[reportReturnType]
-    return None
-
-
-def _crossing(attribute: str, one: str, other: str) -> SpecError:
-    return SpecError(
-        f"'{one}' and '{other}' cut the values of '{attribute}' at different places, so that tables by them share no margin",
-        needed=f"recodes of '{attribute}' each of which refines the next",
-        remedy=f"name a recode that refines both, or '{attribute}' itself, in these queries",
-    )
-
-
 def _alone(family: FamilyCells, table: Margin) -> Cells:
     """A table as cells of its own."""
     tree = family.tree
@@ -318,18 +232,14 @@ def _as_attribute(attribute: Attribute, own: Recode) -> Attribute:
     recodes = tuple(
         Recode(view.name, view.values, tuple(int(view.groups[i]) for i in first))
         for view in attribute.views
-        if view.name != own.name and _sums(own, view)
+        if view.name != own.name and sums_to(own, view)
     )
     return Attribute(own.name, own.values, attribute.partition, recodes)
 
 
-def _zeros_of(part: Cells, zeros: Sequence[Mapping[str, str]]) -> NDArray[np.bool_]:
+def _zeros_of(part: Cells, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
     known = {view.name for a in part.attributes for view in a.views}
-    table = np.zeros((1, *part.shape[1:]), bool)
-    for zero in zeros:
-        if set(zero) <= known:
-            table |= part.where(zero)
-    return np.tile(table.ravel(), part.shape[0])
+    return part.zero_cells([zero for zero in zeros if set(zero) <= known])
 
 
 def marginal_in(part: Cells, margin: Margin) -> Marginal:

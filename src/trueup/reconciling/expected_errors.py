@@ -21,6 +21,7 @@ from trueup.errors import TrueupError
 from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
+from trueup.model.family import FamilyCells
 from trueup.model.header import Measured, simulate_many
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors, error_classes
@@ -159,6 +160,8 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
     >>> some.tree.sizes, len(leaves)
     ((1, 15, 300), 300)
     """
+    if isinstance(cells, FamilyCells):
+        return cells, np.arange(cells.shape[0])
     most, tree, level = work // FEWEST, cells.tree, chosen_level(cells, work)
     if level < 0:
         return cells, np.arange(cells.shape[0])

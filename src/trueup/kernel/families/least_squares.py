@@ -15,6 +15,8 @@ as tables below say their part of every sum. With P the inverse of `U = sum V_c`
 
 Without recodes D is 1 and everything is a number for each place. A table that is exact is measured with a variance of
 `EXACT_SHARE` of the least one; what is settled afterwards holds it to its values.
+
+One file: the recursion, and the two ways between its unknowns and the tables.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ MOST_UNKNOWNS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class TableView:
     """A marginal as a table of its own.
 
     Attributes
@@ -57,7 +59,7 @@ class View:
     domain: Domain
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], marginal: Marginal) -> View:
+    def of(cls, axes: Sequence[Axis], marginal: Marginal) -> TableView:
         """See a marginal of some axes as a table."""
         kept = tuple(i for i, groups in enumerate(marginal) if groups.max() > 0)
         own = tuple(
@@ -119,7 +121,7 @@ class FamilyLeastSquares:
     spine: Spine
     plan: tuple[tuple[Measured, ...], ...]
     blocks: tuple[Block, ...]
-    views: dict[tuple[bytes, ...], View]
+    views: dict[tuple[bytes, ...], TableView]
 
     @classmethod
     def prepare(
@@ -135,17 +137,17 @@ class FamilyLeastSquares:
         noisy = [v for level in plan for _, v in level if v > 0]
         least = EXACT_SHARE * min(noisy, default=1.0)
         weighed = tuple(tuple((m, v or least) for m, v in level) for level in plan)
-        views = {_key(m): View.of(axes, m) for level in plan for m, _ in level}
+        views = {_key(m): TableView.of(axes, m) for level in plan for m, _ in level}
         contrasts = sorted({c for view in views.values() for c in view.components}, key=lambda c: (len(c), c))
         family = cls(tuple(axes), spine, weighed, (), views)
         blocks = tuple(family._block(contrast) for contrast in contrasts)
         return cls(tuple(axes), spine, weighed, blocks, views)
 
-    def view(self, marginal: Marginal) -> View:
+    def view(self, marginal: Marginal) -> TableView:
         """A marginal as a table; it need not be measured."""
         key = _key(marginal)
         if key not in self.views:
-            self.views[key] = View.of(self.axes, marginal)
+            self.views[key] = TableView.of(self.axes, marginal)
         return self.views[key]
 
     def fit(self, answers: Sequence[Sequence[NDArray]], *, subtrees: bool = False) -> list[list[NDArray]]:
@@ -203,7 +205,7 @@ class FamilyLeastSquares:
             found.append(rows @ variance[level] @ rows.T)
         return found
 
-    def _seen(self, view: View, of: Sequence):
+    def _seen(self, view: TableView, of: Sequence):
         """The components of a table, in their order, each with its block and what is known of that."""
         at = {block.contrast: i for i, block in enumerate(self.blocks)}
         for component in view.domain.components:

@@ -118,7 +118,8 @@ def settle(
     posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
         zero; parents for which that fails as without it
     fixed : a marginal whose tables are settled already, and these (nodes, groups) for every level or for the first ones:
-        they are kept, what is settled is what the marginals of the chains that refine it say beyond them, and estimates are taken given them
+        they are kept, what is settled is what the marginals of the chains that refine it say beyond them, and estimates
+        are taken given them
     first : marginals of a root that has neither bounds nor fixed tables, nested or not, which are settled before its cells
         are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
     drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
