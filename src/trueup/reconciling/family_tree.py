@@ -48,6 +48,7 @@ class FamilyTree(Method):
         "several tables without their full cross: least squares of all, then settled along a junction tree"
     )
     structures: ClassVar[frozenset[str]] = frozenset({"family"})
+    effort: ClassVar[int] = 8
 
     @property
     def integer(self) -> bool:
