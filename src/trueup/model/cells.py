@@ -180,6 +180,10 @@ class Cells:
         """The margins whose groups, one after another, are the cells: one, but in a family of tables."""
         return (self.finest,)
 
+    def holds(self, margin: Margin) -> bool:
+        """Return True if a margin is a sum of these cells; in a family of tables, of one table."""
+        return True
+
     def holding(self, margin: Margin) -> Cells:
         """The cells of a table that holds a margin: these, but in a family of tables."""
         return self

@@ -90,6 +90,10 @@ class FamilyCells(Cells):
         """The tables, whose groups are the cells, one after another."""
         return self.tables
 
+    def holds(self, margin: Margin) -> bool:
+        """Return True if a margin is a sum of one of the tables."""
+        return bool(self.holders(margin))
+
     def holding(self, margin: Margin) -> Cells:
         """The cells of the first table that holds a margin."""
         return self.parts[self.holders(margin)[0]]

@@ -206,7 +206,7 @@ class Posterior(Tabled):
         interval itself, at least the level because counts are whole), `mcse` (Monte Carlo standard
         error of the mean; 0 where masses are exact), `ess`, `r_hat` (NaN: independent draws).
         """
-        margin = self.cells.margin(margin or self.cells.finest)
+        margin = self.cells.margin(margin or self.cells.finest_tables[-1])
         level = probability_of(self.level if level is None else level)
         size = self.cells.size(margin) if rows is None else min(rows, self.cells.size(margin))
         labels = np.array(list(islice(self.cells.margin_labels(margin), size)))
@@ -224,7 +224,12 @@ class Posterior(Tabled):
         """Draws of a margin, of a large table of the lowest places some places at a time."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
-        if margin.where or margin.level != cells.tree.levels[-1] or places >= cells.shape[0]:
+        if (
+            len(cells.finest_tables) > 1
+            or margin.where
+            or margin.level != cells.tree.levels[-1]
+            or places >= cells.shape[0]
+        ):
             yield self.sums(margin)
             return
         table = self.draws.reshape(chains, draws, cells.shape[0], -1)
@@ -290,7 +295,7 @@ class Posterior(Tabled):
         total: NDArray | float = 0.0
         for name, coefficient in terms.items():
             margin, group = self._labels.find(name)
-            part = (self.draws if margin == self.cells.finest else self.sums(margin))[..., group]
+            part = self.sums(margin)[..., group]
             total = total + (int(coefficient) if coefficient.denominator == 1 else float(coefficient)) * part
         return np.asarray(total)
 
