@@ -109,7 +109,7 @@ def test_estimates_from_subtrees_are_those_of_the_subtrees_alone(rng):
 
 
 def test_exact_tables_are_met(rng):
-    (child_ptr, sizes), views = TREES[1], VIEWS["plain"]
+    (child_ptr, _), views = TREES[1], VIEWS["plain"]
     axes = [Axis.of(seen) for seen in views]
     total, rows, columns = ((views[0][i], views[1][j]) for i, j in ((0, 0), (1, 0), (0, 1)))
     family = FamilyLeastSquares.prepare(

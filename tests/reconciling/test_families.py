@@ -23,7 +23,6 @@ from trueup.model.problem import Problem
 from trueup.reconciling.family_tree import FamilyTree
 from trueup.releasing.pipeline import release
 
-
 VISITS = {"unit": "visit", "neighbours": "add-remove"}
 """Invariants are of all records, not of those that a limit keeps."""
 

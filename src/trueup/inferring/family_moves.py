@@ -30,7 +30,7 @@ from trueup.inferring.chains import (
     thinned,
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce
-from trueup.kernel.families.walk import State, tuned, walk
+from trueup.kernel.families.walk import WalkState, tuned, walk
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_walk import FamilyWalk
@@ -149,7 +149,7 @@ class _Chains:
     values: NDArray
     kept: int
     rngs: list[np.random.Generator]
-    states: list[State]
+    states: list[WalkState]
     means: list[NDArray]
     progress: Progress
     limit: ChainLimit

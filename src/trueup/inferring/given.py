@@ -107,7 +107,7 @@ def values_for(
 def finest_values(measured: Measurements) -> tuple[NDArray, NDArray] | None:
     """Noisy value and variance of each finest cell; NaN where it was not measured. None for a family of tables."""
     cells = measured.cells
-    if len(cells.finest_tables) > 1:
+    if cells.is_family:
         return None
     values, variances = np.full(cells.n, np.nan), np.full(cells.n, np.nan)
     for header, part in zip(measured.headers, measured.values):

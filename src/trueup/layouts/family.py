@@ -17,7 +17,13 @@ from trueup.kernel.histogram.marginals import Marginal, marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys
-from trueup.layouts.family_rules import closed_zeros, family_cells, known_margins, refuse_unmeasured, rooted
+from trueup.layouts.family_rules import (
+    closed_zeros,
+    family_cells,
+    invariant_margins,
+    refuse_unmeasured_tables,
+    rooted,
+)
 from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, Recode, detailed
 from trueup.model.constraints import Constraints
@@ -205,7 +211,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     """
     cells = family_cells(constraints)
     refuse_wide_levels(headers, OF_HISTOGRAMS)
-    refuse_unmeasured(cells, headers)
+    refuse_unmeasured_tables(cells, headers)
     bases = bases_of(cells)
     plan = [
         [
@@ -218,7 +224,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     seen = [m for level in plan for m, _ in level]
     axes = [Axis.of([np.zeros(base.size, np.int64), *(m[i] for m in seen)]) for i, base in enumerate(bases)]
     least_squares = FamilyLeastSquares.prepare(axes, Spine(cells.tree.child_ptr), plan)
-    known = known_margins(constraints)
+    known = invariant_margins(constraints)
     junction = rooted(cells, known)
     zeros = closed_zeros(constraints, junction)
     tables = tuple(

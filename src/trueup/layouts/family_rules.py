@@ -24,7 +24,7 @@ def family_cells(constraints: Constraints) -> FamilyCells:
     return constraints.cells
 
 
-def refuse_unmeasured(cells: FamilyCells, headers: Sequence[Measured]) -> None:
+def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) -> None:
     measured = {canonical(cells, h.margin) for h in headers if h.groups is None}
     if lost := [table for table in cells.tables if table not in measured]:
         raise SpecError(
@@ -34,7 +34,7 @@ def refuse_unmeasured(cells: FamilyCells, headers: Sequence[Measured]) -> None:
         )
 
 
-def known_margins(constraints: Constraints) -> list[list[Margin]]:
+def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
     """For every table, what the invariants say of it."""
     cells = family_cells(constraints)
     found = []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.families.walk import Layout, State, layout_fields
+from trueup.kernel.families.walk import WalkLayout, WalkState, layout_fields
 from trueup.layouts.family_rules import closed_zeros, family_cells
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -37,7 +37,7 @@ class FamilyWalk:
 
     cells: FamilyCells
     headers: tuple[Measured, ...]
-    layout: Layout
+    layout: WalkLayout
     open_: NDArray[np.bool_]
 
     @classmethod
@@ -65,15 +65,15 @@ class FamilyWalk:
         )
         return cls(cells, tuple(headers), layout, open_)
 
-    def given(self, values: NDArray) -> Layout:
+    def given(self, values: NDArray) -> WalkLayout:
         """The layout with measured values `(q,)`."""
         return self.layout._replace(noisy=np.ascontiguousarray(values, float))
 
-    def state(self, counts: Integers, alpha: NDArray) -> State:
+    def state(self, counts: Integers, alpha: NDArray) -> WalkState:
         """The state of a chain at agreeing tables `(n,)`."""
         sums = np.concatenate([h.sums(self.cells, counts) for h in self.headers]).astype(float)
         held = np.bincount(self.layout.group, weights=counts, minlength=len(self.layout.parts))
-        return State(counts.astype(np.int64), sums, held, np.array(alpha, float))
+        return WalkState(counts.astype(np.int64), sums, held, np.array(alpha, float))
 
     @property
     def chances(self) -> NDArray:

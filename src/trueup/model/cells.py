@@ -176,6 +176,11 @@ class Cells:
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
     @property
+    def is_family(self) -> bool:
+        """Whether these are the cells of several tables, or of one that is not their full cross; see `FamilyCells`."""
+        return False
+
+    @property
     def finest_tables(self) -> tuple[Margin, ...]:
         """The margins whose groups, one after another, are the cells: one, but in a family of tables."""
         return (self.finest,)

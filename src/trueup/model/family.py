@@ -86,6 +86,11 @@ class FamilyCells(Cells):
         )
 
     @property
+    def is_family(self) -> bool:
+        """They are."""
+        return True
+
+    @property
     def finest_tables(self) -> tuple[Margin, ...]:
         """The tables, whose groups are the cells, one after another."""
         return self.tables

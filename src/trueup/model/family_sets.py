@@ -54,6 +54,8 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
 
     Examples
     --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
     >>> abc = tuple(Attribute(name, ("0", "1", "2")) for name in "abc")
     >>> cells = Cells(Tree.from_columns(["all"], [{}]), abc)
     >>> pairs = [Margin("all", pair) for pair in (("a", "b"), ("b", "c"), ("a", "c"))]

@@ -21,7 +21,6 @@ from trueup.errors import TrueupError
 from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.family import FamilyCells
 from trueup.model.header import Measured, simulate_many
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors, error_classes
@@ -160,8 +159,6 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
     >>> some.tree.sizes, len(leaves)
     ((1, 15, 300), 300)
     """
-    if isinstance(cells, FamilyCells):
-        return cells, np.arange(cells.shape[0])
     most, tree, level = work // FEWEST, cells.tree, chosen_level(cells, work)
     if level < 0:
         return cells, np.arange(cells.shape[0])
@@ -173,7 +170,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 def chosen_level(cells: Cells, work: int) -> int:
     """The level from which `some_places` chooses; -1 where all places fit."""
     most, sizes = work // FEWEST, [cells.n // size for size in cells.tree.sizes]
-    if cells.n <= most:
+    if cells.n <= most or cells.is_family:
         return -1
     return next((i for i, size in enumerate(sizes) if 8 * size <= most), max(len(sizes) - 2, 0))
 

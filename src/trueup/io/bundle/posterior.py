@@ -104,9 +104,9 @@ def margins(posterior: Posterior) -> list[Margin]:
 
 def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
     """Keys, names and attributes of every cell; in a family of tables its table and its label."""
+    if not cells.is_family:
+        return named_columns(cells, cells.finest)
     tables = cells.finest_tables
-    if len(tables) == 1:
-        return named_columns(cells, tables[0])
     table = np.repeat(np.array([str(t) for t in tables], dtype=object), [cells.size(t) for t in tables])
     return {"table": table, "cell": np.array([cells.label(i) for i in range(cells.n)], dtype=object)}
 

@@ -41,7 +41,7 @@ LOG_STEP = 0.5
 """Standard deviation of a step of the log of a prior's parameter."""
 
 
-class Layout(NamedTuple):
+class WalkLayout(NamedTuple):
     """What does not change.
 
     Attributes
@@ -88,7 +88,7 @@ class Layout(NamedTuple):
     curvature: np.ndarray
 
 
-class State(NamedTuple):
+class WalkState(NamedTuple):
     """What moves: cells `(n,)`, noisy sums without their noise, sums that priors are given, and the priors' parameters."""
 
     x: np.ndarray
@@ -264,7 +264,9 @@ def tuned(means: np.ndarray, tally: np.ndarray, wanted: float = 0.3) -> np.ndarr
     return np.clip(means * np.clip(rate / wanted, 0.1, 2.0), 0.05, 1e9)
 
 
-def layout_fields(**arrays: Any) -> Layout:
+def layout_fields(**arrays: Any) -> WalkLayout:
     """Return a layout of arrays in the types that the kernel takes."""
     real = ("noisy", "slope", "curvature")
-    return Layout(**{k: np.ascontiguousarray(v, float if k in real else np.int64) for k, v in arrays.items()})
+    return WalkLayout(
+        **{k: np.ascontiguousarray(v, float if k in real else np.int64) for k, v in arrays.items()}
+    )

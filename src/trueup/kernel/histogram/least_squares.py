@@ -62,8 +62,7 @@ class HistogramLeastSquares:
     domain : Domain that contains every measured marginal
     spine : the tree, or a forest
     plan : per level, the marginals measured there and their variances (counts squared)
-    below : if the last level is a cut (see `kernel.segment`), the covariances of its nodes' estimates from their
-        subtrees, which lie in other segments: per component (nodes, D, D)
+    below : if the last level is a cut, covariances of its nodes' estimates from below it: per component (nodes, D, D)
 
     Raises
     ------
@@ -117,11 +116,10 @@ class HistogramLeastSquares:
 
     @classmethod
     def given(
-        cls, domain: Domain, spine: Spine, covariances: Sequence[Sequence[np.ndarray]]
+        cls, domain: Domain, spine: Spine, below: Sequence[Sequence[np.ndarray]]
     ) -> HistogramLeastSquares:
-        """A problem whose estimates come from elsewhere: their covariances from the subtrees, per level and component."""
-        filters = tuple(tuple(map(_known, level)) for level in covariances)
-        return cls(domain, spine, ((),) * spine.depth, filters)
+        """Return a problem of covariances from the subtrees, per level and component, that are known already."""
+        return cls(domain, spine, ((),) * spine.depth, tuple(tuple(map(_known, level)) for level in below))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
         """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""

@@ -225,7 +225,7 @@ class Posterior(Tabled):
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
         if (
-            len(cells.finest_tables) > 1
+            cells.is_family
             or margin.where
             or margin.level != cells.tree.levels[-1]
             or places >= cells.shape[0]

@@ -60,7 +60,7 @@ class PosteriorView:
 
 def cell_name(cells: Cells, cell: int) -> str:
     """Readable name of one of the finest cells."""
-    if len(cells.finest_tables) > 1:
+    if cells.is_family:
         return cells.label(cell)
     place, *_ = np.unravel_index(cell, cells.shape)
     named = names_with_parents(cells, len(cells.tree.levels) - 1, np.array([place]))
