@@ -6,6 +6,7 @@ comparisons of a run fail by chance once in ten thousand runs. A chain under ano
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -43,20 +44,26 @@ SMALL = {
     ),
     "nothing but the total": ((A, B), AREAS, [("area",), ("all", "a")], ()),
     "places and attributes": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ()),
+    "an invariant": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ("all", "a")),
     "a zero": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ({"a": "a0", "b": "b1"},)),
 }
 
 
 def small(name: str) -> tuple[Constraints, list[Measured], np.ndarray]:
-    attributes, tree, tables, zeros = SMALL[name]
+    attributes, tree, tables, rules = SMALL[name]
+    fixed = (Margin(rules[0], rules[1:]),) if name == "an invariant" else ()
+    zeros = () if fixed else rules
     margins = [Margin(level, names) for level, *names in tables]
     margins = [Margin(m.level, tuple(m.attributes)) for m in margins]
     cells = family_of(Cells(tree, attributes), margins)
     headers = [Measured(f"q{i}", m, DiscreteLaplace(Fraction(1, 2 + i))) for i, m in enumerate(margins)]
     headers.append(Measured("total", Margin("all"), DiscreteLaplace(Fraction(3))))
-    constraints = Constraints(cells, tuple(h.margin for h in headers), zeros=zeros)
+    constraints = Constraints(cells, tuple(h.margin for h in headers), invariants=fixed, zeros=zeros)
+    headers += [Measured.enumerated(cells, margin) for margin in fixed]
     values = np.concatenate([np.arange(h.sums(cells, np.zeros(cells.n, int)).size) % 3 for h in headers])
-    values[-1] = 5
+    values[-1 - 2 * len(fixed)] = 5
+    if fixed:
+        values[-2:] = 2, 3
     return constraints, headers, values.astype(np.int64)
 
 
@@ -77,7 +84,9 @@ def log_likelihood(constraints: Constraints, headers, values, tables: np.ndarray
     total, at = np.zeros(len(tables)), 0
     for header in headers:
         sums = header.sums(constraints.cells, tables)
-        total += header.law.logpmf(values[at : at + sums.shape[1]] - sums).sum(axis=1)
+        gap = values[at : at + sums.shape[1]] - sums
+        exact = np.where((gap == 0).all(axis=1), 0.0, -np.inf)
+        total += exact if header.exact else header.law.logpmf(gap).sum(axis=1)
         at += sums.shape[1]
     return total
 
@@ -177,18 +186,9 @@ def test_the_posterior_of_a_ministry(tmp_path, rng):
 
 
 def test_what_it_cannot_keep_is_refused():
-    problem = Problem.of(
-        ministry(
-            privacy={"unit": "visit", "neighbours": "add-remove"},
-            constraints={"invariants": [{"level": "region"}]},
-            queries=[
-                {"name": "clinics", "epsilon": {"clinic": "1"}},
-                {"name": "diagnoses", "attributes": ["diagnosis"], "epsilon": {"region": "1"}},
-            ],
-        ),
-        CLINICS,
-    )
-    assert "invariants" in str(FamilyMoves().refuses(problem.constraints, problem.headers))
+    constraints, headers, _ = small("places and attributes")
+    crossing = replace(constraints, invariants=(Margin("all", ("a",)), Margin("area")))
+    assert "nested" in str(FamilyMoves().refuses(crossing, headers))
     other = Problem.of(ministry(), CLINICS)
     wrong = FamilyMoves(prior=Hierarchical(concentrations=(1.0,)))
     assert "4 concentrations" in str(wrong.refuses(other.constraints, other.headers))

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,11 +84,13 @@ class FamilyMoves(InferenceMethod):
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Refuse what chains of single records cannot keep, and parameters of the prior but concentrations."""
         prior = self.prior
-        if constraints.invariants or constraints.bounds:
-            return "it keeps no invariants and no bounds on a family of tables"
+        if constraints.bounds:
+            return "it keeps no bounds on a family of tables"
+        if not _nested(constraints):
+            return "it keeps nested invariants alone"
         if not constraints.nonnegative:
             return "it draws counts of 0 and more"
-        if unknown := [h.law.name for h in headers if h.law.form is None]:
+        if unknown := [h.law.name for h in headers if not h.exact and h.law.form is None]:
             return f"law '{unknown[0]}' does not factor over cells"
         if isinstance(prior, Hierarchical):
             if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
@@ -183,7 +186,7 @@ class _Chains:
         given = method.prior.concentrations if isinstance(method.prior, Hierarchical) else ()
         alphas = [given or np.exp(rng.normal(size=tables)) for _ in range(method.chains)]
         states = [family.state(np.rint(row).astype(np.int64), a) for row, a in zip(counts, alphas)]
-        means = [np.full((tables, 3), max(1.0, float(np.median(spread)) / 2)) for _ in states]
+        means = [np.full((tables, 3), max(1.0, float(np.median(spread[spread > 0])) / 2)) for _ in states]
         return cls(
             method, problem, family, values, kept, rng.spawn(method.chains), states, means, progress, limit
         )
@@ -260,6 +263,12 @@ class _Chains:
 
     def _stop(self) -> None:
         self.stopped = True
+
+
+def _nested(constraints: Constraints) -> bool:
+    """Whether each invariant is a sum of the next finer one."""
+    cells, ordered = constraints.cells, sorted(constraints.invariants, key=constraints.cells.size)
+    return all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))
 
 
 def _silent(done: int, of: int) -> None:

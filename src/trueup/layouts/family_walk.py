@@ -61,17 +61,22 @@ class FamilyWalk:
             **_alike(cells, near, open_),
             **edges,
             **_groups(cells, tree.parent, open_),
-            **_seen(cells, headers),
+            **_seen(cells, [h for h in headers if not h.exact]),
+            kept=_sums_of(cells, [h.margin for h in headers if h.exact])[0],
         )
         return cls(cells, tuple(headers), layout, open_)
 
     def given(self, values: NDArray) -> WalkLayout:
         """The layout with measured values `(q,)`."""
-        return self.layout._replace(noisy=np.ascontiguousarray(values, float))
+        noisy = np.repeat(
+            [not h.exact for h in self.headers], [self.cells.size(h.margin) for h in self.headers]
+        )
+        return self.layout._replace(noisy=np.ascontiguousarray(values[noisy], float))
 
     def state(self, counts: Integers, alpha: NDArray) -> WalkState:
         """The state of a chain at agreeing tables `(n,)`."""
-        sums = np.concatenate([h.sums(self.cells, counts) for h in self.headers]).astype(float)
+        noisy = [h.sums(self.cells, counts) for h in self.headers if not h.exact]
+        sums = np.concatenate(noisy).astype(float)
         held = np.bincount(self.layout.group, weights=counts, minlength=len(self.layout.parts))
         return WalkState(counts.astype(np.int64), sums, held, np.array(alpha, float))
 
@@ -157,21 +162,26 @@ def _groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_])
 
 
 def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
-    """Which noisy sums count each cell, every margin within the first table that holds it; and their laws."""
-    sizes = [cells.size(h.margin) for h in headers]
-    first = _ptr(sizes)
-    columns: list[list[Integers]] = [[] for _ in cells.tables]
-    for at, header in zip(first, headers):
-        i = cells.holders(header.margin)[0]
-        columns[i].append(at + _shared_cells(cells, i, header.margin))
-    seen = np.full((cells.n, max(map(len, columns))), -1)
-    for i, own in enumerate(columns):
-        for h, column in enumerate(own):
-            seen[_own(cells, i), h] = column
-    forms = [h.law.form for h in headers]
+    """Which noisy sums count each cell, and their laws."""
+    seen, sizes = _sums_of(cells, [h.margin for h in headers])
+    forms: list[Any] = [h.law.form for h in headers]
     return {
         "seen": seen,
-        "noisy": np.zeros(first[-1]),
-        "slope": np.repeat([form.slope for form in forms], sizes),  # pyright: ignore[reportOptionalMemberAccess]
-        "curvature": np.repeat([form.curvature for form in forms], sizes),  # pyright: ignore[reportOptionalMemberAccess]
+        "noisy": np.zeros(sum(sizes)),
+        "slope": np.repeat([form.slope for form in forms], sizes),
+        "curvature": np.repeat([form.curvature for form in forms], sizes),
     }
+
+
+def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, list[int]]:
+    """`(n, columns)` which groups of margins count each cell, within the first table that holds each; -1 for none."""
+    sizes = [cells.size(margin) for margin in margins]
+    columns: list[list[Integers]] = [[] for _ in cells.tables]
+    for first, margin in zip(_ptr(sizes), margins):
+        i = cells.holders(margin)[0]
+        columns[i].append(first + _shared_cells(cells, i, margin))
+    found = np.full((cells.n, max(map(len, columns))), -1)
+    for i, own in enumerate(columns):
+        for at, column in enumerate(own):
+            found[_own(cells, i), at] = column
+    return found, sizes

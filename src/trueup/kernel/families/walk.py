@@ -2,8 +2,9 @@
 
 A *record* u names one cell of every table, such that neighbours in the junction tree have the same cell of what they share.
 Agreeing tables are sums of records, so tables can be emptied record by record and filled again, and every state between
-agrees: adding and taking away single records connects all states. Three moves change them, each symmetric, as its records are
-drawn by rules that do not know the state:
+agrees: adding and taking away single records connects all states. Exact sums of nested margins fix how many records have each
+cell of the finest; then replacing records one by one connects all states. Three moves change them, each symmetric, as its
+records are drawn by rules that do not know the state:
 
 - *within*: k counts go from a cell of a table to another with the same cells of everything that it shares;
 - *across*: to any other cell of the table; neighbours whose shared cell changes move k counts between cells of the two
@@ -62,8 +63,10 @@ class WalkLayout(NamedTuple):
         `(n,)` the sum that a cell's prior is given, and how many open cells each sum has.
     seen
         `(n, h)` the noisy sums that count a cell; -1 for none.
+    kept
+        `(n, e)` the exact sums that count a cell; -1 for none.
     noisy, slope, curvature
-        Their values and laws.
+        Values and laws of the noisy sums.
     """
 
     start: np.ndarray
@@ -83,6 +86,7 @@ class WalkLayout(NamedTuple):
     group: np.ndarray
     parts: np.ndarray
     seen: np.ndarray
+    kept: np.ndarray
     noisy: np.ndarray
     slope: np.ndarray
     curvature: np.ndarray
@@ -161,6 +165,17 @@ def _propagate(rng, layout, table, source, target, path):
 
 
 @njit(cache=True)
+def _keeps_exact(kept, source, target):
+    """Return True if a move between two cells (-1: none) changes no exact sum."""
+    for e in range(kept.shape[1]):
+        before = -1 if source < 0 else kept[source, e]
+        after = -1 if target < 0 else kept[target, e]
+        if before != after:
+            return False
+    return True
+
+
+@njit(cache=True)
 def _move(rng, layout, state, flat, kind, table, mean, path):
     """Propose one move; return whether it was made."""
     first, last = layout.open_ptr[table], layout.open_ptr[table + 1]
@@ -180,6 +195,9 @@ def _move(rng, layout, state, flat, kind, table, mean, path):
     if source >= 0 and state.x[source] < k:
         return False
     count = _propagate(rng, layout, table, source, target, path)
+    for at in range(count):
+        if not _keeps_exact(layout.kept, path[at, 1], path[at, 2]):
+            return False
     gain, done = 0.0, 0
     while done < 2 * count and gain > -np.inf:
         cell = path[done // 2, 1 + done % 2]
