@@ -22,6 +22,7 @@ from trueup.model.header import simulate_many
 from trueup.model.problem import Problem
 from trueup.reconciling.family_tree import FamilyTree
 from trueup.releasing.pipeline import release
+from trueup.run.local import LocalPool
 
 VISITS = {"unit": "visit", "neighbours": "add-remove"}
 """Invariants are of all records, not of those that a limit keeps."""
@@ -203,6 +204,14 @@ def test_the_loss_is_that_of_the_same_queries_beside_their_full_cross():
     full = Problem(family.spec, family.cells.whole)
     assert family.guarantee == full.guarantee
     assert [h.law for h in family.headers] == [h.law for h in full.headers]
+
+
+def test_what_is_not_there_yet_says_so(tmp_path, rng):
+    problem = Problem.of(ministry(), CLINICS)
+    with pytest.raises(SpecError, match="planning is not available yet"):
+        tu.plan(problem, targets={"clinic": "40@95%"})
+    with pytest.raises(SpecError, match="released in memory"):
+        release(problem, visits(rng), tmp_path / "out", executor=LocalPool(1))
 
 
 RING = [

@@ -184,7 +184,7 @@ class _Chains:
         counts, _ = problem.settle(rows, seeds, integer=True, posterior=False)
         tables = len(family.cells.tables)
         given = method.prior.concentrations if isinstance(method.prior, Hierarchical) else ()
-        alphas = [given or np.exp(rng.normal(size=tables)) for _ in range(method.chains)]
+        alphas = [np.array(given) if given else np.exp(rng.normal(size=tables)) for _ in range(method.chains)]
         states = [family.state(np.rint(row).astype(np.int64), a) for row, a in zip(counts, alphas)]
         means = [np.full((tables, 3), max(1.0, float(np.median(spread[spread > 0])) / 2)) for _ in states]
         return cls(
