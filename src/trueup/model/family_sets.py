@@ -17,6 +17,10 @@ Variable = tuple[str, str]
 """A level (`""` and its name), or an attribute and one of its views."""
 
 
+SMALL_CROSS = 10**6
+"""Cells of a full cross that methods for one table take in memory."""
+
+
 def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset[Variable]:
     """The variables of a margin: levels below the root down to its own, and every used view that it can be summed to."""
     depth = cells.tree.level(margin.level)
@@ -75,10 +79,13 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
     joint = spanned_margin(cells, frozenset().union(*(own[i] for i in chosen)))
     named = ", ".join(f"'{tables[i]}'" for i in core)
     closed = f"'{joint}' ({cells.size(joint):,} cells)" if joint else "one of all of them"
+    whole = cells.finest
+    small = cells.n <= SMALL_CROSS and whole != joint
+    third = f", or measure '{whole}' ({cells.n:,} cells), for which there are methods for one table" if small else ""
     return SpecError(
         f"the tables {named} share margins in a ring: tables that agree on these need not be margins of one table of records",
         needed=f"tables without a ring; the smallest joint table that breaks this one is {closed}",
-        remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables",
+        remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables{third}",
     )
 
 
