@@ -176,6 +176,25 @@ def test_a_release_of_four_tables(tmp_path, rng):
         again.table("clinic", by=["sex"])
 
 
+def test_exported_records_have_every_released_table(tmp_path, rng):
+    release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
+    released = tu.read_release(tmp_path / "out")
+    tu.export(released, tmp_path / "rows", "records")
+    rows = pd.read_csv(tmp_path / "rows" / "records.csv", dtype=str)
+    assert len(rows) == released.sums("country")[0]
+    for table in ("country x month", "region x diagnosis", "district x sex x age", "clinic"):
+        own = released.table(table, backend="pandas")
+        keys = [
+            name for name in own.columns if name not in ("released", "noisy", "margin of error", "country")
+        ]
+        found = rows.groupby(keys).size()
+        expected = own[own.released > 0].set_index(keys)["released"]
+        pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False)
+    assert "Made up" in (tmp_path / "rows" / "about.csv").read_text()
+    with pytest.raises(SpecError, match="released counts"):
+        tu.export(released.measurements, tmp_path / "none", "records")
+
+
 def test_a_checker_finds_tables_that_disagree(tmp_path, rng):
     release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
     path = tmp_path / "out" / "public" / "counts" / "country-month.parquet"

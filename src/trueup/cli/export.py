@@ -11,7 +11,7 @@ from trueup.cli.options import AsJson, BundlePath, refuse_idle
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
-To = Annotated[str, typer.Option("--to", help="csv, xlsx, parquet or sdmx-csv.", show_default=False)]
+To = Annotated[str, typer.Option("--to", help="csv, xlsx, parquet, sdmx-csv or records.", show_default=False)]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -81,7 +81,11 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
     closed = f"'{joint}' ({cells.size(joint):,} cells)" if joint else "one of all of them"
     whole = cells.finest
     small = cells.n <= SMALL_CROSS and whole != joint
-    third = f", or measure '{whole}' ({cells.n:,} cells), for which there are methods for one table" if small else ""
+    third = (
+        f", or measure '{whole}' ({cells.n:,} cells), for which there are methods for one table"
+        if small
+        else ""
+    )
     return SpecError(
         f"the tables {named} share margins in a ring: tables that agree on these need not be margins of one table of records",
         needed=f"tables without a ring; the smallest joint table that breaks this one is {closed}",
