@@ -15,6 +15,7 @@ from tests.families import CLINICS, DIAGNOSES, ministry, random_family, visits
 from trueup.checking.bundle import check
 from trueup.errors import SpecError
 from trueup.kernel.histogram.marginals import cell_groups
+from trueup.model import kept_of_family
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.family import FamilyCells
@@ -231,6 +232,20 @@ def test_what_is_not_there_yet_says_so(tmp_path, rng):
         tu.plan(problem, targets={"clinic": "40@95%"})
     with pytest.raises(SpecError, match="released in memory"):
         release(problem, visits(rng), tmp_path / "out", executor=LocalPool(1))
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_the_loss_of_very_many_combinations_is_that_of_few(relation, monkeypatch):
+    """Where all combinations are alike, two values of each attribute say what all do."""
+    spec = ministry(privacy={"unit": "visit", "neighbours": relation})
+    listed = Problem.of(spec, CLINICS).guarantee
+    monkeypatch.setattr(kept_of_family, "MOST_COMBINATIONS", 10)
+    assert Problem.of(spec, CLINICS).guarantee == listed
+    ruled = ministry(
+        privacy={"unit": "visit", "neighbours": relation}, constraints={"zeros": [{"sex": "f", "age": "65+"}]}
+    )
+    with pytest.raises(SpecError, match="1,440 combinations"):
+        _ = Problem.of(ruled, CLINICS).guarantee
 
 
 RING = [

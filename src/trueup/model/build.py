@@ -49,7 +49,15 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     fault = cyclic(cells, constraints.held)
     if fault and cells.n > LARGEST_CROSS:
         raise fault
-    return cells if fault else family_of(cells, constraints.held)
+    if fault:
+        return cells
+    if cells.n > 2**62:
+        raise SpecError(
+            f"a record lies in one of {cells.n:,} cells of all attributes, more than 64-bit numbers can name",
+            needed="at most 2^62",
+            remedy="leave out attributes that no query is by, or measure fewer in one release",
+        )
+    return family_of(cells, constraints.held)
 
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:

@@ -19,7 +19,7 @@ So a count of u is fixed if and only if it is a rational combination of the sums
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -27,10 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.family import FamilyCells
 from trueup.model.tree import Tree
 from trueup.privacy.accountant import Loss
 
@@ -38,8 +36,6 @@ Matrix = NDArray[np.int64]
 
 LARGEST = 5000
 """Kinds of combinations up to which counts that follow from several invariants together are looked for."""
-MOST_COMBINATIONS = 10**7
-"""Combinations of a family's attributes up to which they are listed: some numbers for each."""
 FLAT = 2000
 """Finest cells up to which invariants on named places are written out."""
 
@@ -77,8 +73,10 @@ class Kept:
     @classmethod
     def of(cls, constraints: Constraints, *, total: bool) -> Kept:
         """Collect what a set of constraints keeps; `total` if compared databases also share their number of units."""
-        if isinstance(constraints.cells, FamilyCells):
-            return cls.of(of_records(constraints), total=total)
+        if constraints.cells.is_family:
+            from trueup.model.kept_of_family import kept_of_family
+
+            return kept_of_family(constraints, total=total)
         cells = constraints.cells
         if any(
             name in cells.tree.levels for m in constraints.invariants for each in m.where for name, _ in each
@@ -176,24 +174,6 @@ class Kept:
 
             fixed[asked] = determined(columns, (asked[:, None] == group[first]).astype(np.int64))
         return fixed
-
-
-def of_records(constraints: Constraints) -> Constraints:
-    """The same constraints on the full cross of a family, in whose cells records lie.
-
-    Raises
-    ------
-    SpecError
-        If it has too many combinations of attributes to say what compared databases share.
-    """
-    cells = constraints.cells.whole  # pyright: ignore[reportAttributeAccessIssue]
-    if (combinations := prod(cells.shape[1:])) > MOST_COMBINATIONS:
-        raise SpecError(
-            f"the attributes have {combinations:,} combinations, over which what compared databases share is worked out",
-            needed=f"at most {MOST_COMBINATIONS:,}",
-            remedy="measure fewer attributes in one release, or recodes with fewer groups",
-        )
-    return replace(constraints, cells=cells)
 
 
 @dataclass(frozen=True, eq=False)
