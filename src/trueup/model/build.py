@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.model.cells import Cells, Margin, conditions
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
-from trueup.model.family import cyclic, family_of
+from trueup.model.family import FamilyCells, family_of
+from trueup.model.family_sets import cyclic
 from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
@@ -43,14 +44,30 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     if spec.infer or spec.reconcile.get("method", FAMILY_METHOD) != FAMILY_METHOD:
         return cells
     constraints = build_constraints(spec, cells)
-    crossing = constraints.structure() in ("margins", "histogram")
-    if not crossing or any(cells.contains(cells.finest, margin) for margin in constraints.held):
-        return cells
-    fault = cyclic(cells, constraints.held)
-    if fault and cells.n > LARGEST_CROSS:
+    if crossing(constraints) and (fault := cyclic(cells, constraints.held)) and cells.n > LARGEST_CROSS:
         raise fault
-    if fault:
-        return cells
+    return family_if_acyclic(constraints) or cells
+
+
+def crossing(constraints: Constraints) -> bool:
+    """Return True if margins cross each other, and none of them is the full cross."""
+    cells = constraints.cells
+    if constraints.structure() not in ("margins", "histogram"):
+        return False
+    return not any(cells.contains(cells.finest, margin) for margin in constraints.held)
+
+
+def family_if_acyclic(constraints: Constraints) -> FamilyCells | None:
+    """The cells of the tables alone, if these cross each other, none is the full cross, and they are an acyclic family.
+
+    Raises
+    ------
+    SpecError
+        If the full cross has more cells than can be numbered.
+    """
+    cells = constraints.cells
+    if not crossing(constraints) or cyclic(cells, constraints.held):
+        return None
     if cells.n > 2**62:
         raise SpecError(
             f"a record lies in one of {cells.n:,} cells of all attributes, more than 64-bit numbers can name",

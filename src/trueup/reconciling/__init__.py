@@ -7,7 +7,7 @@ follow the spec, its schema, `trueup methods`, the docs table and the conformanc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.kernel.status import Status
+from trueup.model.build import family_if_acyclic
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.family import FamilyCells
@@ -141,6 +142,8 @@ def reconcile(
     >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)
     """
+    if method is None:
+        measurements = _as_family(measurements, measurements.by(spec))
     problem = measurements.by(spec)
     constraints = problem.constraints.within(*measurements.bounds, *measurements.value_bounds)
     chosen = (
@@ -149,6 +152,19 @@ def reconcile(
         else method or choose(problem.spec.reconcile, constraints)
     )
     return Prepared.of(constraints, measurements.headers, chosen).reconcile(measurements)
+
+
+def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
+    """Hold noisy tables that others published in the cells of these tables alone, where they are an acyclic family.
+
+    Such tables are read into their full cross, which their own methods of inference take.
+    """
+    constraints = problem.constraints
+    noisy = all(h.groups is None and h.law.additive and not h.law.joint for h in measurements.headers)
+    family = noisy and measurements.guarantee.kind == "none" and not problem.spec.reconcile
+    if not family or (cells := family_if_acyclic(constraints)) is None:
+        return measurements
+    return replace(measurements, cells=cells)
 
 
 def unsolved(method: str, why: str) -> ConvergenceError:
