@@ -192,5 +192,8 @@ def test_what_it_cannot_keep_is_refused():
     other = Problem.of(ministry(), CLINICS)
     wrong = FamilyMoves(prior=Hierarchical(concentrations=(1.0,)))
     assert "4 concentrations" in str(wrong.refuses(other.constraints, other.headers))
+    simulated = tu.simulate(other, np.zeros(other.cells.n, int), np.random.default_rng(1))
+    with pytest.raises(SpecError, match="without `within`"):
+        tu.infer(simulated, within="region=R0")
     with pytest.raises(SpecError, match="does not fit"):
-        tu.infer(tu.simulate(other, np.zeros(other.cells.n, int), np.random.default_rng(1)), "tree-exact")
+        tu.infer(simulated, "tree-exact")
