@@ -12,6 +12,7 @@ from trueup.reconciling.method import Method
 
 CHOICES = {
     "histogram-tree, least squares": build("histogram-tree", {"estimates": "least-squares"}),
+    "family-tree, least squares": build("family-tree", {"estimates": "least-squares"}),
     "joined-tree, least squares": build("joined-tree", {"estimates": "least-squares"}),
     "margins-projection, continuous": build("margins-projection", {"rounding": "none"}),
     "general-projection, continuous": build("general-projection", {"rounding": "none"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +13,9 @@ from tests.linked_tables import gaussian, problem
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, LinearRule
+from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
+from trueup.model.kept_of_family import of_records
 from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
@@ -42,6 +44,9 @@ class Structure:
     def true_counts(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw feasible cell counts, many of them zero."""
         cells = self.constraints.cells
+        if isinstance(cells, FamilyCells):
+            whole = replace(self, constraints=of_records(self.constraints)).true_counts(rng)
+            return cells.tally(np.arange(whole.size), whole)
         counts = rng.poisson(rng.gamma(0.7, 8, cells.n))
         counts[self.constraints.zero_cells] = 0
         return counts
@@ -316,6 +321,27 @@ def _linked() -> Structure:
     return Linked("linked tables", given.constraints, given.headers)
 
 
+FAMILY = (
+    Margin("level1", ("sex",)),
+    Margin("level0", ("age", "race")),
+    Margin("level0", ("grade",)),
+    Margin("level2"),
+)
+"""Places by sex, races by age, and places: of these tables no one holds the others."""
+
+
+def _family() -> Structure:
+    cells = family_of(Cells(_tree(1, 3, 7), (SEX, RECODED, RACE)), FAMILY)
+    return _structure("family of tables", cells, *FAMILY)
+
+
+def _family_with_rules() -> Structure:
+    invariants, zeros = (Margin("level1"),), ({"age": "old", "race": "b"},)
+    margins = (*FAMILY, *invariants)
+    cells = family_of(Cells(_tree(1, 3, 7), (SEX, RECODED, RACE)), margins)
+    return _structure("family with invariants and zeros", cells, *FAMILY, invariants=invariants, zeros=zeros)
+
+
 BUILDERS: tuple[Callable[[], Structure], ...] = (
     _one_cell,
     _one_sum,
@@ -344,5 +370,7 @@ BUILDERS: tuple[Callable[[], Structure], ...] = (
     _overlapping_sums,
     _linear,
     _linked,
+    _family,
+    _family_with_rules,
 )
 STRUCTURES: tuple[Structure, ...] = tuple(build() for build in BUILDERS)

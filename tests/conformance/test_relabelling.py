@@ -45,8 +45,12 @@ def _turn(method, structure, values):
     return one, two[:, ::-1]
 
 
-TURNED = [p for p in STEADY if p.values[1].constraints.joined is None]
-"""The first of two tables is that of the persons: their order means something."""
+TURNED = [
+    p
+    for p in STEADY
+    if p.values[1].constraints.joined is None and not p.values[1].constraints.cells.is_family
+]
+"""The first of two tables is that of the persons: their order means something. Cells of a family stand table by table."""
 CONTINUOUS = [p for p in TURNED if _continuous(p.values[0])]
 OPTIMA = [p for p in TURNED if p.values[0].integer and p.values[0].name in EXACT_OPTIMA]
 ROUNDED = [p for p in TURNED if p.values[0].integer and p.values[0].name not in EXACT_OPTIMA]

@@ -28,6 +28,7 @@ from trueup.io.bundle.read import read_released, refuse_beyond, unverified_measu
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
+from trueup.model.family import FamilyCells
 from trueup.model.methods import entry_of
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
@@ -145,10 +146,13 @@ def _whole_bundle(
         return
     method = _declared(manifest["method"])
     tables = read_released(folder, cells)
-    finest = tables[cells.finest]
+    if lost := [str(margin) for margin in cells.finest_tables if margin not in tables]:
+        yield Check("every table of the spec is there", False, tuple(lost))
+        return
+    finest = np.concatenate([tables[margin] for margin in cells.finest_tables])
     yield _whole(method, tables)
     for margin, counts in tables.items():
-        yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
+        yield from _sums(cells, margin, finest, counts)
     constraints = build_constraints(spec, cells).within(*measurements.value_bounds)
     yield _constraints(method, constraints, finest)
     yield from _invariants(measurements, finest)
@@ -182,6 +186,16 @@ def _invariants(measurements: Measurements, finest: NDArray) -> Iterator[Check]:
         if h.exact:
             rule = f"the invariant '{h.margin}' is as enumerated"
             yield _equal(rule, cells, h.margin, h.sums(cells, finest), values, h.groups)
+
+
+def _sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) -> Iterator[Check]:
+    """Compare a table with its sums in the finest cells, or in every table of a family that holds it."""
+    if not isinstance(cells, FamilyCells):
+        yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
+        return
+    for table, sums in cells.tables_holding(finest, margin):
+        if table != margin:
+            yield _equal(f"'{margin}' is the sum of '{table}'", cells, margin, sums, counts)
 
 
 def _equal(

@@ -9,7 +9,7 @@ from trueup.cli.options import AsJson, BundlePath, option, refuse_idle
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
-To = Annotated[str, option("--to", "csv, xlsx, parquet or sdmx-csv.")]
+To = Annotated[str, option("--to", "csv, xlsx, parquet, sdmx-csv or records.")]
 Out = Annotated[
     Path | None, option("--out", "A new folder, or file.xlsx; by default named after the bundle.")
 ]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -238,9 +237,9 @@ def _known(cells: Any, labels: list[str]) -> tuple[str, ...]:
     """Refuse labels that no count carries."""
     from trueup.errors import SpecError
 
-    known = set(cells.margin_labels(cells.finest)) if labels else set()
+    known = {cells.label(cell) for cell in range(cells.n)} if labels else set()
     if unknown := [label for label in labels if label not in known]:
-        first = islice(cells.margin_labels(cells.finest), 3)
+        first = (cells.label(cell) for cell in range(min(3, cells.n)))
         raise SpecError(
             f"no count is called '{unknown[0]}'",
             needed="a label such as " + ", ".join(f"'{x}'" for x in first),

@@ -47,6 +47,7 @@ METHODS: Registry[InferenceMethod] = Registry(
         "linear-inequalities": "inequalities.LinearInequalities",
         "histogram-gibbs": "histogram_gibbs.HistogramGibbs",
         "linked-gibbs": "linked_gibbs.LinkedGibbs",
+        "family-moves": "family_moves.FamilyMoves",
         "lattice-moves": "lattice_moves.LatticeMoves",
         "released-multinomial": "released_multinomial.ReleasedMultinomial",
     },

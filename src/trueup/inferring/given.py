@@ -104,9 +104,11 @@ def values_for(
     return source.counts
 
 
-def finest_values(measured: Measurements) -> tuple[NDArray, NDArray]:
-    """Noisy value and variance of each finest cell; NaN where it was not measured."""
+def finest_values(measured: Measurements) -> tuple[NDArray, NDArray] | None:
+    """Noisy value and variance of each finest cell; NaN where it was not measured. None for a family of tables."""
     cells = measured.cells
+    if cells.is_family:
+        return None
     values, variances = np.full(cells.n, np.nan), np.full(cells.n, np.nan)
     for header, part in zip(measured.headers, measured.values):
         if canonical(cells, header.margin) == cells.finest:

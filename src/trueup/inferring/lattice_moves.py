@@ -21,7 +21,7 @@ from trueup.inferring.walk import Walk, no_counts
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
-from trueup.model.constraints import STRUCTURES, Constraints
+from trueup.model.constraints import ONE_TABLE, Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
@@ -72,7 +72,7 @@ class LatticeMoves(InferenceMethod):
     title: ClassVar[str] = (
         "Markov chains by moves that keep margins and rules; enumeration where tables are few"
     )
-    structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+    structures: ClassVar[frozenset[str]] = ONE_TABLE
     priors: ClassVar[tuple[type, ...]] = (*FACTORED, Estimated)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:

@@ -33,6 +33,11 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
     >>> place_named(cells, "all=all")
     (0, 0)
     """
+    if cells.is_family:
+        raise SpecError(
+            "one place with all below it is inferred of one table, and these are several that share margins",
+            remedy="infer all of them together, without `within`",
+        )
     tree = cells.tree
     level, _, key = text.partition("=")
     if level not in tree.levels[:-1]:

@@ -202,7 +202,7 @@ def histogram_problem(
     fold = fold or Fold.of(cells.shape[1:])
     plan = level_plans(constraints, headers, fold)
     domain = domain_of(cells, fold, plan, known)
-    refuse_undetermined(domain, plan[-1], cells, levels[-1])
+    refuse_undetermined(domain, plan[-1], constraints, levels[-1])
     tree = HistogramLeastSquares.prepare(domain, Spine(cells.tree.child_ptr), plan)
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
     refuse_impossible_bounds(constraints, fold)

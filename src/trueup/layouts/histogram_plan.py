@@ -12,6 +12,7 @@ from trueup.kernel.histogram.node_filter import determines
 from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Constraints
+from trueup.model.family_sets import cyclic
 from trueup.model.header import Measured
 
 FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
@@ -76,9 +77,12 @@ def domain_of(
     return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part), *others])
 
 
-def refuse_undetermined(domain: Domain, plan, cells: Cells, level: str) -> None:
-    """Raise SpecError if a level's measurements do not determine its histograms."""
+def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: str) -> None:
+    """Raise SpecError if a level's measurements do not determine its histograms: with the ring of tables, if there is one."""
+    cells = constraints.cells
     if not determines(domain, plan):
+        if ring := cyclic(cells, constraints.held):
+            raise ring
         margin = Margin(level, tuple(a.name for a in cells.attributes))
         raise SpecError(
             f"the measurements at level '{level}' do not determine its histograms cell by cell",

@@ -85,8 +85,8 @@ def _means(spec: Spec, cells: Cells, margin: Margin, published: Mapping[str, str
 
 
 def _determined(constraints: Constraints, relation: Relation) -> list[str]:
-    cells = constraints.cells
-    fixed = Kept.of(constraints, total=relation == "replace").fixed(cells.finest)
+    kept = Kept.of(constraints, total=relation == "replace")
+    fixed = kept.fixed(kept.cells.finest)
     names = list(islice(fixed.labels(), SHOWN))
     if not names:
         return ["They determine no count of a cell."]

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.model.cells import Cells, Margin, conditions
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
+from trueup.model.family import FamilyCells, family_of
+from trueup.model.family_sets import cyclic
 from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
@@ -18,10 +20,61 @@ from trueup.model.spec import Spec
 from trueup.model.spec_queries import BoundPart, InvariantPart, Query
 from trueup.model.tree import Tree
 
+LARGEST_CROSS = 10**8
+"""Cells of a full cross that general methods could still hold."""
+
 
 def build_cells(spec: Spec, tree: Tree) -> Cells:
     """Cross the places with the declared attributes."""
     return Cells(tree, tuple(map(plain_attribute, spec.attributes)))
+
+
+FAMILY_METHOD = "family-tree"
+
+
+def problem_cells(spec: Spec, tree: Tree) -> Cells:
+    """The cells of a spec: the full cross where a query measures it, else those of the tables, if they are an acyclic family.
+
+    Raises
+    ------
+    SpecError
+        If they are not, and the full cross is too large for any other method.
+    """
+    cells = build_cells(spec, tree)
+    if spec.infer or spec.reconcile.get("method", FAMILY_METHOD) != FAMILY_METHOD:
+        return cells
+    constraints = build_constraints(spec, cells)
+    if crossing(constraints) and (fault := cyclic(cells, constraints.held)) and cells.n > LARGEST_CROSS:
+        raise fault
+    return family_if_acyclic(constraints) or cells
+
+
+def crossing(constraints: Constraints) -> bool:
+    """Return True if margins cross each other, and none of them is the full cross."""
+    cells = constraints.cells
+    if constraints.structure() not in ("margins", "histogram"):
+        return False
+    return not any(cells.contains(cells.finest, margin) for margin in constraints.held)
+
+
+def family_if_acyclic(constraints: Constraints) -> FamilyCells | None:
+    """The cells of the tables alone, if these cross each other, none is the full cross, and they are an acyclic family.
+
+    Raises
+    ------
+    SpecError
+        If the full cross has more cells than can be numbered.
+    """
+    cells = constraints.cells
+    if not crossing(constraints) or cyclic(cells, constraints.held):
+        return None
+    if cells.n > 2**62:
+        raise SpecError(
+            f"a record lies in one of {cells.n:,} cells of all attributes, more than 64-bit numbers can name",
+            needed="at most 2^62",
+            remedy="leave out attributes that no query is by, or measure fewer in one release",
+        )
+    return family_of(cells, constraints.held)
 
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:
@@ -114,7 +167,7 @@ def cells_of_sizes(spec: Spec, sizes: Sequence[int]) -> Cells:
     ]
     every = np.concatenate([*counts, np.zeros(sizes[-1], np.int64)])
     names, child_ptr = tuple(level.name for level in spec.levels), sizes[0] + np.append(0, np.cumsum(every))
-    return build_cells(spec, Tree(names, child_ptr, level_ptr, limits=no_limits(spec, sizes)))
+    return problem_cells(spec, Tree(names, child_ptr, level_ptr, limits=no_limits(spec, sizes)))
 
 
 def _bound(cells: Cells, part: BoundPart) -> Bound:

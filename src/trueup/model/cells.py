@@ -175,6 +175,24 @@ class Cells:
         """The margin whose groups are the cells themselves."""
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
+    @property
+    def is_family(self) -> bool:
+        """Whether these are the cells of several tables, or of one that is not their full cross; see `FamilyCells`."""
+        return False
+
+    @property
+    def finest_tables(self) -> tuple[Margin, ...]:
+        """The margins whose groups, one after another, are the cells: one, but in a family of tables."""
+        return (self.finest,)
+
+    def holds(self, margin: Margin) -> bool:
+        """Return True if a margin is a sum of these cells; in a family of tables, of one table."""
+        return True
+
+    def holding(self, margin: Margin) -> Cells:
+        """The cells of a table that holds a margin: these, but in a family of tables."""
+        return self
+
     def margin(self, given: Margin | str) -> Margin:
         """Read a margin that is given as text: a level, and attributes or recodes after a cross each.
 
@@ -251,6 +269,17 @@ class Cells:
         """Which attribute combinations have the given values of attributes or recodes, as `(1, sizes...)`."""
         held = (r.holds(values.get(r.name, "")) for r in self.recodes(values.keys()))
         return reduce(np.logical_and.outer, held, np.ones(1, bool))
+
+    def zero_combinations(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
+        """Which attribute combinations have all values of a structural zero, `(n / places,)`."""
+        table = np.zeros((1, *self.shape[1:]), dtype=bool)
+        for zero in zeros:
+            table |= self.where(zero)
+        return table.ravel()
+
+    def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
+        """Which cells `(n,)` are structural zeros."""
+        return np.tile(self.zero_combinations(zeros), self.shape[0])
 
     def among(self, margin: Margin | str) -> NDArray[np.bool_]:
         """Which finest cells `(n,)` a margin counts.

@@ -1,4 +1,7 @@
-"""What the published counts must satisfy."""
+"""What the published counts must satisfy.
+
+One file: the rules, and which of them given counts break.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,14 @@ from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
 from trueup.model.cells import Cells, Margin
+from trueup.model.family import FamilyCells
 from trueup.model.linear import Linear
-from trueup.model.nested import NestedTree, chain, nest
+from trueup.model.nested import NestedTree, canonical, chain, nest
 
 Structure = str
-STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "joined", "general")
+STRUCTURES: tuple[Structure, ...] = ("sum", "tree", "margins", "histogram", "joined", "family", "general")
+ONE_TABLE: frozenset[Structure] = frozenset(STRUCTURES) - {"family"}
+"""Structures whose cells are those of one table."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +98,13 @@ class Constraints:
 
         `sum` one total and its parts, `tree` nested margins, `margins` crossing margins of one
         place, `histogram` crossing margins on a hierarchy or through recodes, `joined` two linked tables,
+        `family` several tables that share margins, without the table that would hold them all,
         `general` anything else with linear rows or invariants of some units alone.
         """
         if self.joined is not None:
             return "joined"
+        if isinstance(self.cells, FamilyCells):
+            return "family"
         conditional = any(margin.where for margin in self.invariants)
         if self.linear or conditional or any(not a.partition for a in self.cells.attributes):
             return "general"
@@ -113,6 +122,13 @@ class Constraints:
     def _in_play(self) -> tuple[Margin, ...]:
         return (*self.margins, *self.invariants, *(b.margin for b in self.bounds))
 
+    @property
+    def held(self) -> tuple[Margin, ...]:
+        """All margins in play, and those of structural zeros, each once and without its condition."""
+        zeros = (Margin(self.cells.tree.levels[0], tuple(zero)) for zero in self.zeros)
+        every = (Margin(m.level, m.attributes) for m in (*self._in_play, *zeros))
+        return tuple(dict.fromkeys(canonical(self.cells, m) for m in every))
+
     @cached_property
     def nested(self) -> NestedTree:
         """The tree of the chain; only for structures `sum` and `tree`."""
@@ -122,15 +138,12 @@ class Constraints:
     @cached_property
     def zero_cells(self) -> NDArray[np.bool_]:
         """`(n,)`: which cells are structural zeros."""
-        return np.tile(self.zero_combinations, self.cells.shape[0])
+        return self.cells.zero_cells(self.zeros)
 
     @property
     def zero_combinations(self) -> NDArray[np.bool_]:
         """`(n / places,)`: which attribute combinations are structural zeros, at every place alike."""
-        table = np.zeros((1, *self.cells.shape[1:]), dtype=bool)
-        for zero in self.zeros:
-            table |= self.cells.where(zero)
-        return table.ravel()
+        return self.cells.zero_combinations(self.zeros)
 
     def zero_groups(self, margin: Margin) -> NDArray[np.bool_]:
         """`(groups,)`: which groups of a margin hold structural zeros alone, so that their counts are zero."""
@@ -151,8 +164,9 @@ class Constraints:
         return lower, upper
 
     def _groups_where(self, margin: Margin, where: Mapping[str, str]) -> NDArray[np.bool_]:
-        chosen = np.broadcast_to(self.cells.where(where), self.cells.shape).astype(np.int64)
-        return self.cells.sum(chosen.ravel(), margin) > 0
+        cells = self.cells.holding(margin)
+        chosen = np.broadcast_to(cells.where(where), cells.shape).astype(np.int64)
+        return cells.sum(chosen.ravel(), margin) > 0
 
 
 def _refuse_other_length(bound: Bound, cells: Cells) -> None:
@@ -207,6 +221,8 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
         yield from (("nonnegativity", "", cells.label(i)) for i in np.flatnonzero(counts < -off)[:3])
     held = np.flatnonzero(constraints.zero_cells & (np.abs(counts) > off))[:3]
     yield from (("structural zero", "", cells.label(i)) for i in held)
+    if isinstance(cells, FamilyCells):
+        yield from (("agreement", f" on '{m}'", place) for m, place in cells.disagreements(counts, off))
     for bound in constraints.bounds:
         lower, upper = constraints.bound_values(bound)
         table = cells.sum(counts, bound.margin)

@@ -193,7 +193,7 @@ def _change(
     found = Changes(kept, relation, tuple((h.margin, h.law) for h in measured)).hardest()
     if found is not None:
         return found
-    if not kept.fixed(constraints.cells.finest).free:
+    if not kept.fixed(kept.cells.finest).free:
         return "they determine every count"
     return "it was not found within the steps of the search"
 

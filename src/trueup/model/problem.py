@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError, SpecError, TrueupError
-from trueup.model.build import build_cells, build_constraints
+from trueup.model.build import build_constraints, problem_cells
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.geography import read_tree
@@ -175,4 +175,4 @@ def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
             remedy="give --geography FILE, in Python geography=..."
             + ("" if public else ', or write keys = "public" under [table] for a table of counts'),
         )
-    return build_cells(spec, places if isinstance(places, Tree) else read_tree(spec, places))
+    return problem_cells(spec, places if isinstance(places, Tree) else read_tree(spec, places))

@@ -103,6 +103,12 @@ class PlanningTask:
                 "linear rules, or cells that are no partition, have no closed form of the error",
                 needed="nested or crossing tables of one partition",
             )
+        if cells.is_family:
+            raise SpecError(
+                "planning is not available yet for tables that share margins without the table that would hold them all",
+                needed="a query on the finest cells",
+                remedy="compare budgets with `trueup explain`, which says the expected error of every table",
+            )
         headers, guarantee = problem.headers, problem.guarantee
         currencies = {charge.currency for charge in guarantee.charges}
         if len(currencies) != 1:

@@ -6,8 +6,8 @@ follow the spec, its schema, `trueup methods`, the docs table and the conformanc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.kernel.status import Status
-from trueup.model.cells import Margin
+from trueup.model.build import family_if_acyclic
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
+from trueup.model.family import FamilyCells
 from trueup.model.header import Measured
 from trueup.model.methods import describe, entry_of, make, refuse_method, structural_misfit
 from trueup.model.nested import canonical
@@ -40,6 +42,7 @@ METHODS: Registry[Method] = Registry(
         "margins-projection": "margins_projection.MarginsProjection",
         "histogram-tree": "histogram_tree.HistogramTree",
         "joined-tree": "joined_tree.JoinedTree",
+        "family-tree": "family_tree.FamilyTree",
         "general-projection": "general_projection.GeneralProjection",
     },
 )
@@ -139,6 +142,8 @@ def reconcile(
     >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)
     """
+    if method is None:
+        measurements = _as_family(measurements, measurements.by(spec))
     problem = measurements.by(spec)
     constraints = problem.constraints.within(*measurements.bounds, *measurements.value_bounds)
     chosen = (
@@ -147,6 +152,19 @@ def reconcile(
         else method or choose(problem.spec.reconcile, constraints)
     )
     return Prepared.of(constraints, measurements.headers, chosen).reconcile(measurements)
+
+
+def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
+    """Hold noisy tables that others published in the cells of these tables alone, where they are an acyclic family.
+
+    Such tables are read into their full cross, which their own methods of inference take.
+    """
+    constraints = problem.constraints
+    noisy = all(h.groups is None and h.law.additive and not h.law.joint for h in measurements.headers)
+    family = noisy and measurements.guarantee.kind == "none" and not problem.spec.reconcile
+    if not family or (cells := family_if_acyclic(constraints)) is None:
+        return measurements
+    return replace(measurements, cells=cells)
 
 
 def unsolved(method: str, why: str) -> ConvergenceError:
@@ -164,13 +182,26 @@ def published(constraints: Constraints) -> tuple[Margin, ...]:
     if constraints.joined is not None:  # nothing is a sum of persons and households
         tables = (COUNTED,), cells.finest.attributes
         return tuple(Margin(level, names) for level in cells.tree.levels for names in tables)
+    if isinstance(cells, FamilyCells):
+        return _published_of_family(cells, constraints)
     totals = (Margin(level, kept) for level in cells.tree.levels)
     every = {
         canonical(cells, m)
         for m in (*totals, *constraints.margins, *constraints.invariants, cells.finest)
         if not m.where  # a count of some units alone stands among the measurements
     }
-    return tuple(sorted(every, key=lambda m: (cells.tree.level(m.level), len(m.attributes), m.attributes)))
+    return _coarse_first(cells, every)
+
+
+def _published_of_family(cells: FamilyCells, constraints: Constraints) -> tuple[Margin, ...]:
+    """The tables, all that is measured, what tables share, and totals of the levels that a table has."""
+    totals = (Margin(level) for level in cells.tree.levels if cells.holders(Margin(level)))
+    own = (canonical(cells, m) for m in (*constraints.margins, *constraints.invariants))
+    return _coarse_first(cells, {*totals, *own, *cells.tables, *cells.separators})
+
+
+def _coarse_first(cells: Cells, margins: Collection[Margin]) -> tuple[Margin, ...]:
+    return tuple(sorted(margins, key=lambda m: (cells.tree.level(m.level), len(m.attributes), m.attributes)))
 
 
 def choose(entry: Mapping[str, Any], constraints: Constraints) -> Method:

@@ -170,7 +170,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 def chosen_level(cells: Cells, work: int) -> int:
     """The level from which `some_places` chooses; -1 where all places fit."""
     most, sizes = work // FEWEST, [cells.n // size for size in cells.tree.sizes]
-    if cells.n <= most:
+    if cells.n <= most or cells.is_family:
         return -1
     return next((i for i, size in enumerate(sizes) if 8 * size <= most), max(len(sizes) - 2, 0))
 

@@ -19,7 +19,7 @@ from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_neares
 from trueup.kernel.status import Status, largest
 from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
 from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
-from trueup.model.constraints import STRUCTURES, Constraints
+from trueup.model.constraints import ONE_TABLE, Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.method import Method, Solution
 
@@ -63,7 +63,7 @@ class GeneralProjection(Method):
     title: ClassVar[str] = (
         "projection under any linear constraints, then the nearest whole counts by integer programming"
     )
-    structures: ClassVar[frozenset[str]] = frozenset(STRUCTURES)
+    structures: ClassVar[frozenset[str]] = ONE_TABLE
     effort: ClassVar[int] = 500
 
     @property

@@ -23,6 +23,7 @@ from trueup.layouts.histogram import histogram_problem
 from trueup.layouts.tree import refuse_conflicts, refuse_unidentified, tree_problem, whole_values
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
+from trueup.reconciling.family_tree import FamilyTree
 from trueup.reconciling.histogram_tree import solution
 from trueup.reconciling.joined_tree import JoinedTree
 from trueup.reconciling.margins_projection import MarginsProjection
@@ -71,6 +72,9 @@ def drawn_populations(
     if structure == "joined":
         method = JoinedTree(estimates="least-squares")
         return _solved(method.apply(method.prepare(constraints, headers), rows, rng, drawn=rng))
+    if structure == "family":
+        family = FamilyTree()
+        return _solved(family.apply(family.prepare(constraints, headers), rows, rng, drawn=rng))
     some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
     problem = histogram_problem(some, headers, folded=True)
     return _solved(solution(problem, rows, problem.chains, rng, integer=True, posterior=True, drawn=rng))

@@ -198,7 +198,7 @@ def segment_plan(
     refuse_impossible_bounds(constraints, fold)
     plans = level_plans(constraints, headers, fold)
     domain = domain_of(cells, fold, plans, known)
-    refuse_undetermined(domain, plans[-1], cells, cells.tree.levels[-1])
+    refuse_undetermined(domain, plans[-1], constraints, cells.tree.levels[-1])
     finest = fold.marginal(detailed(cells))
     given = (fold.marginal(cells.marginal(m.attributes)) for m in bounded)
     bounds = [*bounded_marginals(constraints, fold), *given]

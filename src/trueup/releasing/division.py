@@ -30,6 +30,11 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
             "the number of records left out is measured of the whole table, and the table is measured by parts",
             remedy="give --engine memory, or leave out [left_out]",
         )
+    if problem.cells.is_family:
+        raise SpecError(
+            "a family of tables is released in memory",
+            remedy="give --engine memory: only the cells of its tables are held",
+        )
     if not spec.attributes:
         raise SpecError(
             "the spec declares no attribute, and places are reconciled by parts as histograms over attributes",

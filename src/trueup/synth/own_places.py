@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.model.family import FamilyCells
 from trueup.model.problem import Problem
 from trueup.model.tree import Tree
 from trueup.synth import refuse_rules
@@ -47,11 +48,16 @@ def made_up_counts(
     refuse_rules(problem.spec)
     cells, tree = problem.cells, problem.cells.tree
     units = usual_persons(tree) if persons is None else persons
+    family = cells if isinstance(cells, FamilyCells) else None
+    cells = family.whole if family else cells
     domain = PeopleDomain.of(cells, problem.spec.constraints.zeros)
     counts = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
     branch = _branch(tree, rng, empty=units <= SPARSE * PERSONS_PER_BLOCK * tree.sizes[-1])
     for part in populate(domain, branch, units, rng, even=EVEN):
         np.add.at(counts, (part.leaf, part.cell), part.count)
+    if family:
+        held = np.flatnonzero(counts)
+        return family.tally(held, counts.ravel()[held])
     return counts.ravel()
 
 

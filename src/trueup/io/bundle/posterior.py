@@ -6,8 +6,8 @@ summary/*.parquet         mean, sd, median, interval and its mass for every coun
 report.html               pictures and tables to read
 areas.parquet             sums over areas off the hierarchy, where these were given
 quantities.parquet        ratios and sums that the spec asks for, at every place
-draws.parquet             one row per draw and cell: chain, draw, the cell's keys, names of places and attributes, count;
-                          of more than two million rows a folder `draws` of such files
+draws.parquet             one row per draw and cell: chain, draw, the cell's keys, names of places and attributes (of a family
+                          its table and its label), count; of more than two million rows a folder `draws` of such files
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trueup.files.database import connect, quoted
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import FORMAT, digest, margin_out, slug
 from trueup.io.bundle.places import write_places
-from trueup.model.cells import Attribute, Margin
+from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
@@ -105,7 +105,16 @@ def write_posterior(
 def margins(posterior: Posterior) -> list[Margin]:
     """List the margins whose tables are written: those with exact marginals, those that were published, the finest."""
     drawn = posterior.drawn
-    return list(dict.fromkeys([*drawn.marginals, *drawn.tables, posterior.cells.finest]))
+    return list(dict.fromkeys([*drawn.marginals, *drawn.tables, *posterior.cells.finest_tables]))
+
+
+def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
+    """Keys, names and attributes of every cell; in a family of tables its table and its label."""
+    if not cells.is_family:
+        return named_columns(cells, cells.finest)
+    tables = cells.finest_tables
+    table = np.repeat(np.array([str(t) for t in tables], dtype=object), [cells.size(t) for t in tables])
+    return {"table": table, "cell": np.array([cells.label(i) for i in range(cells.n)], dtype=object)}
 
 
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
@@ -121,7 +130,7 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
         paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(counts) // step))]
     cell = np.tile(np.arange(1, n + 1, dtype=np.int32), min(step, len(counts)) // n)
     with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
-        keys = hold_keys(connection, named_columns(posterior.cells, posterior.cells.finest))
+        keys = hold_keys(connection, _columns_of_cells(posterior.cells))
         columns = {
             "chain": f"draw::BIGINT // {draws}",
             "draw": f"draw::BIGINT % {draws}",

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
@@ -28,7 +29,7 @@ from trueup.io.bundle.places import read_places
 from trueup.io.bundle.published import read_published
 from trueup.io.bundle.tables import read_counted, read_left_out, read_values
 from trueup.io.bundle.typed import refuse_untyped
-from trueup.model.build import build_cells
+from trueup.model.build import problem_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
@@ -130,10 +131,10 @@ class StoredRelease(Release):
     @cached_property
     def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Its finest counts, read from the bundle."""
-        finest = self.measurements.cells.finest
-        if finest not in self._tables:
-            raise BundleError(f"'{self.folder}' holds no counts of '{finest}'", remedy="restore the bundle")
-        return self._tables[finest][0]
+        tables = self.measurements.cells.finest_tables
+        if lost := [margin for margin in tables if margin not in self._tables]:
+            raise BundleError(f"'{self.folder}' holds no counts of '{lost[0]}'", remedy="restore the bundle")
+        return np.concatenate([self._tables[margin][0] for margin in tables])
 
     @cached_property
     def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -201,7 +202,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     """Read measurements as the files hold them, whether or not they are those that were written."""
     _, spec = read_spec(folder, manifest)
-    cells = build_cells(
+    cells = problem_cells(
         spec, read_places(folder / "public" / "places.parquet", spec, manifest["levels"][-1]["places"])
     )
     refuse_large(folder, cells)

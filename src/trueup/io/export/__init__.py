@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from trueup.errors import SpecError, TrueupError
+from trueup.files.columns import write_csv
 from trueup.files.staging import staged, write_whole
 from trueup.files.target import refuse_file, refuse_occupied
 from trueup.io.export.content import Exported, Record, content
 from trueup.io.export.excel import workbook
 from trueup.io.export.sdmx import write_sdmx_folder
 from trueup.io.export.text import write_csv_folder, write_parquet_folder
+from trueup.model.records.release import Release
 from trueup.model.verb import takes_records
 
-FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv")
-"""What tables are exported to: a folder with a file for each; one file for `xlsx`."""
+FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv", "records")
+"""What tables are exported to: a folder with a file for each; one file for `xlsx`; made-up `records` that add up to all."""
 
 
 @takes_records
@@ -39,7 +43,8 @@ def export(
     out
         A new folder; for `xlsx` a new file.
     to
-        `"csv"`, `"xlsx"`, `"parquet"` or `"sdmx-csv"`; by default what the name of `out` ends in, else `"csv"`.
+        `"csv"`, `"xlsx"`, `"parquet"` or `"sdmx-csv"`; `"records"` for a CSV file of made-up records that add up to every
+        released table; by default what the name of `out` ends in, else `"csv"`.
     tables
         Names such as `"county"` or `"county x sex"`; by default every table that the record holds.
     wide
@@ -85,8 +90,26 @@ def export(
         write_whole(out, workbook(held))
         return out
     with staged(out) as folder:
-        _write(folder, held, wanted, for_spreadsheets, agency)
+        if wanted == "records":
+            _write_records(folder, record, held)
+        else:
+            _write(folder, held, wanted, for_spreadsheets, agency)
     return out
+
+
+def _write_records(folder: Path, record: Record, held: Exported) -> None:
+    """Write made-up records of a release, and what they are."""
+    from trueup.io.export.records import ABOUT, record_columns
+
+    if not isinstance(record, Release):
+        raise SpecError(
+            "records add up to released counts, and none are given",
+            needed="a release",
+            remedy="run `trueup reconcile` on the measurements",
+        )
+    write_csv(folder / "records.csv", record_columns(record))
+    what, says = (np.array(column) for column in zip(ABOUT, *held.about))
+    write_csv(folder / "about.csv", {"about": what, "text": says})
 
 
 def _refuse_target(out: Path, to: str) -> None:

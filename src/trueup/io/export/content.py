@@ -106,7 +106,7 @@ def _margins(record: Record) -> list[Margin]:
     if isinstance(record, Release):
         return list(record.published)
     if isinstance(record, Posterior):
-        return list(dict.fromkeys([*record.drawn.marginals, record.cells.finest]))
+        return list(dict.fromkeys([*record.drawn.marginals, *record.cells.finest_tables]))
     return list(dict.fromkeys(h.margin for h in record.headers if not h.margin.where))
 
 

@@ -19,6 +19,7 @@ from trueup.io.microdata.refusals import IDS, PLACES, refuse_missing, refuse_row
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.io.microdata.values import compared_values, value_read
 from trueup.model.cells import Attribute, Cells
+from trueup.model.family import FamilyCells
 from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
 from trueup.model.reading import Reading, topic_of
@@ -43,6 +44,8 @@ def read_counts(
     table, spec = open_table(source), Reading.of(spec)
     if spec.table.cells:
         return _wide(spec, cells, table, rows)
+    if isinstance(cells, FamilyCells):
+        return cells.tally(*cells_named(spec, cells.whole, table, limit, rows))
     counts = np.zeros(cells.n, dtype=np.int64)
     np.add.at(counts, *cells_named(spec, cells, table, limit, rows))
     return counts
@@ -235,6 +238,9 @@ def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> N
         at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
         counts[(place, *at)] = whole_counts(np.asarray(values), cell.count, Numbered(table))
+    if isinstance(cells, FamilyCells):
+        held = np.flatnonzero(counts)
+        return cells.tally(held, counts.ravel()[held])
     return counts.ravel()
 
 

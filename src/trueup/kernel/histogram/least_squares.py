@@ -62,8 +62,7 @@ class HistogramLeastSquares:
     domain : Domain that contains every measured marginal
     spine : the tree, or a forest
     plan : per level, the marginals measured there and their variances (counts squared)
-    below : if the last level is a cut (see `kernel.segment`), the covariances of its nodes' estimates from their
-        subtrees, which lie in other segments: per component (nodes, D, D)
+    below : if the last level is a cut, covariances of its nodes' estimates from below it: per component (nodes, D, D)
 
     Raises
     ------
@@ -114,6 +113,13 @@ class HistogramLeastSquares:
                 for component, variances in zip(domain.components, known, strict=True)
             )
         return cls(domain, spine, tuple(tuple(p) for p in plan), tuple(filters))
+
+    @classmethod
+    def given(
+        cls, domain: Domain, spine: Spine, below: Sequence[Sequence[np.ndarray]]
+    ) -> HistogramLeastSquares:
+        """Return a problem of covariances from the subtrees, per level and component, that are known already."""
+        return cls(domain, spine, ((),) * spine.depth, tuple(tuple(map(_known, level)) for level in below))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
         """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""

@@ -117,8 +117,9 @@ def settle(
     lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.settling.lower_bounds`)
     posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
         zero; parents for which that fails as without it
-    fixed : a marginal whose tables are settled already, and these per level (nodes, groups): they are kept, what is
-        settled is what the marginals of the chains that refine it say beyond them, and estimates are taken given them
+    fixed : a marginal whose tables are settled already, and these (nodes, groups) for every level or for the first ones:
+        they are kept, what is settled is what the marginals of the chains that refine it say beyond them, and estimates
+        are taken given them
     first : marginals of a root that has neither bounds nor fixed tables, nested or not, which are settled before its cells
         are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
     drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
@@ -141,6 +142,7 @@ def settle(
     results = [] if above is None else [_Result.given(above)]
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
+        known = None if fixed is None or level >= len(fixed[1]) else (fixed[0], fixed[1][level])
         stage = _Level.of(
             tree,
             estimates[level],
@@ -148,16 +150,16 @@ def settle(
             parents,
             keys[level] if keys else None,
             lower[level] if lower else None,
-            None if fixed is None else (fixed[0], fixed[1][level]),
+            known,
         )
-        if parents is None and first and nonnegative and not lower and fixed is None and drawn is None:
+        if parents is None and first and nonnegative and not lower and known is None and drawn is None:
             stage = stage.from_marginals(first, zeros[level] if zeros else None, tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
-        if fixed is not None:
-            chain, short = finer_than(fixed[0], chain), finer_than(fixed[0], short)
+        if known is not None:
+            chain, short = finer_than(known[0], chain), finer_than(known[0], short)
             if not chain:  # nothing is left to settle
-                x = spread(fixed[1][level], fixed[0])
+                x = spread(known[1], known[0])
                 results.append(_Result.given(np.rint(x).astype(np.int64) if integer else x))
                 continue
         pieces = [

@@ -28,7 +28,7 @@ class Labels:
     def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
         """Label the counts of some cells; where two have one label, that of the coarser margin is meant."""
         levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
-        every = (cells.finest, *margins, *levels)
+        every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 
     def group(self, margin: Margin, label: str) -> int:

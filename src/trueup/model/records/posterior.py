@@ -212,7 +212,7 @@ class Posterior(Tabled):
         interval itself, at least the level because counts are whole), `mcse` (Monte Carlo standard
         error of the mean; 0 where masses are exact), `ess`, `r_hat` (NaN: independent draws).
         """
-        margin = self.cells.margin(margin or self.cells.finest)
+        margin = self.cells.margin(margin or self.cells.finest_tables[-1])
         level = probability_of(self.level if level is None else level)
         size = self.cells.size(margin) if rows is None else min(rows, self.cells.size(margin))
         labels = np.array(list(islice(self.cells.margin_labels(margin), size)))
@@ -230,7 +230,12 @@ class Posterior(Tabled):
         """Draws of a margin, of a large table of the lowest places some places at a time."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
-        if margin.where or margin.level != cells.tree.levels[-1] or places >= cells.shape[0]:
+        if (
+            cells.is_family
+            or margin.where
+            or margin.level != cells.tree.levels[-1]
+            or places >= cells.shape[0]
+        ):
             yield self.sums(margin)
             return
         table = self.draws.reshape(chains, draws, cells.shape[0], -1)
@@ -310,7 +315,7 @@ class Posterior(Tabled):
                 )
             return count.draws(self.cells, self.draws)[..., 0]
         margin, group = self._labels.found[name]
-        return (self.draws if margin == self.cells.finest else self.sums(margin))[..., group]
+        return self.sums(margin)[..., group]
 
     def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
         """Describe every ratio of the spec at every place of the levels reported, or the first `rows` of them: posterior, noisy

@@ -142,5 +142,5 @@ class Tabled(ThreeLines):
 
         Needs the extra `posterior`.
         """
-        margin = margin_asked(self.cells, table or self.cells.finest, by)
+        margin = margin_asked(self.cells, table or self.cells.finest_tables[-1], by)
         return dataset_of(self.cells, margin, self.figures(margin, level), self._facts())

@@ -26,7 +26,8 @@ class PosteriorView:
 
     def __init__(self, posterior: Posterior, unit: str) -> None:
         self.posterior, self.unit = posterior, unit
-        self.table = posterior.summary()
+        tables = [posterior.summary(margin) for margin in posterior.cells.finest_tables]
+        self.table = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
         self.by_size = np.argsort(self.table["mean"], kind="stable")
         self.noisy = None if posterior.noisy is None else posterior.noisy[0]
 
@@ -42,7 +43,8 @@ class PosteriorView:
     @property
     def exact(self) -> Marginals | None:
         """Exact masses of the finest counts, where the method has them."""
-        return self.posterior.drawn.marginals.get(self.posterior.cells.finest)
+        tables = self.posterior.cells.finest_tables
+        return self.posterior.drawn.marginals.get(tables[0]) if len(tables) == 1 else None
 
     def name(self, cell: int) -> str:
         """Readable name of a cell."""
@@ -58,6 +60,8 @@ class PosteriorView:
 
 def cell_name(cells: Cells, cell: int) -> str:
     """Readable name of one of the finest cells."""
+    if cells.is_family:
+        return cells.label(cell)
     place, *_ = np.unravel_index(cell, cells.shape)
     named = names_with_parents(cells, len(cells.tree.levels) - 1, np.array([place]))
     label = cells.label(cell)
@@ -118,7 +122,7 @@ def _shown(view: PosteriorView) -> list[int]:
     if len(order) <= 2 * EACH + 2:
         return order.tolist()
     cells, wanted = view.posterior.cells, set(view.posterior.chosen)
-    labels = cells.margin_labels(cells.finest) if wanted else ()
+    labels = (cells.label(cell) for cell in range(cells.n)) if wanted else ()
     chosen = [cell for cell, label in enumerate(labels) if label in wanted]
     some = {*order[:EACH].tolist(), *order[-EACH:].tolist(), *chosen}
     return [cell for cell in order.tolist() if cell in some]

@@ -14,7 +14,7 @@ from trueup.reporting.sections.counts import counts_table
 
 def tables(posterior: Posterior, unit: str) -> Section:
     """A summary of every count, one table per margin."""
-    margins = list(dict.fromkeys([*posterior.drawn.marginals, posterior.cells.finest]))
+    margins = list(dict.fromkeys([*posterior.drawn.marginals, *posterior.cells.finest_tables]))
     text = Text(
         "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
         "and what was published. The mean has the smallest expected squared error; it need not be whole."
@@ -54,7 +54,7 @@ def _published(posterior: Posterior, margin: Margin, at: slice, unit: str) -> li
     if posterior.released is not None:
         released = posterior.cells.sum(posterior.released, margin)
         found.append(Column(f"Released ({unit})", numbers(released[at]), numeric=True))
-    if posterior.noisy is not None and margin == posterior.cells.finest:
+    if posterior.noisy is not None and margin in posterior.cells.finest_tables:
         found.append(Column(f"Noisy ({unit})", numbers(posterior.noisy[0][at]), numeric=True))
     return found
 

@@ -1,0 +1,275 @@
+"""Several tables that share margins: Markov chains that move records through all tables at once."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.inferring.chain_driver import (
+    ENOUGH,
+    Longer,
+    Verdict,
+    chains_too_short,
+    in_all,
+    out_of_time,
+    until_long_enough,
+)
+from trueup.inferring.chains import (
+    AWAY,
+    FEWEST,
+    ChainLimit,
+    OutOfTimeError,
+    diagnosed_in_pieces,
+    run_side_by_side,
+    thinned,
+)
+from trueup.inferring.method import InferenceMethod, Progress, announce
+from trueup.kernel.families.walk import WalkState, tuned, walk
+from trueup.kernel.statistics.diagnostics import r_hat_by_chance
+from trueup.layouts.family import FamilyProblem, family_problem
+from trueup.layouts.family_walk import FamilyWalk
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+from trueup.model.prior import HIERARCHICAL, AnyPrior, Flat, Hierarchical
+from trueup.model.records.drawn import Drawn
+from trueup.run.deadline import Deadline
+
+REMEDY = "allow more minutes, or measure more"
+TUNING_ROUNDS, TUNING_SWEEPS = 12, 40
+"""Rounds in which lengths of moves are tuned, and sweeps of each; what was drawn in them is left out."""
+BLOCK_SECONDS = 0.25
+"""Seconds that a call of the kernel takes, about, before it listens to an interruption."""
+
+
+@dataclass(frozen=True)
+class FamilyMoves(InferenceMethod):
+    """The posterior of several tables that share margins, without the table that would hold them all.
+
+    Chains walk on agreeing tables: counts move between cells of one table that share everything with other tables, between
+    other cells with all tables that must follow, and whole records come and go. These moves are known to reach every state.
+    Under the hierarchical prior the number of records is flat, and the cells of each table are Dirichlet-multinomial given what
+    the table shares with its parent in the junction tree, all alike; nothing more is assumed of how tables belong together.
+    Each table's concentration is drawn with its counts.
+
+    Attributes
+    ----------
+    prior
+        `hierarchical`, with one concentration a table if these are given, or `flat`.
+    chains
+        Number of chains.
+    sweeps
+        Most sweeps (one proposal per cell) of a chain in the run that is kept.
+    """
+
+    prior: AnyPrior = HIERARCHICAL
+    chains: int = 4
+    sweeps: int = 200_000
+
+    name: ClassVar[str] = "family-moves"
+    title: ClassVar[str] = (
+        "several tables without their full cross: Markov chains that move records through all of them"
+    )
+    structures: ClassVar[frozenset[str]] = frozenset({"family"})
+    priors: ClassVar[tuple[type, ...]] = (Flat, Hierarchical)
+
+    def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """Refuse what chains of single records cannot keep, and parameters of the prior but concentrations."""
+        prior = self.prior
+        if constraints.bounds:
+            return "it keeps no bounds on a family of tables"
+        if not _nested(constraints):
+            return "it keeps nested invariants alone"
+        if not constraints.nonnegative:
+            return "it draws counts of 0 and more"
+        if unknown := [h.law.name for h in headers if not h.exact and h.law.form is None]:
+            return f"law '{unknown[0]}' does not factor over cells"
+        if isinstance(prior, Hierarchical):
+            if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
+                return "of the prior's parameters it takes concentrations alone"
+            tables = len(constraints.cells.finest_tables)
+            if len(prior.concentrations) not in (0, tables):
+                return f"it takes {tables} concentrations, one a table"
+        return "it compares chains, so it takes two or more" if self.chains < 2 else None
+
+    def prepare(
+        self, constraints: Constraints, headers: Sequence[Measured]
+    ) -> tuple[FamilyProblem, FamilyWalk]:
+        """Lay the family out for starting points and for chains."""
+        return family_problem(constraints, headers), FamilyWalk.of(constraints, headers)
+
+    def apply(
+        self,
+        state: tuple[FamilyProblem, FamilyWalk],
+        values: NDArray,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        deadline: Deadline | None = None,
+    ) -> Drawn:
+        """Draw the tables; see `Drawn.stats` for what was run and how well it mixed."""
+        deadline = deadline or Deadline.of()
+        kept = -(-max(draws, FEWEST) // self.chains)
+        engine = _Chains.of(self, *state, values, kept, rng, progress, ChainLimit(deadline))
+        try:
+            judged = until_long_enough(engine, engine.first, draws, progress)
+        except OutOfTimeError:
+            raise out_of_time(self.name, engine.sweeps, deadline, REMEDY) from None
+        tables = tuple(dict.fromkeys(canonical(state[1].cells, h.margin) for h in state[1].headers))
+        return Drawn(
+            thinned(judged.run, draws),
+            independent=False,
+            connected=True,
+            refused="" if judged.enough else chains_too_short(engine.sweeps, judged.found, REMEDY),
+            stats={
+                "draws": draws,
+                "interrupted": False,
+                "chains": self.chains,
+                "tier": "chains",
+                "sweeps": engine.sweeps,
+                "thinned_by": engine.thin,
+                **judged.found,
+            },
+            tables=tables,
+        )
+
+
+@dataclass(eq=False)
+class _Chains:
+    """Chains as the driver takes them."""
+
+    method: FamilyMoves
+    problem: FamilyProblem
+    family: FamilyWalk
+    values: NDArray
+    kept: int
+    rngs: list[np.random.Generator]
+    states: list[WalkState]
+    means: list[NDArray]
+    progress: Progress
+    limit: ChainLimit
+    thin: int = 1
+    sweeps: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+    lacking: float = field(default=1.0)
+
+    @classmethod
+    def of(
+        cls,
+        method: FamilyMoves,
+        problem: FamilyProblem,
+        family: FamilyWalk,
+        values: NDArray,
+        kept: int,
+        rng: np.random.Generator,
+        progress: Progress,
+        limit: ChainLimit,
+    ) -> _Chains:
+        """Start chains apart: at tables that are settled from measured values with further noise."""
+        spread = np.repeat(
+            [np.sqrt(h.law.variance) for h in family.headers],
+            [family.cells.size(h.margin) for h in family.headers],
+        )
+        rows = values + AWAY * spread * rng.normal(size=(method.chains, spread.size))
+        seeds = rng.integers(2**63, size=method.chains, dtype=np.uint64)
+        counts, _ = problem.settle(rows, seeds, integer=True, posterior=False)
+        tables = len(family.cells.tables)
+        given = method.prior.concentrations if isinstance(method.prior, Hierarchical) else ()
+        alphas = [np.array(given) if given else np.exp(rng.normal(size=tables)) for _ in range(method.chains)]
+        states = [family.state(np.rint(row).astype(np.int64), a) for row, a in zip(counts, alphas)]
+        means = [np.full((tables, 3), max(1.0, float(np.median(spread[spread > 0])) / 2)) for _ in states]
+        return cls(
+            method, problem, family, values, kept, rng.spawn(method.chains), states, means, progress, limit
+        )
+
+    @property
+    def chains(self) -> int:
+        """How many run side by side."""
+        return len(self.states)
+
+    def first(self, tell: Progress) -> NDArray:
+        """Tune the lengths of moves, and make the first run."""
+        announce(self.progress, "tuning Markov chains")
+        for _ in range(TUNING_ROUNDS):
+            tally = self._walk(TUNING_SWEEPS, TUNING_SWEEPS, _silent)[1]
+            self.means = [tuned(mean, counted) for mean, counted in zip(self.means, tally, strict=True)]
+        told = in_all(self.limit.deadline, self.seconds * self.kept)
+        announce(self.progress, f"{self.chains} Markov chains, {told} predicted")
+        return self._run(tell)
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """Judge all cells, and all sums that were measured or are shared."""
+        cells = self.family.cells
+        watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
+        sizes = cells.n + sum(cells.size(m) for m in watched if m not in cells.tables)
+        verdict = Verdict(r_hat_by_chance(sizes, ENOUGH))
+        for margin in (*cells.tables, *sorted(watched - set(cells.tables), key=str)):
+            verdict.add(*diagnosed_in_pieces(cells.sum(run, margin)), self._label(margin))
+        self.lacking = verdict.lacking
+        return verdict.found
+
+    def _label(self, margin: Margin):
+        return lambda i: self.family.cells.margin_label(margin, i)
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
+        """More sweeps to a draw; what came before is warm-up."""
+        thin = min(
+            self.thin * max(2, min(8, math.ceil(1.25 * self.lacking))), self.method.sweeps // self.kept
+        )
+        if thin <= self.thin:
+            return None
+
+        def run_again(tell: Progress) -> NDArray:
+            self.thin = thin
+            return self._run(tell)
+
+        seconds = self.seconds * self.chains * self.kept * thin
+        return Longer(seconds, f"{thin} sweeps to a draw", run_again)
+
+    def _run(self, tell: Progress) -> NDArray:
+        return self._walk(self.kept * self.thin, self.thin, tell)[0]
+
+    def _walk(self, sweeps: int, thin: int, tell: Progress) -> tuple[NDArray, list[NDArray]]:
+        """Run all chains for so many sweeps: draws `(chains, sweeps / thin, n)`, and tallies of moves."""
+        layout = self.family.given(self.values)
+        out = np.zeros((self.chains, sweeps // thin, self.family.cells.n), np.int64)
+        tallies = [np.zeros((2, *mean.shape), np.int64) for mean in self.means]
+        done, began = [0] * self.chains, time.process_time()
+        flat = isinstance(self.method.prior, Flat)
+        fixed = isinstance(self.method.prior, Hierarchical) and bool(self.method.prior.concentrations)
+
+        def chain(i: int) -> None:
+            block = thin * max(1, int(BLOCK_SECONDS / max(self.seconds, 1e-6)) // thin)
+            while done[i] < sweeps and not self.stopped:
+                some = min(block, sweeps - done[i])
+                rows = out[i, done[i] // thin : (done[i] + some) // thin]
+                more = (self.means[i], tallies[i], self.family.chances, some, thin, rows)
+                walk(self.rngs[i], layout, self.states[i], flat, fixed, *more)
+                done[i] += some
+
+        run_side_by_side(chain, done, self.chains * sweeps, tell, self._stop, self.limit)
+        self.sweeps += sweeps
+        self.seconds = (time.process_time() - began) / (self.chains * sweeps)
+        return out, tallies
+
+    def _stop(self) -> None:
+        self.stopped = True
+
+
+def _nested(constraints: Constraints) -> bool:
+    """Whether each invariant is a sum of the next finer one."""
+    cells, ordered = constraints.cells, sorted(constraints.invariants, key=constraints.cells.size)
+    return all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))
+
+
+def _silent(done: int, of: int) -> None:
+    pass

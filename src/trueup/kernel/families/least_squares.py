@@ -1,0 +1,361 @@
+"""Weighted least squares for a family of tables on a hierarchy, without their full cross.
+
+Every table is measured as `y = M x + noise` of one variance a table, where x is the full cross at a place of the table's
+level, and a place's x is the sum of its children's. In the basis of `kernel.histogram.anova` the problem falls apart by the
+set B of axes that are seen code by code (contrasts within atoms on B, atoms on the others). A table that lacks an axis of B
+says nothing of the component B, so each component has a depth: that of the deepest table with all axes of B.
+
+The unknowns of a component at a place are what its tables at this level and below see of x: `u = Q x`, with Q (d, D) the
+orthonormal rows that they span on the atoms of the other axes. Q of a level holds that of the level below as its first rows,
+as tables below say their part of every sum. With P the inverse of `U = sum V_c` on these rows and 0 elsewhere,
+`L = Q (sum M'M / variance) Q'` and `h = Q sum M'y / variance`,
+
+    up     V = (L + P)^-1,   z = V (h + P s),   s = sum z_c   (0 beyond the rows of the level below)
+    down   x_root = z_root,  x_c = z_c + V_c U^-1 (x_v - s).
+
+Without recodes D is 1 and everything is a number for each place. A table that is exact is measured with a variance of
+`EXACT_SHARE` of the least one; what is settled afterwards holds it to its values.
+
+One file: the recursion, and the two ways between its unknowns and the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.histogram.anova import Axis, Component, Domain
+from trueup.kernel.histogram.marginals import Marginal, is_identity
+from trueup.kernel.histogram.spine import Spine
+
+Measured = tuple[Marginal, float]
+EXACT_SHARE = 1e-8
+"""Variance of exact tables as a share of the least noisy one: errors of a count of 1e4 noise widths stay below 1e-4."""
+ROW_RANK = 1e-9
+"""Singular values of rows below this share of the largest are rounding."""
+MOST_UNKNOWNS = 2000
+"""Atoms of recoded axes, multiplied, up to which their matrices are worked with: 30 MB a place."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableView:
+    """A marginal as a table of its own.
+
+    Attributes
+    ----------
+    kept
+        The axes that it does not sum out.
+    domain
+        The basis of its table; of one cell if it keeps no axis.
+    """
+
+    marginal: Marginal
+    kept: tuple[int, ...]
+    domain: Domain
+
+    @classmethod
+    def of(cls, axes: Sequence[Axis], marginal: Marginal) -> TableView:
+        """See a marginal of some axes as a table."""
+        kept = tuple(i for i, groups in enumerate(marginal) if groups.max() > 0)
+        own = tuple(
+            axes[i] if is_identity(marginal[i]) else Axis.free(int(marginal[i].max()) + 1) for i in kept
+        )
+        return cls(marginal, kept, Domain(own or (Axis.free(1),)))
+
+    def contrast(self, component: Component) -> tuple[int, ...]:
+        """The axes on which one of its components is a contrast."""
+        return tuple(i for i, c in zip(self.kept, component.contrast) if c)
+
+    @cached_property
+    def components(self) -> dict[tuple[int, ...], Component]:
+        """Its components by the axes on which they are contrasts."""
+        return {self.contrast(c): c for c in self.domain.components}
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One component of the family, prepared.
+
+    Attributes
+    ----------
+    contrast, dense
+        The axes of its contrasts, and those that a table with all of these sees otherwise than summed.
+    basis
+        Per level down to its depth `(d, D)`, the rows Q; those of a level begin with those of the next.
+    variance, below
+        Per level `(places or 1, d, d)`: covariance of the estimates from the subtree, and of the children's sum.
+    """
+
+    contrast: tuple[int, ...]
+    dense: tuple[int, ...]
+    basis: tuple[NDArray, ...]
+    variance: tuple[NDArray, ...]
+    below: tuple[NDArray, ...]
+
+    @property
+    def depth(self) -> int:
+        """Number of levels at which it is known."""
+        return len(self.basis)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyLeastSquares:
+    """Least squares prepared for a family: its axes, its places and what is measured at every level.
+
+    Examples
+    --------
+    >>> a, b = Axis.of([np.arange(2)]), Axis.of([np.arange(3)])
+    >>> rows, columns = (np.arange(2), np.zeros(3, int)), (np.zeros(2, int), np.arange(3))
+    >>> family = FamilyLeastSquares.prepare((a, b), Spine(np.array([1, 1])), [[(rows, 1.0), (columns, 1.0)]])
+    >>> fit = family.fit([[np.array([[[4.0, 6.0]]]), np.array([[[1.0, 2.0, 2.0]]])]])
+    >>> [family.table(fit, 0, m)[0, 0].round(6).tolist() for m in (rows, columns)]
+    [[3.0, 5.0], [2.0, 3.0, 3.0]]
+    """
+
+    axes: tuple[Axis, ...]
+    spine: Spine
+    plan: tuple[tuple[Measured, ...], ...]
+    blocks: tuple[Block, ...]
+    views: dict[tuple[bytes, ...], TableView]
+
+    @classmethod
+    def prepare(
+        cls, axes: Sequence[Axis], spine: Spine, plan: Sequence[Sequence[Measured]]
+    ) -> FamilyLeastSquares:
+        """Run the covariance recursion of every component.
+
+        Raises
+        ------
+        SpecError
+            If recodes of so many axes are crossed that their matrices are too large.
+        """
+        noisy = [v for level in plan for _, v in level if v > 0]
+        least = EXACT_SHARE * min(noisy, default=1.0)
+        weighed = tuple(tuple((m, v or least) for m, v in level) for level in plan)
+        views = {_key(m): TableView.of(axes, m) for level in plan for m, _ in level}
+        contrasts = sorted({c for view in views.values() for c in view.components}, key=lambda c: (len(c), c))
+        family = cls(tuple(axes), spine, weighed, (), views)
+        blocks = tuple(family._block(contrast) for contrast in contrasts)
+        return cls(tuple(axes), spine, weighed, blocks, views)
+
+    def view(self, marginal: Marginal) -> TableView:
+        """A marginal as a table; it need not be measured."""
+        key = _key(marginal)
+        if key not in self.views:
+            self.views[key] = TableView.of(self.axes, marginal)
+        return self.views[key]
+
+    def fit(self, answers: Sequence[Sequence[NDArray]], *, subtrees: bool = False) -> list[list[NDArray]]:
+        """Estimates per block and level, `(b, places, d, columns)`.
+
+        Parameters
+        ----------
+        answers
+            Per level and measured table `(b, places, cells)`.
+        subtrees
+            Estimate every place from its subtree alone.
+        """
+        seen = [
+            [
+                self.view(m).domain.forward(np.asarray(y, float))
+                for (m, _), y in zip(level, parts, strict=True)
+            ]
+            for level, parts in zip(self.plan, answers, strict=True)
+        ]
+        return [self._fit(block, seen, subtrees) for block in self.blocks]
+
+    def table(self, fit: Sequence[Sequence[NDArray]], level: int, marginal: Marginal) -> NDArray:
+        """The estimates `(b, places, cells)` of a marginal at a level."""
+        view = self.view(marginal)
+        replicates, places = fit[0][0].shape[0], self.spine.size(level)
+        found = np.zeros((replicates, places, view.domain.cells))
+        for component, block, estimates in self._seen(view, fit):
+            part = component.view(found)
+            part[...] = self._matrix(block, marginal) @ block.basis[level].T @ estimates[level]
+        return view.domain.backward(found)
+
+    def covariances(self, level: int, marginal: Marginal) -> list[NDArray]:
+        """Covariances `(places or 1, rows, rows)` of a marginal's estimates from the subtrees, by component of its table."""
+        return self._covariances(level, marginal, [block.variance for block in self.blocks])
+
+    def variances(self, level: int, marginal: Marginal) -> NDArray:
+        """Variances `(places, cells)` of a marginal's estimates from everything (counts squared)."""
+        view = self.view(marginal)
+        total = np.zeros((self.spine.size(level), *view.domain.sizes))
+        parts = self._covariances(level, marginal, self._posterior)
+        for component, covariance in zip(view.domain.components, parts, strict=True):
+            diagonal = np.diagonal(covariance, axis1=1, axis2=2)
+            atoms = [a.atoms for a, c in zip(view.domain.axes, component.contrast) if not c]
+            spread = diagonal.reshape(-1, *atoms)
+            for at, (axis, contrast) in enumerate(zip(view.domain.axes, component.contrast), start=1):
+                spread = _on_codes(spread, axis, at, contrast=contrast)
+            total += spread
+        return np.maximum(total.reshape(len(total), -1), 0.0)
+
+    def _covariances(self, level: int, marginal: Marginal, of: Sequence[Sequence[NDArray]]) -> list[NDArray]:
+        view = self.view(marginal)
+        found = []
+        for _, block, variance in self._seen(view, of):
+            rows = self._matrix(block, marginal) @ block.basis[level].T
+            found.append(rows @ variance[level] @ rows.T)
+        return found
+
+    def _seen(self, view: TableView, of: Sequence):
+        """The components of a table, in their order, each with its block and what is known of that."""
+        at = {block.contrast: i for i, block in enumerate(self.blocks)}
+        for component in view.domain.components:
+            i = at[view.contrast(component)]
+            yield component, self.blocks[i], of[i]
+
+    @cached_property
+    def _posterior(self) -> list[list[NDArray]]:
+        """Covariances of the estimates from everything: `P_c = V_c - V_c U^-1 (U - P_v) U^-1 V_c`."""
+        found = []
+        for block in self.blocks:
+            levels = [block.variance[0]]
+            for level in range(1, block.depth):
+                u, d = block.below[level - 1], block.basis[level].shape[0]
+                inverse = np.linalg.inv(u)
+                slack = inverse - inverse @ levels[-1][:, :d, :d] @ inverse
+                v = block.variance[level]
+                own = (
+                    slack
+                    if len(slack) == 1 and self._alike(level - 1)
+                    else self._to_children(level - 1, slack)
+                )
+                levels.append(v - v @ own @ v)
+            found.append(levels)
+        return found
+
+    def _alike(self, level: int) -> bool:
+        return len(np.unique(self.spine.children(level))) == 1
+
+    def _to_children(self, level: int, x: NDArray) -> NDArray:
+        """Repeat `(places or 1, ...)` of a level for every child."""
+        return self.spine.to_children(level, np.broadcast_to(x, (self.spine.size(level), *x.shape[1:])))
+
+    def _informing(self, contrast: tuple[int, ...], level: int) -> list[tuple[int, Measured]]:
+        """The tables of a level that see a component, with their positions in the plan."""
+        return [
+            (i, m) for i, m in enumerate(self.plan[level]) if contrast in self.views[_key(m[0])].components
+        ]
+
+    def _matrix(self, block: Block, marginal: Marginal) -> NDArray:
+        """What a table sees (rows, D) of a block."""
+        parts = [self.axes[i].on_atoms(marginal[i]) for i in block.dense]
+        return reduce(np.kron, parts, np.ones((1, 1)))
+
+    def _block(self, contrast: tuple[int, ...]) -> Block:
+        informing = [self._informing(contrast, level) for level in range(self.spine.depth)]
+        depth = max(level for level, found in enumerate(informing) if found) + 1
+        views = [self.views[_key(m)] for level in informing for _, (m, _) in level]
+        dense = tuple(sorted({i for view in views for i in view.kept} - set(contrast)))
+        if (unknowns := int(np.prod([self.axes[i].atoms for i in dense], dtype=np.int64))) > MOST_UNKNOWNS:
+            raise SpecError(
+                f"recodes of several attributes are crossed, which takes matrices of {unknowns:,} rows",
+                needed=f"at most {MOST_UNKNOWNS:,}",
+                remedy="measure fewer recodes of the same attributes",
+            )
+        block = Block(contrast, dense, (), (), ())
+        basis, variance, below = [np.zeros((0, unknowns))], [], []
+        for level in range(depth - 1, -1, -1):
+            rows = [(self._matrix(block, m), v) for _, (m, v) in informing[level]]
+            basis.append(_extended(basis[-1], [m for m, _ in rows]))
+            own = sum(
+                (basis[-1] @ m.T @ m @ basis[-1].T / v for m, v in rows), np.zeros((len(basis[-1]),) * 2)
+            )
+            if variance:
+                below.append(self._summed(level, variance[-1]))
+                variance.append(_combined(below[-1], own, informed=bool(rows)))
+            else:
+                variance.append(np.linalg.inv(own)[None])
+        return Block(contrast, dense, tuple(basis[:0:-1]), tuple(variance[::-1]), tuple(below[::-1]))
+
+    def _summed(self, level: int, v: NDArray) -> NDArray:
+        """Covariance of the sum of every place's children; of one place if all are alike."""
+        if len(v) == 1:
+            children = self.spine.children(level)
+            children = children[:1] if self._alike(level) else children
+            return children[:, None, None] * v
+        return np.add.reduceat(v, self.spine.firsts[level], axis=0)
+
+    def _fit(self, block: Block, seen: Sequence[Sequence[NDArray]], subtrees: bool) -> list[NDArray]:
+        z: list[NDArray] = [np.zeros(0)] * block.depth
+        sums: list[NDArray] = [np.zeros(0)] * block.depth
+        for level in range(block.depth - 1, -1, -1):
+            h = self._information(block, seen[level], level)
+            if level == block.depth - 1:
+                z[level] = block.variance[level] @ h
+                continue
+            sums[level] = np.add.reduceat(z[level + 1], self.spine.firsts[level], axis=1)
+            if h is None:
+                z[level] = sums[level]
+                continue
+            d = sums[level].shape[-2]
+            h[..., :d, :] += np.linalg.solve(block.below[level], sums[level])
+            z[level] = block.variance[level] @ h
+        return z if subtrees else self._down(block, z, sums)
+
+    def _information(self, block: Block, seen: Sequence[NDArray], level: int) -> NDArray | None:
+        """`Q sum M'y / variance`; None if nothing is measured of the block at the level."""
+        total = None
+        for i, (marginal, variance) in self._informing(block.contrast, level):
+            rows = block.basis[level] @ self._matrix(block, marginal).T / variance
+            part = rows @ self.views[_key(marginal)].components[block.contrast].view(seen[i])
+            total = part if total is None else total + part
+        return total
+
+    def _down(self, block: Block, z: Sequence[NDArray], sums: Sequence[NDArray]) -> list[NDArray]:
+        x = [z[0]]
+        for level in range(block.depth - 1):
+            change = np.linalg.solve(block.below[level], x[-1][..., : sums[level].shape[-2], :] - sums[level])
+            shared = np.repeat(change, self.spine.children(level), axis=1)
+            x.append(z[level + 1] + block.variance[level + 1] @ shared)
+        return x
+
+
+def _key(marginal: Marginal) -> tuple[bytes, ...]:
+    return tuple(np.asarray(groups, np.int64).tobytes() for groups in marginal)
+
+
+def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
+    """Orthonormal rows that span further rows too, the given ones first."""
+    if not rows:
+        return basis
+    further = np.vstack(rows)
+    scale = np.linalg.norm(further, 2)
+    further = further - further @ basis.T @ basis
+    _, sizes, axes = np.linalg.svd(further, full_matrices=False)
+    new = axes[sizes > ROW_RANK * scale]
+    return np.vstack([basis, new - new @ basis.T @ basis])
+
+
+def _combined(below: NDArray, own: NDArray, *, informed: bool) -> NDArray:
+    """Covariance given the children's sum, which says the first directions alone, and a place's own tables."""
+    if not informed:
+        return below
+    d = below.shape[-1]
+    total = np.repeat(own[None], len(below), axis=0)
+    total[:, :d, :d] += np.linalg.inv(below)
+    return np.linalg.inv(total)
+
+
+def _on_codes(spread: NDArray, axis: Axis, at: int, *, contrast: bool) -> NDArray:
+    """Hand variances of an axis's atoms, or of its contrasts, to its codes: a cell's share of a unit vector's square."""
+    sizes = np.array([codes.size for codes in axis.members])
+    atom = np.empty(axis.size, np.int64)
+    for k, codes in enumerate(axis.members):
+        atom[codes] = k
+    shape = [1] * spread.ndim
+    if contrast:
+        weights = (1 - 1 / sizes)[atom]
+        grown = np.expand_dims(spread, at)
+        shape.insert(at, axis.size)
+        return grown * weights.reshape(shape)
+    shape[at] = axis.size
+    return np.take(spread, atom, axis=at) / sizes[atom].reshape(shape)

@@ -1,0 +1,290 @@
+"""Markov chains on the whole nonnegative tables of an acyclic family that agree.
+
+A *record* u names one cell of every table, such that neighbours in the junction tree have the same cell of what they share.
+Agreeing tables are sums of records, so tables can be emptied record by record and filled again, and every state between
+agrees: adding and taking away single records connects all states. Exact sums of nested margins fix how many records have each
+cell of the finest; then replacing records one by one connects all states. Three moves change them, each symmetric, as its
+records are drawn by rules that do not know the state:
+
+- *within*: k counts go from a cell of a table to another with the same cells of everything that it shares;
+- *across*: to any other cell of the table; neighbours whose shared cell changes move k counts between cells of the two
+  shared ones, and so on along the tree;
+- *number*: k records are added to, or taken from, one cell of every table.
+
+With probability 1/2 the length k is one more than an exponential of a tuned mean, else of an eighth of that.
+
+The density is the likelihood of the noisy sums, `exp(-slope |e| - curvature e^2)` each, times a prior: flat, or a
+Dirichlet-multinomial law of the cells of every table given what it shares with its parent in the junction tree (given the
+number of all records for the root), with one parameter `a` for all cells of a table,
+
+    S! / prod x!  Gamma(m a) / Gamma(S + m a)  prod Gamma(x + a) / Gamma(a),    m cells that share S.
+
+Its log moves by random-walk steps under the standard logistic law: `a / (1 + a)` is uniform.
+
+One file: one state that all moves change in one way, and undo.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trueup.kernel.compiled import njit
+
+WITHIN, ACROSS, NUMBER = 0, 1, 2
+SHARES = (0.45, 0.9)
+"""Of the moves: those within, and these with those across."""
+SMALL = 8.0
+"""Part of the tuned mean that every second length has."""
+LOG_STEP = 0.5
+"""Standard deviation of a step of the log of a prior's parameter."""
+
+
+class WalkLayout(NamedTuple):
+    """What does not change.
+
+    Attributes
+    ----------
+    start
+        `(t + 1,)` where the cells of each table begin.
+    open_ptr, open_cells
+        Cells that are not zero by definition, table by table.
+    like_ptr, like_cells, like
+        Cells with equal shared cells: where each class begins, its members, and `(n,)` the class of each cell.
+    near_ptr, near, back
+        The neighbours of every table in the junction tree, and the position of the same edge seen from there.
+    side_at, side
+        For each of these, where `(cells of the table,)` the shared cell of each cell begins in `side`.
+    fibre_at, fibre_ptr, fibre_cells
+        For each of these, where the pointers of the shared cells begin, and the open cells of the table in each.
+    group, parts
+        `(n,)` the sum that a cell's prior is given, and how many open cells each sum has.
+    seen
+        `(n, h)` the noisy sums that count a cell; -1 for none.
+    kept
+        `(n, e)` the exact sums that count a cell; -1 for none.
+    noisy, slope, curvature
+        Values and laws of the noisy sums.
+    """
+
+    start: np.ndarray
+    open_ptr: np.ndarray
+    open_cells: np.ndarray
+    like_ptr: np.ndarray
+    like_cells: np.ndarray
+    like: np.ndarray
+    near_ptr: np.ndarray
+    near: np.ndarray
+    back: np.ndarray
+    side_at: np.ndarray
+    side: np.ndarray
+    fibre_at: np.ndarray
+    fibre_ptr: np.ndarray
+    fibre_cells: np.ndarray
+    group: np.ndarray
+    parts: np.ndarray
+    seen: np.ndarray
+    kept: np.ndarray
+    noisy: np.ndarray
+    slope: np.ndarray
+    curvature: np.ndarray
+
+
+class WalkState(NamedTuple):
+    """What moves: cells `(n,)`, noisy sums without their noise, sums that priors are given, and the priors' parameters."""
+
+    x: np.ndarray
+    sums: np.ndarray
+    held: np.ndarray
+    alpha: np.ndarray
+
+
+@njit(cache=True)
+def _split_rise(before, after, a):
+    """Change of `log Gamma(x + a) / x!`."""
+    return (math.lgamma(after + a) - math.lgamma(after + 1.0)) - (
+        math.lgamma(before + a) - math.lgamma(before + 1.0)
+    )
+
+
+@njit(cache=True)
+def _change(layout, state, flat, table, cell, k):
+    """Add k to a cell with all sums that count it; return the change of the log density, -inf where it falls below zero."""
+    x, total = state.x, 0.0
+    for h in range(layout.seen.shape[1]):
+        o = layout.seen[cell, h]
+        if o >= 0:
+            before = layout.noisy[o] - state.sums[o]
+            after = before - k
+            total -= layout.slope[o] * (abs(after) - abs(before)) + layout.curvature[o] * (
+                after * after - before * before
+            )
+            state.sums[o] += k
+    g = layout.group[cell]
+    if not flat and x[cell] + k >= 0 and state.held[g] + k >= 0:
+        a = state.alpha[table]
+        total += _split_rise(x[cell], x[cell] + k, a)
+        total -= _split_rise(state.held[g], state.held[g] + k, layout.parts[g] * a)
+    x[cell] += k
+    state.held[g] += k
+    return -np.inf if x[cell] < 0 else total
+
+
+@njit(cache=True)
+def _any_of(rng, cells, first, last):
+    return cells[first + int(rng.random() * (last - first))]
+
+
+@njit(cache=True)
+def _propagate(rng, layout, table, source, target, path):
+    """Choose cells of all tables that must follow; `path` (t, 3) lists table, source and target. Return how many."""
+    path[0, 0], path[0, 1], path[0, 2] = table, source, target
+    count, at = 1, 0
+    came = np.full(layout.start.size - 1, -1)
+    while at < count:
+        i, u, v = path[at]
+        for slot in range(layout.near_ptr[i], layout.near_ptr[i + 1]):
+            j = layout.near[slot]
+            if j == came[i]:
+                continue
+            s = -1 if u < 0 else layout.side[layout.side_at[slot] + u - layout.start[i]]
+            t = -1 if v < 0 else layout.side[layout.side_at[slot] + v - layout.start[i]]
+            if s == t:
+                continue
+            other = layout.fibre_at[layout.back[slot]]
+            p = layout.fibre_ptr
+            path[count, 0] = j
+            path[count, 1] = -1 if s < 0 else _any_of(rng, layout.fibre_cells, p[other + s], p[other + s + 1])
+            path[count, 2] = -1 if t < 0 else _any_of(rng, layout.fibre_cells, p[other + t], p[other + t + 1])
+            came[j] = i
+            count += 1
+        at += 1
+    return count
+
+
+@njit(cache=True)
+def _keeps_exact(kept, source, target):
+    """Return True if a move between two cells (-1: none) changes no exact sum."""
+    for e in range(kept.shape[1]):
+        before = -1 if source < 0 else kept[source, e]
+        after = -1 if target < 0 else kept[target, e]
+        if before != after:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _move(rng, layout, state, flat, kind, table, mean, path):
+    """Propose one move; return whether it was made."""
+    first, last = layout.open_ptr[table], layout.open_ptr[table + 1]
+    if first == last:
+        return False
+    source, target = _any_of(rng, layout.open_cells, first, last), -1
+    if kind == WITHIN:
+        c = layout.like[source]
+        target = _any_of(rng, layout.like_cells, layout.like_ptr[c], layout.like_ptr[c + 1])
+    elif kind == ACROSS:
+        target = _any_of(rng, layout.open_cells, first, last)
+    elif rng.random() < 0.5:
+        source, target = target, source
+    if source == target:
+        return False
+    k = 1 + int(mean * rng.standard_exponential() / (1.0 if rng.random() < 0.5 else SMALL))
+    if source >= 0 and state.x[source] < k:
+        return False
+    count = _propagate(rng, layout, table, source, target, path)
+    for at in range(count):
+        if not _keeps_exact(layout.kept, path[at, 1], path[at, 2]):
+            return False
+    gain, done = 0.0, 0
+    while done < 2 * count and gain > -np.inf:
+        cell = path[done // 2, 1 + done % 2]
+        if cell >= 0:
+            gain += _change(layout, state, flat, path[done // 2, 0], cell, -k if done % 2 == 0 else k)
+        done += 1
+    if gain >= 0.0 or math.log(1.0 - rng.random()) < gain:
+        return True
+    while done > 0:
+        done -= 1
+        cell = path[done // 2, 1 + done % 2]
+        if cell >= 0:
+            back = k if done % 2 == 0 else -k
+            for h in range(layout.seen.shape[1]):
+                if layout.seen[cell, h] >= 0:
+                    state.sums[layout.seen[cell, h]] += back
+            state.x[cell] += back
+            state.held[layout.group[cell]] += back
+    return False
+
+
+@njit(cache=True)
+def _log_prior(layout, state, table, log_a):
+    """Log prior of a table's cells as a function of its parameter, with the logistic law of its log."""
+    a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
+    seen = np.zeros(layout.parts.size, np.bool_)
+    for at in range(layout.open_ptr[table], layout.open_ptr[table + 1]):
+        cell = layout.open_cells[at]
+        if state.x[cell]:
+            total += math.lgamma(state.x[cell] + a) - math.lgamma(a)
+        g = layout.group[cell]
+        if not seen[g]:
+            seen[g] = True
+            m = layout.parts[g] * a
+            total -= math.lgamma(state.held[g] + m) - math.lgamma(m)
+    return total
+
+
+@njit(cache=True)
+def walk(rng, layout, state, flat, fixed, means, tally, chances, sweeps, thin, out):
+    """Make sweeps, and write the cells after every `thin`-th into the rows of `out`.
+
+    Parameters
+    ----------
+    flat, fixed : whether the prior is flat, and whether its parameters stay
+    means : (tables, 3) mean lengths of moves, by kind
+    tally : (2, tables, 3) how many were proposed and how many were made, added to
+    chances : (tables,) running sums of the chances of the tables
+    """
+    tables, n = layout.start.size - 1, state.x.size
+    path = np.empty((tables, 3), np.int64)
+    for sweep in range(sweeps):
+        for _ in range(n):
+            table = np.searchsorted(chances, rng.random(), side="right")
+            u = rng.random()
+            kind = WITHIN if u < SHARES[0] else ACROSS if u < SHARES[1] else NUMBER
+            tally[0, table, kind] += 1
+            if _move(rng, layout, state, flat, kind, table, means[table, kind], path):
+                tally[1, table, kind] += 1
+        if not (flat or fixed):
+            for table in range(tables):
+                now = math.log(state.alpha[table])
+                then = now + LOG_STEP * rng.standard_normal()
+                gain = _log_prior(layout, state, table, then) - _log_prior(layout, state, table, now)
+                if gain >= 0.0 or math.log(1.0 - rng.random()) < gain:
+                    state.alpha[table] = math.exp(then)
+        if (sweep + 1) % thin == 0:
+            out[(sweep + 1) // thin - 1] = state.x
+
+
+def tuned(means: np.ndarray, tally: np.ndarray, wanted: float = 0.3) -> np.ndarray:
+    """Mean lengths of moves that are made about as often as wanted, from how often they were.
+
+    Examples
+    --------
+    >>> tally = np.array([[[100, 100, 0]], [[60, 3, 0]]])
+    >>> tuned(np.array([[4.0, 4.0, 4.0]]), tally).round(1)
+    array([[8. , 0.4, 4. ]])
+    """
+    proposed, made = tally
+    rate = np.divide(made, proposed, out=np.full(means.shape, wanted), where=proposed > 0)
+    return np.clip(means * np.clip(rate / wanted, 0.1, 2.0), 0.05, 1e9)
+
+
+def layout_fields(**arrays: Any) -> WalkLayout:
+    """Return a layout of arrays in the types that the kernel takes."""
+    real = ("noisy", "slope", "curvature")
+    return WalkLayout(
+        **{k: np.ascontiguousarray(v, float if k in real else np.int64) for k, v in arrays.items()}
+    )

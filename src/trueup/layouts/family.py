@@ -1,0 +1,300 @@
+"""A family of tables laid out for its methods: least squares of all at once, and each table settled beside its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.families.least_squares import FamilyLeastSquares
+from trueup.kernel.families.sets import JunctionTree
+from trueup.kernel.histogram.anova import Axis
+from trueup.kernel.histogram.least_squares import HistogramLeastSquares
+from trueup.kernel.histogram.marginals import Marginal, marginalise
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
+from trueup.kernel.settling.transport import mixed_keys
+from trueup.layouts.family_rules import (
+    closed_zeros,
+    family_cells,
+    invariant_margins,
+    refuse_unmeasured_tables,
+    rooted,
+)
+from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.model.cells import Cells, Margin, Recode, detailed
+from trueup.model.constraints import Constraints
+from trueup.model.family import FamilyCells, marginal_in
+from trueup.model.header import Measured, split
+from trueup.model.nested import canonical
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What a table shares with its parent in the junction tree.
+
+    Attributes
+    ----------
+    parent
+        The parent's position among the tables.
+    levels
+        Number of levels at which they share it, from the root.
+    own, parents
+        The margin as a marginal of the table, and of its parent.
+    """
+
+    parent: int
+    levels: int
+    own: Marginal
+    parents: Marginal
+
+
+@dataclass(frozen=True, eq=False)
+class TableLayout:
+    """One table of a family, ready to be settled.
+
+    Attributes
+    ----------
+    part
+        Its cells.
+    whole
+        The table as a marginal of the family's axes.
+    tree
+        Its places with the covariances of its estimates from the subtrees.
+    chains, required
+        Per level the nested marginals to settle, and the fewer ones where zeros make these impossible.
+    first
+        Marginals of the root place that are settled before its cells are held at zero.
+    zeros
+        `(cells of a place,)` which are zero by definition, in this table or by another one.
+    shared
+        What is settled before it; None for the root of the junction tree.
+    """
+
+    part: Cells
+    whole: Marginal
+    tree: HistogramLeastSquares
+    chains: tuple[list[Marginal], ...]
+    required: tuple[list[Marginal], ...]
+    first: tuple[Marginal, ...]
+    zeros: NDArray[np.bool_]
+    shared: Shared | None
+
+    @property
+    def levels(self) -> int:
+        """Number of its levels."""
+        return self.tree.spine.depth
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyProblem:
+    """A family of tables: least squares prepared, and every table's layout in the order of the cells.
+
+    Attributes
+    ----------
+    constraints, headers
+        What must hold and what was measured.
+    least_squares
+        Least squares of all tables together.
+    tables
+        Layouts of the tables.
+    order
+        Their positions, a parent in the junction tree before its children.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    least_squares: FamilyLeastSquares
+    tables: tuple[TableLayout, ...]
+    order: tuple[int, ...]
+
+    @property
+    def cells(self) -> FamilyCells:
+        """The cells of all tables."""
+        return family_cells(self.constraints)
+
+    def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:
+        """Least squares of measured values `(b, q)`; see `FamilyLeastSquares.fit`."""
+        parts = split(rows, self.headers, self.cells.whole)
+        sizes = self.cells.tree.sizes
+        answers = [
+            [
+                np.asarray(part, float).reshape(len(rows), size, -1)
+                for h, part in zip(self.headers, parts, strict=True)
+                if h.margin.level == name
+            ]
+            for name, size in zip(self.cells.tree.levels, sizes, strict=True)
+        ]
+        return self.least_squares.fit(answers, subtrees=subtrees)
+
+    def estimates(self, rows: NDArray, margin: Margin) -> NDArray:
+        """Least-squares estimates `(b, groups)` of a margin from measured values `(b, q)`."""
+        level = self.cells.tree.level(margin.level)
+        found = self.least_squares.table(self.fit(rows), level, self.marginal(margin))
+        return found.reshape(len(rows), -1)
+
+    def marginal(self, margin: Margin) -> Marginal:
+        """A margin as a marginal of the family's axes."""
+        return _marginal(self.cells, bases_of(self.cells), margin)
+
+    def settle(
+        self,
+        rows: NDArray,
+        seeds: NDArray,
+        *,
+        integer: bool,
+        posterior: bool,
+        drawn: np.random.Generator | None = None,
+    ) -> tuple[NDArray, list[SettledTables]]:
+        """Settle the tables along the junction tree, for measured values `(b, q)`: cells `(b, n)`, and what each took."""
+        fit, copies = self.fit(rows, subtrees=True), len(rows)
+        settled: dict[int, SettledTables] = {}
+        for i in self.order:
+            table = self.tables[i]
+            estimates = [
+                self.least_squares.table(fit, level, table.whole).reshape(-1, table.tree.domain.cells)
+                for level in range(table.levels)
+            ]
+            tree = table.tree.tiled(copies) if copies > 1 else table.tree
+            keys = mixed_keys(seeds, np.full(1, i))
+            zeros = (
+                [np.tile(table.zeros, (len(each), 1)) for each in estimates] if table.zeros.any() else None
+            )
+            settled[i] = settle(
+                tree,
+                estimates,
+                table.chains,
+                required=table.required,
+                nonnegative=self.constraints.nonnegative,
+                integer=integer,
+                zeros=zeros,
+                keys=[
+                    node_keys(keys, level, np.arange(self.least_squares.spine.size(level)))
+                    for level in range(table.levels)
+                ],
+                posterior=posterior,
+                fixed=table.shared and _fixed(table.shared, settled[table.shared.parent]),
+                first=table.first,
+                drawn=drawn,
+            )
+        found = [settled[i] for i in range(len(self.tables))]
+        return np.concatenate([s.values[-1].reshape(copies, -1) for s in found], axis=1), found
+
+    @cached_property
+    def standard_errors(self) -> dict[Margin, NDArray]:
+        """Standard errors (counts) of least squares, of every measured margin and every separator."""
+        cells = self.cells
+        margins = {canonical(cells, h.margin) for h in self.headers} | {*cells.tables, *cells.separators}
+        return {m: self._spread(m) for m in sorted(margins, key=str)}
+
+    def _spread(self, margin: Margin) -> NDArray:
+        level = self.cells.tree.level(margin.level)
+        variances = self.least_squares.variances(level, self.marginal(margin))
+        places = self.cells.tree.sizes[level]
+        return np.sqrt(np.broadcast_to(variances, (places, variances.shape[1]))).ravel()
+
+
+def _fixed(shared: Shared, parent: SettledTables) -> tuple[Marginal, list[NDArray]]:
+    return shared.own, [marginalise(x, shared.parents) for x in parent.values[: shared.levels]]
+
+
+def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
+    """Lay a family out.
+
+    Raises
+    ------
+    SpecError
+        If a table is not measured, or no order of the tables keeps its invariants.
+    """
+    cells = family_cells(constraints)
+    refuse_wide_levels(headers, OF_HISTOGRAMS)
+    refuse_unmeasured_tables(cells, headers)
+    bases = bases_of(cells)
+    plan = [
+        [
+            (_marginal(cells, bases, h.margin), float(h.law.variance))
+            for h in headers
+            if h.margin.level == name
+        ]
+        for name in cells.tree.levels
+    ]
+    seen = [m for level in plan for m, _ in level]
+    axes = [Axis.of([np.zeros(base.size, np.int64), *(m[i] for m in seen)]) for i, base in enumerate(bases)]
+    least_squares = FamilyLeastSquares.prepare(axes, Spine(cells.tree.child_ptr), plan)
+    known = invariant_margins(constraints)
+    junction = rooted(cells, known)
+    zeros = closed_zeros(constraints, junction)
+    tables = tuple(
+        _table(cells, headers, least_squares, bases, junction, known[i], zeros[i], i)
+        for i in range(len(cells.tables))
+    )
+    return FamilyProblem(constraints, tuple(headers), least_squares, tables, junction.order)
+
+
+def bases_of(cells: FamilyCells) -> list[Recode]:
+    """For every attribute the finest view that a table has of it; summed out where none has any."""
+    found = []
+    for at, attribute in enumerate(cells.attributes):
+        views = [cells.recodes(table.attributes)[at] for table in cells.tables]
+        found.append(max(views, key=lambda view: view.size) if views else attribute.summed)
+    return found
+
+
+def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Marginal:
+    """A margin as a marginal of the values of each attribute's finest view."""
+    own = cells.recodes(margin.attributes)
+    return tuple(
+        np.array(view.groups)[np.unique(base.groups, return_index=True)[1]]
+        for view, base in zip(own, bases, strict=True)
+    )
+
+
+def _table(
+    cells: FamilyCells,
+    headers: Sequence[Measured],
+    least_squares: FamilyLeastSquares,
+    bases: Sequence[Recode],
+    junction: JunctionTree,
+    known: Sequence[Margin],
+    zeros: NDArray[np.bool_],
+    i: int,
+) -> TableLayout:
+    part, whole = cells.parts[i], _marginal(cells, bases, cells.tables[i])
+    spine = Spine(part.tree.child_ptr)
+    covariances = [least_squares.covariances(level, whole) for level in range(spine.depth)]
+    tree = HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)
+    children = [cells.separator(i, j) for j in junction.order if junction.parent[j] == i]
+    chains, required = [], []
+    for level in range(spine.depth):
+        at_least = [m for m in known if cells.tree.level(m.level) >= level]
+        passed = [m for m in children if cells.tree.level(m.level) >= level]
+        own = [
+            h.margin
+            for h in headers
+            if cells.tree.level(h.margin.level) == level and i in cells.holders(h.margin)
+        ]
+        own += [Margin(cells.tree.levels[0])] * (level == 0)
+        exact = _marginals(part, [*at_least, *sorted(passed, key=cells.size)])
+        chains.append(settling_sequence(_marginals(part, own), _detailed(part), exact))
+        required.append(settling_sequence([], _detailed(part), _marginals(part, at_least)))
+    inside = [h.margin for h in headers if i in cells.holders(h.margin)]
+    first = _marginals(part, [Margin(cells.tree.levels[0]), *children, *inside])
+    shared = _shared(cells, i, junction.parent[i]) if junction.parent[i] >= 0 else None
+    return TableLayout(part, whole, tree, tuple(chains), tuple(required), tuple(first), zeros, shared)
+
+
+def _shared(cells: FamilyCells, i: int, parent: int) -> Shared:
+    margin = cells.separator(i, parent)
+    own, parents = (marginal_in(cells.parts[at], margin) for at in (i, parent))
+    return Shared(parent, 1 + cells.tree.level(margin.level), own, parents)
+
+
+def _marginals(part: Cells, margins: Sequence[Margin]) -> list[Marginal]:
+    return [marginal_in(part, margin) for margin in margins]
+
+
+def _detailed(part: Cells) -> Marginal:
+    return detailed(part) or (np.zeros(1, np.int64),)

@@ -1,0 +1,90 @@
+"""What the rules of a family say of each table: what is known exactly, what is zero, and in which order tables can be settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.families.sets import JunctionTree
+from trueup.kernel.histogram.marginals import marginalise, refines
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.family import FamilyCells, marginal_in
+from trueup.model.family_sets import spanned_margin, variables
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+
+
+def family_cells(constraints: Constraints) -> FamilyCells:
+    """The cells of constraints that are those of a family."""
+    assert isinstance(constraints.cells, FamilyCells), "only a family of tables is laid out so"
+    return constraints.cells
+
+
+def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) -> None:
+    measured = {canonical(cells, h.margin) for h in headers if h.groups is None}
+    if lost := [table for table in cells.tables if table not in measured]:
+        raise SpecError(
+            f"a constraint concerns '{lost[0]}', which no query measures",
+            needed="constraints on margins within the measured tables",
+            remedy=f"give a query on '{lost[0]}' a budget, or drop the constraint",
+        )
+
+
+def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
+    """For every table, what the invariants say of it."""
+    cells = family_cells(constraints)
+    found = []
+    for own in cells.sets:
+        shared = (
+            spanned_margin(cells, variables(cells, m, cells.used) & own) for m in constraints.invariants
+        )
+        found.append(list(dict.fromkeys(margin for margin in shared if margin is not None)))
+    return found
+
+
+def rooted(cells: FamilyCells, known: Sequence[Sequence[Margin]]) -> JunctionTree:
+    """A junction tree in which every table's invariants are nested with what is settled before it; the flattest one."""
+
+    def flatness(tree: JunctionTree) -> int:
+        depth: dict[int, int] = {}
+        for i in tree.order:
+            depth[i] = 1 + depth.get(tree.parent[i], -1)
+        return sum(depth.values())
+
+    trees = [cells.junction(root) for root in range(len(cells.tables))]
+    fitting = [tree for tree in trees if all(_nested(cells, tree, i, known[i]) for i in tree.order)]
+    if not fitting:
+        crossing = next(m for margins in known for m in margins if m != Margin(cells.tree.levels[0]))
+        raise SpecError(
+            f"the invariants cross each other or what tables share, '{crossing}' among them",
+            needed="in every table invariants that are nested with each other and with what it shares",
+            remedy="drop one of the invariants",
+        )
+    return min(fitting, key=flatness)
+
+
+def _nested(cells: FamilyCells, tree: JunctionTree, table: int, known: Sequence[Margin]) -> bool:
+    parent = tree.parent[table]
+    margins = [*known, *([cells.separator(table, parent)] if parent >= 0 else [])]
+    tables = [cells.marginal(m.attributes) for m in margins]
+    return all(refines(a, b) or refines(b, a) for a in tables for b in tables)
+
+
+def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArray[np.bool_]]:
+    """For every table which cells of a place are zero, by its own zeros or since a table that shares them has no other."""
+    cells = family_cells(constraints)
+    masks = [
+        mask.reshape(part.shape[0], -1)[0]
+        for mask, part in zip(cells.split(constraints.zero_cells), cells.parts, strict=True)
+    ]
+    edges = [(i, junction.parent[i]) for i in junction.order[1:]]
+    for one, other in [*reversed([(p, i) for i, p in edges]), *[(i, p) for i, p in edges]]:
+        shared = cells.separator(one, other)
+        here, there = (marginal_in(cells.parts[i], shared) for i in (one, other))
+        closed = marginalise((~masks[other]).astype(np.int64), there) == 0
+        masks[one] = masks[one] | (marginalise(np.eye(masks[one].size), here) @ closed > 0)
+    return masks

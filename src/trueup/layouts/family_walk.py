@@ -1,0 +1,187 @@
+"""A family of tables as the kernel of its Markov chains takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.families.walk import WalkLayout, WalkState, layout_fields
+from trueup.layouts.family_rules import closed_zeros, family_cells
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.family import FamilyCells
+from trueup.model.header import Measured
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyWalk:
+    """Everything about a family but the measured values.
+
+    Attributes
+    ----------
+    cells
+        The cells of all tables.
+    headers
+        What was measured.
+    layout
+        For the kernel; its noisy values are zero.
+    open_
+        `(n,)` which cells are not zero by definition.
+    """
+
+    cells: FamilyCells
+    headers: tuple[Measured, ...]
+    layout: WalkLayout
+    open_: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> FamilyWalk:
+        """Lay a family out."""
+        cells = family_cells(constraints)
+        tree = cells.junction()
+        masks = closed_zeros(constraints, tree)
+        open_ = np.concatenate(
+            [np.tile(~mask, part.shape[0]) for mask, part in zip(masks, cells.parts, strict=True)]
+        )
+        near = [
+            [j for j in range(len(cells.tables)) if tree.parent[j] == i] for i in range(len(cells.tables))
+        ]
+        for i, parent in enumerate(tree.parent):
+            near[i] += [parent] if parent >= 0 else []
+        edges = _edges(cells, near, open_)
+        layout = layout_fields(
+            start=np.array(cells.starts),
+            **_open(cells, open_),
+            **_alike(cells, near, open_),
+            **edges,
+            **_groups(cells, tree.parent, open_),
+            **_seen(cells, [h for h in headers if not h.exact]),
+            kept=_sums_of(cells, [h.margin for h in headers if h.exact])[0],
+        )
+        return cls(cells, tuple(headers), layout, open_)
+
+    def given(self, values: NDArray) -> WalkLayout:
+        """The layout with measured values `(q,)`."""
+        noisy = np.repeat(
+            [not h.exact for h in self.headers], [self.cells.size(h.margin) for h in self.headers]
+        )
+        return self.layout._replace(noisy=np.ascontiguousarray(values[noisy], float))
+
+    def state(self, counts: Integers, alpha: NDArray) -> WalkState:
+        """The state of a chain at agreeing tables `(n,)`."""
+        noisy = [h.sums(self.cells, counts) for h in self.headers if not h.exact]
+        sums = np.concatenate(noisy).astype(float)
+        held = np.bincount(self.layout.group, weights=counts, minlength=len(self.layout.parts))
+        return WalkState(counts.astype(np.int64), sums, held, np.array(alpha, float))
+
+    @property
+    def chances(self) -> NDArray:
+        """Running sums of the chances of the tables: a cell has as many turns as any other."""
+        cells = np.diff(self.layout.open_ptr).astype(float)
+        return np.cumsum(cells) / cells.sum()
+
+
+def _ptr(counts: NDArray | Sequence[int]) -> Integers:
+    return np.append(0, np.cumsum(counts)).astype(np.int64)
+
+
+def _own(cells: FamilyCells, i: int) -> slice:
+    return slice(cells.starts[i], cells.starts[i + 1])
+
+
+def _shared_cells(cells: FamilyCells, i: int, margin: Margin) -> Integers:
+    """For every cell of a table the group of a margin that holds it."""
+    return cells.parts[i].groups(cells.tables[i], margin)
+
+
+def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
+    held = [cells.starts[i] + np.flatnonzero(open_[_own(cells, i)]) for i in range(len(cells.tables))]
+    return {"open_ptr": _ptr([len(part) for part in held]), "open_cells": np.concatenate(held)}
+
+
+def _alike(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.bool_]) -> dict[str, Any]:
+    """Classes of cells with equal shared cells: first of table 0, and so on."""
+    like, classes = np.zeros(cells.n, np.int64), 0
+    for i, others in enumerate(near):
+        part = np.zeros(cells.parts[i].n, np.int64)
+        for j in others:
+            shared = _shared_cells(cells, i, cells.separator(i, j))
+            part = np.unique(part * (shared.max() + 1) + shared, return_inverse=True)[1].ravel()
+        like[_own(cells, i)] = classes + part
+        classes += int(part.max()) + 1
+    return {"like": like, **_members("like", like, np.flatnonzero(open_), classes)}
+
+
+def _members(name: str, label: Integers, members: Integers, labels: int) -> dict[str, Any]:
+    order = members[np.argsort(label[members], kind="stable")]
+    counts = np.bincount(label[members], minlength=labels)
+    return {f"{name}_ptr": _ptr(counts), f"{name}_cells": order}
+
+
+def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.bool_]) -> dict[str, Any]:
+    slots = [(i, j) for i, others in enumerate(near) for j in others]
+    sides, pointers, fibres, filled = [np.zeros(0, np.int64)], [], [np.zeros(0, np.int64)], 0
+    side_at, fibre_at, ends = [], [], 0
+    for i, j in slots:
+        margin = cells.separator(i, j)
+        shared = _shared_cells(cells, i, margin)
+        side_at.append(sum(map(len, sides)))
+        sides.append(shared)
+        own = _members("fibre", shared, np.flatnonzero(open_[_own(cells, i)]), cells.size(margin))
+        fibre_at.append(ends)
+        pointers.append(filled + own["fibre_ptr"])
+        ends += len(own["fibre_ptr"])
+        fibres.append(cells.starts[i] + own["fibre_cells"])
+        filled += len(own["fibre_cells"])
+    return {
+        "near_ptr": _ptr([len(others) for others in near]),
+        "near": [j for _, j in slots],
+        "back": [slots.index((j, i)) for i, j in slots],
+        "side_at": side_at,
+        "side": np.concatenate(sides),
+        "fibre_at": fibre_at,
+        "fibre_ptr": np.concatenate([*pointers, np.zeros(0, np.int64)]),
+        "fibre_cells": np.concatenate(fibres),
+    }
+
+
+def _groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]) -> dict[str, Any]:
+    """What the prior of every cell is given: the shared cell of its table's parent; of the root, the number of records."""
+    group, count = np.zeros(cells.n, np.int64), 0
+    for i, above in enumerate(parent):
+        margin = Margin(cells.tree.levels[0]) if above < 0 else cells.separator(i, above)
+        group[_own(cells, i)] = count + _shared_cells(cells, i, margin)
+        count += cells.size(margin)
+    return {"group": group, "parts": np.bincount(group[open_], minlength=count)}
+
+
+def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
+    """Which noisy sums count each cell, and their laws."""
+    seen, sizes = _sums_of(cells, [h.margin for h in headers])
+    forms: list[Any] = [h.law.form for h in headers]
+    return {
+        "seen": seen,
+        "noisy": np.zeros(sum(sizes)),
+        "slope": np.repeat([form.slope for form in forms], sizes),
+        "curvature": np.repeat([form.curvature for form in forms], sizes),
+    }
+
+
+def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, list[int]]:
+    """`(n, columns)` which groups of margins count each cell, within the first table that holds each; -1 for none."""
+    sizes = [cells.size(margin) for margin in margins]
+    columns: list[list[Integers]] = [[] for _ in cells.tables]
+    for first, margin in zip(_ptr(sizes), margins):
+        i = cells.holders(margin)[0]
+        columns[i].append(first + _shared_cells(cells, i, margin))
+    found = np.full((cells.n, max(map(len, columns))), -1)
+    for i, own in enumerate(columns):
+        for at, column in enumerate(own):
+            found[_own(cells, i), at] = column
+    return found, sizes

@@ -1,0 +1,256 @@
+"""Families of tables: several margins in one release, with no cell of their full cross.
+
+A margin is a set of variables: its level with all levels above it, and its attributes or recodes with all coarser recodes
+that are used. The *tables* of a family are its largest margins; what two of them share is a margin of both, their
+separator. If the sets have a junction tree, tables that agree on its separators are margins of one table of records (see
+`trueup.kernel.families.sets`), so that cells need to exist inside the tables alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.families.sets import JunctionTree, junction_tree, maximal
+from trueup.kernel.histogram.marginals import Marginal
+from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.family_sets import Variable, cyclic, spanned_margin, sums_to, variables
+from trueup.model.tree import Tree
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FamilyCells(Cells):
+    """The cells of an acyclic family: those of its tables, table after table.
+
+    Sums of a margin are taken within the first table that holds it; agreeing tables give the same.
+
+    Attributes
+    ----------
+    tables
+        The largest margins, no one of which is a sum of another.
+    used
+        All margins that the family must hold.
+
+    Examples
+    --------
+    >>> tree = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+    >>> sex, age = Attribute("sex", ("f", "m")), Attribute("age", ("young", "old"))
+    >>> cells = family_of(Cells(tree, (sex, age)), [Margin("area", ("sex",)), Margin("all", ("age",))])
+    >>> [str(table) for table in cells.tables], cells.n, [str(m) for m in cells.separators]
+    (['all x age', 'area x sex'], 6, ['all'])
+    >>> cells.sum(np.array([5, 5, 1, 2, 3, 4]), "all x sex")
+    array([4, 6])
+    """
+
+    tables: tuple[Margin, ...] = ()
+    used: tuple[Margin, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"FamilyCells(tables={[str(table) for table in self.tables]}, n={self.n})"
+
+    @property
+    def whole(self) -> Cells:
+        """The full cross, of which no array is ever made."""
+        return Cells(self.tree, self.attributes)
+
+    def on(self, tree: Tree) -> FamilyCells:
+        """The same tables of other places."""
+        return FamilyCells(tree, self.attributes, self.tables, self.used)
+
+    @cached_property
+    def parts(self) -> tuple[Cells, ...]:
+        """Every table as cells of its own: places down to its level, and its attributes."""
+        return tuple(_alone(self, table) for table in self.tables)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Where the cells of every table begin, and where the last ends."""
+        return tuple(int(i) for i in np.cumsum([0, *(part.n for part in self.parts)]))
+
+    @property
+    def n(self) -> int:
+        """Number of cells of all tables."""
+        return self.starts[-1]
+
+    @property
+    def finest(self) -> Margin:
+        """Refuse: no table holds all the others."""
+        raise SpecError(
+            "a family of tables has no finest table",
+            needed=f"one of its tables: {', '.join(map(str, self.tables))}",
+        )
+
+    @property
+    def is_family(self) -> bool:
+        """They are."""
+        return True
+
+    @property
+    def finest_tables(self) -> tuple[Margin, ...]:
+        """The tables, whose groups are the cells, one after another."""
+        return self.tables
+
+    def holds(self, margin: Margin) -> bool:
+        """Return True if a margin is a sum of one of the tables."""
+        return bool(self.holders(margin))
+
+    def holding(self, margin: Margin) -> Cells:
+        """The cells of the first table that holds a margin."""
+        return self.parts[self.holders(margin)[0]]
+
+    def split(self, values: NDArray) -> list[NDArray]:
+        """Cut cells `(..., n)` into tables."""
+        return np.split(values, self.starts[1:-1], axis=-1)
+
+    def holders(self, margin: Margin | str) -> list[int]:
+        """Positions of the tables that a margin is a sum of."""
+        margin = self._named(margin)
+        return [i for i, table in enumerate(self.tables) if self.contains(margin, table)]
+
+    def sum(self, values: NDArray, margin: Margin | str) -> NDArray:
+        """Sum cells `(..., n)` into the groups of a margin that a table holds.
+
+        Raises
+        ------
+        SpecError
+            If no table holds it.
+        """
+        margin = self._named(margin)
+        if not (holders := self.holders(margin)):
+            raise SpecError(
+                f"no table holds '{margin}'",
+                needed=f"a table or a sum of one: {', '.join(map(str, self.tables))}",
+                remedy="measure it by a query of its own",
+            )
+        return self.sum_in(holders[0], values, margin)
+
+    def sum_in(self, table: int, values: NDArray, margin: Margin | str) -> NDArray:
+        """Sum cells `(..., n)` into the groups of a margin within one table."""
+        margin = self._named(margin)
+        own = values[..., self.starts[table] : self.starts[table + 1]]
+        return self.parts[table].sum(own, margin)
+
+    def groups(self, fine: Margin | str, coarse: Margin | str) -> NDArray[np.int64]:
+        """For every group of `fine`, the group of `coarse` that holds it, within one table."""
+        holder = self.holders(fine)
+        return self.parts[holder[0]].groups(fine, coarse) if holder else super().groups(fine, coarse)
+
+    def label(self, cell: int) -> str:
+        """Name one cell."""
+        table = int(np.searchsorted(self.starts, cell, side="right")) - 1
+        return self.parts[table].label(cell - self.starts[table])
+
+    def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
+        """Which cells `(n,)` are structural zeros: of each table those whose attributes it has."""
+        return np.concatenate([_zeros_of(part, zeros) for part in self.parts])
+
+    def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count what stands in cells of the full cross, given by their positions, in every table `(n,)`."""
+        places, *values = np.unravel_index(index, self.shape)
+        return np.concatenate(
+            [
+                self._tallied(table, part, places, values, count)
+                for table, part in zip(self.tables, self.parts)
+            ]
+        )
+
+    def tables_holding(self, values: NDArray, margin: Margin) -> list[tuple[Margin, NDArray]]:
+        """Every table that holds a margin, and what it says of it."""
+        return [(self.tables[i], self.sum_in(i, values, margin)) for i in self.holders(margin)]
+
+    def _tallied(
+        self, table: Margin, part: Cells, places, values, count: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        last, level = len(self.tree.levels) - 1, self.tree.level(table.level)
+        at = self.tree.ancestors(last, level)[places]
+        for recode, value in zip(self.recodes(table.attributes), values):
+            if recode.name:
+                at = at * recode.size + np.array(recode.groups)[value]
+        found = np.zeros(part.n, np.int64)
+        np.add.at(found, at, count)
+        return found
+
+    @cached_property
+    def sets(self) -> tuple[frozenset[Variable], ...]:
+        """The variables of every table."""
+        return tuple(variables(self, table, self.used) for table in self.tables)
+
+    def junction(self, root: int = 0) -> JunctionTree:
+        """A junction tree of the tables."""
+        return junction_tree(self.sets, root)
+
+    def separator(self, one: int, other: int) -> Margin:
+        """The margin that two tables share."""
+        shared = spanned_margin(self, self.sets[one] & self.sets[other])
+        assert shared is not None, "families whose separators are no margins are refused"
+        return shared
+
+    @cached_property
+    def separators(self) -> tuple[Margin, ...]:
+        """What the tables of a junction tree share, each margin once."""
+        tree = self.junction()
+        return tuple(dict.fromkeys(self.separator(i, tree.parent[i]) for i in tree.order[1:]))
+
+    def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
+        """What tables of a junction tree share, and up to three groups each in which they differ by more than a slack."""
+        for i, parent in enumerate(self.junction().parent):
+            if parent >= 0:
+                shared = self.separator(i, parent)
+                gap = self.sum_in(i, counts, shared) - self.sum_in(parent, counts, shared)
+                for group in np.flatnonzero(np.abs(gap) > slack)[:3]:
+                    yield shared, self.margin_label(shared, int(group))
+
+
+def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
+    """Make the family of some margins.
+
+    Raises
+    ------
+    SpecError
+        If it is not acyclic: it names the smallest joint table that would close it.
+    """
+    if fault := cyclic(cells, margins):
+        raise fault
+    sets = [variables(cells, margin, margins) for margin in margins]
+    tables = [margins[i] for i in maximal(sets)]
+    order = {
+        margin: (cells.tree.level(margin.level), len(margin.attributes), margin.attributes)
+        for margin in tables
+    }
+    return FamilyCells(
+        cells.tree, cells.attributes, tuple(sorted(tables, key=order.__getitem__)), tuple(margins)
+    )
+
+
+def _alone(family: FamilyCells, table: Margin) -> Cells:
+    """A table as cells of its own."""
+    tree = family.tree
+    own = tree.branch(0, 0, tree.sizes[0], tree.level(table.level))
+    views = {view.name: (a, view) for a in family.attributes for view in a.views}
+    return Cells(own, tuple(_as_attribute(*views[r.name]) for r in family.kept(table)))
+
+
+def _as_attribute(attribute: Attribute, own: Recode) -> Attribute:
+    """A view of an attribute as an attribute, with the coarser views as its recodes."""
+    first = np.unique(own.groups, return_index=True)[1]
+    recodes = tuple(
+        Recode(view.name, view.values, tuple(int(view.groups[i]) for i in first))
+        for view in attribute.views
+        if view.name != own.name and sums_to(own, view)
+    )
+    return Attribute(own.name, own.values, attribute.partition, recodes)
+
+
+def _zeros_of(part: Cells, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
+    known = {view.name for a in part.attributes for view in a.views}
+    return part.zero_cells([zero for zero in zeros if set(zero) <= known])
+
+
+def marginal_in(part: Cells, margin: Margin) -> Marginal:
+    """A margin of a table as a marginal of its attributes; of a table without any, of one attribute of one value."""
+    return part.marginal(margin.attributes) or (np.zeros(1, np.int64),)

@@ -1,0 +1,125 @@
+"""Margins as sets of variables, and why some are no acyclic family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from trueup.errors import SpecError
+from trueup.kernel.families.sets import closing_sets, cyclic_core, maximal
+from trueup.kernel.histogram.marginals import refines
+from trueup.model.cells import Cells, Margin, Recode
+
+Variable = tuple[str, str]
+"""A level (`""` and its name), or an attribute and one of its views."""
+
+
+SMALL_CROSS = 10**6
+"""Cells of a full cross that methods for one table take in memory."""
+
+
+def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset[Variable]:
+    """The variables of a margin: levels below the root down to its own, and every used view that it can be summed to."""
+    depth = cells.tree.level(margin.level)
+    places = {("", level) for level in cells.tree.levels[1 : depth + 1]}
+    named = {name for each in used for name in each.attributes}
+    views = {
+        (attribute.name, view.name)
+        for attribute, own in zip(cells.attributes, cells.recodes(margin.attributes))
+        for view in attribute.views
+        if view.name in named and view.size > 1 and sums_to(own, view)
+    }
+    return frozenset(places | views)
+
+
+def sums_to(fine: Recode, coarse: Recode) -> bool:
+    """Return True if every group of one view is a union of groups of another."""
+    return refines((np.array(fine.groups),), (np.array(coarse.groups),))
+
+
+def spanned_margin(cells: Cells, own: frozenset[Variable]) -> Margin | None:
+    """The margin of some variables; None if two views of an attribute are among them, neither of which refines the other."""
+    levels = [level for level in cells.tree.levels if ("", level) in own]
+    names = []
+    for attribute in cells.attributes:
+        held = [view for view in attribute.views if (attribute.name, view.name) in own]
+        finest = [view for view in held if all(sums_to(view, other) for other in held)]
+        if held and not finest:
+            return None
+        names += [finest[0].name] if held else []
+    return Margin(levels[-1] if levels else cells.tree.levels[0], tuple(names))
+
+
+def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
+    """Say why margins are no acyclic family; None if they are one.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> abc = tuple(Attribute(name, ("0", "1", "2")) for name in "abc")
+    >>> cells = Cells(Tree.from_columns(["all"], [{}]), abc)
+    >>> pairs = [Margin("all", pair) for pair in (("a", "b"), ("b", "c"), ("a", "c"))]
+    >>> cyclic(cells, pairs[:2]) is None
+    True
+    >>> print(cyclic(cells, pairs).needed)
+    tables without a ring; the smallest joint table that breaks this one is 'all x a x b x c' (27 cells)
+    """
+    sets = [variables(cells, margin, margins) for margin in margins]
+    held = maximal(sets)
+    tables, own = [margins[i] for i in held], [sets[i] for i in held]
+    if crossed := _crossed(cells, own):
+        return _crossing(*crossed)
+    if not (core := cyclic_core(own)):
+        return None
+    chosen = closing_sets(own, lambda union: _size(cells, union))
+    joint = spanned_margin(cells, frozenset().union(*(own[i] for i in chosen)))
+    named = ", ".join(f"'{tables[i]}'" for i in core)
+    closed = f"'{joint}' ({cells.size(joint):,} cells)" if joint else "one of all of them"
+    whole = cells.finest
+    small = cells.n <= SMALL_CROSS and whole != joint
+    third = (
+        f", or measure '{whole}' ({cells.n:,} cells), for which there are methods for one table"
+        if small
+        else ""
+    )
+    return SpecError(
+        f"the tables {named} share margins in a ring: tables that agree on these need not be margins of one table of records",
+        needed=f"tables without a ring; the smallest joint table that breaks this one is {closed}",
+        remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables{third}",
+    )
+
+
+def _size(cells: Cells, own: frozenset[Variable]) -> int:
+    """Cells of the joint table of some variables."""
+    depth = max((cells.tree.level(name) for kind, name in own if not kind), default=0)
+    finest = (max((v.size for v in a.views if (a.name, v.name) in own), default=1) for a in cells.attributes)
+    return cells.tree.sizes[depth] * prod(finest)
+
+
+def _crossed(cells: Cells, sets: Sequence[frozenset[Variable]]) -> tuple[str, str, str] | None:
+    """An attribute with two used views, neither of which refines the other, that no table holds together."""
+    every = frozenset().union(*sets)
+    for attribute in cells.attributes:
+        views = [view for view in attribute.views if (attribute.name, view.name) in every]
+        for one, other in combinations(views, 2):
+            pair = {(attribute.name, one.name), (attribute.name, other.name)}
+            if not (sums_to(one, other) or sums_to(other, one)) and not any(pair <= own for own in sets):
+                return attribute.name, one.name, other.name
+    shared = (a & b for a, b in combinations(sets, 2))
+    if any(spanned_margin(cells, own) is None for own in shared):
+        return next(
+            (a.name, *(v.name for v in a.recodes[:2])) for a in cells.attributes if len(a.recodes) > 1
+        )  # pyright: ignore[reportReturnType]
+    return None
+
+
+def _crossing(attribute: str, one: str, other: str) -> SpecError:
+    return SpecError(
+        f"'{one}' and '{other}' cut the values of '{attribute}' at different places, so that tables by them share no margin",
+        needed=f"recodes of '{attribute}' each of which refines the next",
+        remedy=f"name a recode that refines both, or '{attribute}' itself, in these queries",
+    )

@@ -1,0 +1,117 @@
+"""Several tables that share margins: least squares of all at once, then table by table along a junction tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.settling.nearest import tolerance_for
+from trueup.kernel.status import Status, largest
+from trueup.layouts.family import FamilyProblem, family_problem
+from trueup.layouts.histogram import UNSETTLED
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.reconciling.method import Method, Solution
+
+CHUNK_CELLS = 500_000
+"""Cells up to which rows of values are solved together."""
+
+
+@dataclass(frozen=True)
+class FamilyTree(Method):
+    """Reconcile several tables that share margins, without the table that would hold them all.
+
+    Least squares uses every table for every margin that they share. Its components are those of the full cross that some
+    table sees, each down to the deepest level at which one does. Then tables are settled in the order of a junction tree. The
+    first is settled whole, from the top place down; each further one given what it shares with its parent, for every place
+    and cell of that a transportation problem, so that whole nonnegative tables always exist and agree. As they agree, they
+    are margins of one table of records.
+
+    Attributes
+    ----------
+    rounding
+        `controlled` for whole numbers, `none` for the continuous solution.
+    estimates
+        `posterior-means` or `least-squares`: at what the children of a place are settled; see `histogram-tree`.
+    """
+
+    rounding: Literal["controlled", "none"] = "controlled"
+    estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
+
+    name: ClassVar[str] = "family-tree"
+    title: ClassVar[str] = (
+        "several tables without their full cross: least squares of all, then settled along a junction tree"
+    )
+    structures: ClassVar[frozenset[str]] = frozenset({"family"})
+    effort: ClassVar[int] = 8
+
+    @property
+    def integer(self) -> bool:
+        """Whether it returns whole numbers."""
+        return self.rounding == "controlled"
+
+    @property
+    def posterior(self) -> bool:
+        """Whether tables are settled at posterior means."""
+        return self.estimates == "posterior-means"
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether estimates are drawn towards a prior: posterior means are."""
+        return self.posterior
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Refuse bounds."""
+        return "it keeps no bounds on a family of tables" if constraints.bounds else None
+
+    def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
+        """Refuse noise that is drawn for all cells of a table together."""
+        joint = next((h for h in headers if h.law.joint), None)
+        return f"query '{joint.query}' has noise on a lattice" if joint else None
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
+        """Run the covariance recursion of every component."""
+        return family_problem(constraints, headers)
+
+    def errors(self, state: FamilyProblem) -> dict[Margin, NDArray]:
+        """Standard errors of the least-squares estimates of every measured margin."""
+        return state.standard_errors
+
+    def apply(
+        self,
+        state: FamilyProblem,
+        values: NDArray,
+        rng: np.random.Generator,
+        drawn: np.random.Generator | None = None,
+    ) -> Solution:
+        """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding. With `drawn` tables are drawn."""
+        rows = np.atleast_2d(values)
+        seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
+        size = max(1, CHUNK_CELLS // state.cells.n)
+        parts = [slice(i, i + size) for i in range(0, len(rows), size)]
+        done = [self._settled(state, rows[part], seeds[part], drawn) for part in parts]
+        counts = np.concatenate([each.values for each in done]).reshape(*values.shape[:-1], state.cells.n)
+        stats = {key: largest(each.stats[key] for each in done) for key in done[0].stats}
+        return Solution(counts, Status.worst(each.status for each in done), stats)
+
+    def _settled(
+        self, state: FamilyProblem, rows: NDArray, seeds: NDArray, drawn: np.random.Generator | None
+    ) -> Solution:
+        how = {"integer": self.integer, "posterior": self.posterior, "drawn": drawn}
+        counts, tables = state.settle(rows, seeds, **how)
+        stats = {
+            "largest optimality residual (counts)": largest(t.residual for t in tables),
+            "units without a place": sum(t.misplaced for t in tables),
+            "parents settled without their margins": sum(t.relaxed for t in tables),
+            "most iterations": max(t.iterations for t in tables),
+        }
+        solved = not stats["units without a place"] and stats[
+            "largest optimality residual (counts)"
+        ] <= tolerance_for(rows, UNSETTLED)
+        counts = np.rint(counts).astype(np.int64) if self.integer else counts
+        return Solution(counts, Status.SOLVED if solved else Status.UNSOLVED, stats)

@@ -1,0 +1,199 @@
+"""Posteriors of families of tables, against enumeration of all agreeing tables of small families.
+
+Chains are compared by the means of cells and of their squares; a z above 5.5 has a probability of 4e-8, so that all
+comparisons of a run fail by chance once in ten thousand runs. A chain under another prior must fail the same test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import gammaln
+
+import trueup as tu
+from tests.families import CLINICS, ministry, visits
+from trueup.errors import SpecError
+from trueup.inferring.family_moves import FamilyMoves
+from trueup.io.bundle.posterior import write_posterior
+from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.layouts.family_walk import FamilyWalk
+from trueup.model.cells import Attribute, Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.family import FamilyCells, family_of
+from trueup.model.header import Measured
+from trueup.model.prior import Flat, Hierarchical
+from trueup.model.problem import Problem
+from trueup.model.tree import Tree
+from trueup.noise import DiscreteLaplace
+
+LIMIT, MOST = 5.5, 12
+"""Largest z; most records that are enumerated, above which the noisy totals leave less than 1e-8."""
+AREAS = Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}])
+A, B, C = (Attribute(name, (f"{name}0", f"{name}1")) for name in "abc")
+SMALL = {
+    "a chain of three": (
+        (A, B, C),
+        Tree.from_columns(["all"], [{}]),
+        [("all", "a", "b"), ("all", "b", "c")],
+        (),
+    ),
+    "nothing but the total": ((A, B), AREAS, [("area",), ("all", "a")], ()),
+    "places and attributes": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ()),
+    "an invariant": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ("all", "a")),
+    "a zero": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ({"a": "a0", "b": "b1"},)),
+}
+
+
+def small(name: str) -> tuple[Constraints, list[Measured], np.ndarray]:
+    attributes, tree, tables, rules = SMALL[name]
+    fixed = (Margin(rules[0], rules[1:]),) if name == "an invariant" else ()
+    zeros = () if fixed else rules
+    margins = [Margin(level, names) for level, *names in tables]
+    margins = [Margin(m.level, tuple(m.attributes)) for m in margins]
+    cells = family_of(Cells(tree, attributes), margins)
+    headers = [Measured(f"q{i}", m, DiscreteLaplace(Fraction(1, 2 + i))) for i, m in enumerate(margins)]
+    headers.append(Measured("total", Margin("all"), DiscreteLaplace(Fraction(3))))
+    constraints = Constraints(cells, tuple(h.margin for h in headers), invariants=fixed, zeros=zeros)
+    headers += [Measured.enumerated(cells, margin) for margin in fixed]
+    values = np.concatenate([np.arange(h.sums(cells, np.zeros(cells.n, int)).size) % 3 for h in headers])
+    values[-1 - 2 * len(fixed)] = 5
+    if fixed:
+        values[-2:] = 2, 3
+    return constraints, headers, values.astype(np.int64)
+
+
+def agreeing(cells: FamilyCells, open_: np.ndarray, most: int) -> np.ndarray:
+    """All agreeing tables of at most so many records, `(tables, n)`: margins of tables of records, each once."""
+    records = np.array(list(product(*(range(size) for size in cells.whole.shape))))
+    index = np.ravel_multi_index(tuple(records.T), cells.whole.shape)
+    units = np.stack([cells.tally(np.array([i]), np.array([1])) for i in index])
+    units = units[(units[:, ~open_] == 0).all(axis=1)]
+    every = [np.zeros((1, cells.n), np.int64)]
+    for _ in range(most):
+        grown = np.unique((every[-1][:, None] + units).reshape(-1, cells.n), axis=0)
+        every.append(grown)
+    return np.concatenate(every)
+
+
+def log_likelihood(constraints: Constraints, headers, values, tables: np.ndarray) -> np.ndarray:
+    total, at = np.zeros(len(tables)), 0
+    for header in headers:
+        sums = header.sums(constraints.cells, tables)
+        gap = values[at : at + sums.shape[1]] - sums
+        exact = np.where((gap == 0).all(axis=1), 0.0, -np.inf)
+        total += exact if header.exact else header.law.logpmf(gap).sum(axis=1)
+        at += sums.shape[1]
+    return total
+
+
+def log_prior(walk: FamilyWalk, tables: np.ndarray, concentrations: np.ndarray | None) -> np.ndarray:
+    """Dirichlet-multinomial laws of all tables given what they share; concentrations given, or each summed over a grid."""
+    total = np.zeros(len(tables))
+    layout, starts = walk.layout, walk.cells.starts
+    logs = np.linspace(-14, 14, 113)
+    for i in range(len(walk.cells.tables)):
+        own = np.arange(starts[i], starts[i + 1])
+        own = own[walk.open_[own]]
+        groups = np.unique(layout.group[own])
+        held = np.stack([tables[:, own[layout.group[own] == g]].sum(axis=1) for g in groups], axis=1)
+        parts = layout.parts[groups]
+
+        def of(a, own=own, held=held, parts=parts):
+            x = tables[:, own]
+            cells = (gammaln(x + a) - gammaln(a) - gammaln(x + 1)).sum(axis=1)
+            return cells + (gammaln(held + 1) + gammaln(parts * a) - gammaln(held + parts * a)).sum(axis=1)
+
+        if concentrations is not None:
+            total += of(concentrations[i])
+            continue
+        each = np.stack([of(np.exp(t)) + t - 2 * np.log1p(np.exp(t)) for t in logs])
+        total += np.logaddexp.reduce(each, axis=0)
+    return total
+
+
+PRIORS = {
+    "flat": (Flat(), "flat"),
+    "given": (Hierarchical(concentrations=(0.4, 2.0)), np.array([0.4, 2.0])),
+    "drawn": (Hierarchical(), None),
+}
+
+
+def largest_z(draws: np.ndarray, tables: np.ndarray, log: np.ndarray) -> float:
+    masses = np.exp(log - np.logaddexp.reduce(log))
+    worst = 0.0
+    for power in (1, 2):
+        mean = masses @ tables**power
+        sd = np.sqrt(np.maximum(masses @ (tables ** (2 * power)) - mean**2, 0))
+        sample = draws.astype(float) ** power
+        ess = diagnose(sample)[1]
+        open_ = sd > 0
+        z = (sample.mean(axis=(0, 1)) - mean)[open_] / (sd[open_] / np.sqrt(ess[open_]))
+        worst = max(worst, float(np.abs(z).max()))
+    return worst
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", SMALL)
+def test_chains_have_the_moments_of_enumeration(name, prior, rng):
+    constraints, headers, values = small(name)
+    walk = FamilyWalk.of(constraints, headers)
+    tables = agreeing(constraints.cells, walk.open_, MOST)
+    log = log_likelihood(constraints, headers, values, tables)
+    given, concentrations = PRIORS[prior]
+    right = log + (0 if isinstance(given, Flat) else log_prior(walk, tables, concentrations))
+    method = FamilyMoves(prior=given)
+    assert method.refuses(constraints, headers) is None
+    found = method.apply(method.prepare(constraints, headers), values, 20_000, rng, lambda done, of: None)
+    assert not found.refused
+    assert largest_z(found.draws, tables, right) < LIMIT
+    wrong = log + log_prior(walk, tables, np.array([2.0, 0.4] if prior == "given" else [0.1, 0.1]))
+    assert largest_z(found.draws, tables, wrong) > LIMIT
+
+
+def test_the_posterior_of_a_ministry(tmp_path, rng):
+    """Draws agree, intervals hold about what they say, and shared sums mix."""
+    problem, table = Problem.of(ministry(), CLINICS), visits(rng)
+    noisy = tu.measure(problem, table)
+    posterior = tu.infer(noisy)
+    assert posterior.method["method"] == "family-moves"
+    cells = posterior.cells
+    for draw in posterior.draws.reshape(-1, cells.n)[::100]:
+        assert list(cells.disagreements(draw)) == []
+        assert draw.min() >= 0
+    from trueup.measuring import read_confidential
+
+    truth = read_confidential(problem.spec, problem.cells, table)
+    held, counts = 0, 0
+    for margin in (*cells.tables, Margin("region"), Margin("district")):
+        described = posterior.summary(margin)
+        true = cells.sum(truth, margin)
+        held += int(((described["low"] <= true) & (true <= described["high"])).sum())
+        counts += true.size
+        assert described["ess"].min() >= 100
+    assert held >= 0.8 * counts
+    assert posterior.table("region").shape[0] == 4
+    assert posterior.quantity("R0 + R1").mean > 0
+    write_posterior(tmp_path / "posterior", posterior)
+    assert len(pd.read_parquet(tmp_path / "posterior" / "draws.parquet")) == posterior.draws.size
+    page = tmp_path / "page.html"
+    tu.report(posterior).save(page)
+    assert "country, month=01" in page.read_text()
+
+
+def test_what_it_cannot_keep_is_refused():
+    constraints, headers, _ = small("places and attributes")
+    crossing = replace(constraints, invariants=(Margin("all", ("a",)), Margin("area")))
+    assert "nested" in str(FamilyMoves().refuses(crossing, headers))
+    other = Problem.of(ministry(), CLINICS)
+    wrong = FamilyMoves(prior=Hierarchical(concentrations=(1.0,)))
+    assert "4 concentrations" in str(wrong.refuses(other.constraints, other.headers))
+    simulated = tu.simulate(other, np.zeros(other.cells.n, int), np.random.default_rng(1))
+    with pytest.raises(SpecError, match="without `within`"):
+        tu.infer(simulated, within="region=R0")
+    with pytest.raises(SpecError, match="does not fit"):
+        tu.infer(simulated, "tree-exact")

@@ -1,0 +1,352 @@
+"""Several tables in one release: whole, agreeing, margins of one table of records, without their full cross."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.optimize
+import scipy.sparse
+
+import trueup as tu
+from tests.families import CLINICS, DIAGNOSES, ministry, random_family, visits
+from trueup.checking.bundle import check
+from trueup.errors import SpecError
+from trueup.kernel.histogram.marginals import cell_groups
+from trueup.model import kept_of_family
+from trueup.model.cells import Margin
+from trueup.model.constraints import Bound, Constraints, violations
+from trueup.model.family import FamilyCells
+from trueup.model.header import simulate_many
+from trueup.model.perturbed import parse_perturbed
+from trueup.model.problem import Problem
+from trueup.reconciling.family_tree import FamilyTree
+from trueup.releasing.pipeline import release
+from trueup.run.local import LocalPool
+
+VISITS = {"unit": "visit", "neighbours": "add-remove"}
+"""Invariants are of all records, not of those that a limit keeps."""
+
+
+def truth_of(cells: FamilyCells, rng: np.random.Generator, mean: float = 3.0) -> np.ndarray:
+    """Counts of all tables of random records."""
+    whole = rng.poisson(mean * rng.gamma(0.5, 2, cells.whole.n))
+    return cells.tally(np.flatnonzero(whole), whole[whole > 0])
+
+
+def has_records(cells: FamilyCells, counts: np.ndarray) -> bool:
+    """Whether a nonnegative table of the full cross has these tables as margins."""
+    last = len(cells.tree.levels) - 1
+    rows = []
+    for table in cells.tables:
+        combinations = cell_groups(cells.whole.marginal(table.attributes))
+        each = int(combinations.max()) + 1
+        group = np.add.outer(each * cells.tree.ancestors(last, cells.tree.level(table.level)), combinations)
+        shape = (cells.size(table), group.size)
+        rows.append(
+            scipy.sparse.csr_array((np.ones(group.size), (group.ravel(), np.arange(group.size))), shape)
+        )
+    found = scipy.optimize.linprog(np.zeros(cells.whole.n), A_eq=scipy.sparse.vstack(rows), b_eq=counts)
+    return found.status == 0
+
+
+@pytest.mark.parametrize("estimates", ["posterior-means", "least-squares"])
+def test_tables_are_whole_agree_and_are_margins_of_records(estimates, rng):
+    method, places = FamilyTree(estimates=estimates), set()
+    for _ in range(25):
+        cells, headers = random_family(rng)
+        places.add(len(cells.tree.levels))
+        constraints = Constraints(cells, tuple(h.margin for h in headers))
+        values = simulate_many(cells, truth_of(cells, rng), headers, rng, 3)
+        solution = method.apply(method.prepare(constraints, headers), values, rng)
+        assert solution.status.name == "SOLVED"
+        for counts in solution.values:
+            assert violations(constraints, counts) == []
+            assert counts.dtype.kind == "i"
+            for header in headers:
+                for _, sums in cells.tables_holding(counts, header.margin):
+                    np.testing.assert_array_equal(sums, cells.sum(counts, header.margin))
+        assert has_records(cells, solution.values[0])
+    assert places == {1, 2, 3}
+
+
+def test_tables_that_disagree_are_found(rng):
+    cells, headers = random_family(rng)
+    counts = truth_of(cells, rng)
+    constraints = Constraints(cells, tuple(h.margin for h in headers))
+    assert violations(constraints, counts) == []
+    counts[0] += 1
+    assert any("agreement" in rule for rule in violations(constraints, counts))
+
+
+def test_rows_of_values_are_reconciled_as_one_by_one(rng):
+    cells, headers = random_family(rng)
+    constraints = Constraints(cells, tuple(h.margin for h in headers))
+    values = simulate_many(cells, truth_of(cells, rng), headers, rng, 4)
+    state, method = FamilyTree().prepare(constraints, headers), FamilyTree()
+    together = method.apply(state, values, np.random.default_rng(3)).values
+    seeds = np.random.default_rng(3)
+    one_by_one = [method.apply(state, row, seeds).values for row in values]
+    np.testing.assert_array_equal(together, one_by_one)
+
+
+def test_invariants_and_zeros_are_kept(rng):
+    """An invariant on what two tables share, and a zero of one table that closes a cell of another."""
+    cells = Problem.of(ministry(), CLINICS).cells
+    fixed = (Margin("region"), Margin("clinic"))
+    zeros = ({"chapter": "B"}, {"sex": "f", "age": "65+"})
+    problem = Problem.of(
+        ministry(
+            privacy=VISITS,
+            queries=[
+                {"name": "people", "attributes": ["sex", "age"], "epsilon": {"district": "1"}},
+                {"name": "diagnoses", "attributes": ["diagnosis"], "epsilon": {"region": "1"}},
+                {"name": "chapters", "attributes": ["chapter", "month"], "epsilon": {"country": "1"}},
+            ],
+            constraints={
+                "invariants": [{"level": m.level} for m in fixed],
+                "zeros": [dict(zero) for zero in zeros],
+            },
+        ),
+        CLINICS,
+    )
+    table = visits(rng)
+    table = table[(table.diagnosis.str[0] != "B") & ~((table.sex == "f") & (table.age == "65+"))]
+    assert isinstance(problem.cells, FamilyCells)
+    assert cells.tables != problem.cells.tables
+    released = tu.reconcile(tu.measure(problem, table))
+    assert all(released.checks.values())
+    kept = released.measurements.exact("clinic")
+    assert kept.all()
+    np.testing.assert_array_equal(released.sums("clinic"), released.measurements.shown("clinic"))
+    assert released.sums("country x chapter x month").reshape(4, 12)[1].sum() == 0
+
+
+def test_invariants_that_cross_what_tables_share_are_refused():
+    spec = ministry(
+        privacy=VISITS,
+        queries=[
+            {"name": "a", "attributes": ["sex", "age"], "epsilon": {"district": "1"}},
+            {"name": "b", "attributes": ["sex", "month"], "epsilon": {"district": "1"}},
+        ],
+        constraints={
+            "invariants": [
+                {"level": "country", "attributes": ["age"]},
+                {"level": "country", "attributes": ["month"]},
+            ]
+        },
+    )
+    with pytest.raises(SpecError, match="invariants cross"):
+        tu.explain(Problem.of(spec, CLINICS), simulate=False)
+
+
+def test_a_constraint_on_what_no_table_holds_is_refused():
+    spec = ministry(constraints={"zeros": [{"sex": "f", "month": "01"}]})
+    with pytest.raises(SpecError, match="no query measures"):
+        tu.explain(Problem.of(spec, CLINICS), simulate=False)
+
+
+def test_bounds_are_refused(rng):
+    cells, headers = random_family(rng)
+    constraints = Constraints(
+        cells, tuple(h.margin for h in headers), bounds=(Bound(headers[0].margin, 0, 9),)
+    )
+    assert "bounds" in str(FamilyTree().refuses(constraints))
+
+
+def test_a_release_of_four_tables(tmp_path, rng):
+    """From records to a bundle that its own checker finds right, and tables that are added up from the files alone."""
+    released = release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
+    assert released.problem.constraints.structure() == "family"
+    assert released.cells.n == 12 + 4 * 20 + 12 * 6 + 24
+    assert all(finding.holds for finding in check(tmp_path / "out"))
+    tables = {p.stem: pd.read_parquet(p) for p in (tmp_path / "out" / "public" / "counts").glob("*.parquet")}
+    assert {"clinic", "district-sex-age", "region-diagnosis", "country-month"} < set(tables)
+    by_region = [
+        tables[name].assign(region=lambda t: t.region).groupby("region")["count"].sum()
+        for name in ("clinic", "district-sex-age", "region-diagnosis", "region")
+    ]
+    for other in by_region[1:]:
+        pd.testing.assert_series_equal(by_region[0], other)
+    assert len({int(table["count"].sum()) for table in tables.values()}) == 1
+    again = tu.read_release(tmp_path / "out")
+    np.testing.assert_array_equal(again.counts, released.counts)
+    assert again.table("district", by=["sex"]).shape[0] == 24
+    with pytest.raises(SpecError, match="no table holds"):
+        again.table("clinic", by=["sex"])
+
+
+def test_exported_records_have_every_released_table(tmp_path, rng):
+    release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
+    released = tu.read_release(tmp_path / "out")
+    tu.export(released, tmp_path / "rows", "records")
+    rows = pd.read_csv(tmp_path / "rows" / "records.csv", dtype=str)
+    assert len(rows) == released.sums("country")[0]
+    for table in ("country x month", "region x diagnosis", "district x sex x age", "clinic"):
+        own = released.table(table, backend="pandas")
+        keys = [
+            name for name in own.columns if name not in ("released", "noisy", "margin of error", "country")
+        ]
+        found = rows.groupby(keys).size()
+        expected = own[own.released > 0].set_index(keys)["released"]
+        pd.testing.assert_series_equal(found.sort_index(), expected.sort_index(), check_names=False)
+    assert "Made up" in (tmp_path / "rows" / "about.csv").read_text()
+    with pytest.raises(SpecError, match="released counts"):
+        tu.export(released.measurements, tmp_path / "none", "records")
+
+
+def test_a_checker_finds_tables_that_disagree(tmp_path, rng):
+    release(ministry(), visits(rng), tmp_path / "out", geography=CLINICS)
+    path = tmp_path / "out" / "public" / "counts" / "country-month.parquet"
+    table = pd.read_parquet(path)
+    table.loc[0, "count"] += 1
+    table.to_parquet(path)
+    broken = [finding.rule for finding in check(tmp_path / "out") if not finding.holds]
+    assert "'country' is the sum of 'country x month'" in broken
+
+
+def test_records_are_counted_in_every_table_at_once(rng):
+    problem, table = Problem.of(ministry(), CLINICS), visits(rng)
+    from trueup.measuring import read_confidential
+
+    counts = read_confidential(problem.spec, problem.cells, table)
+    held = table.groupby("patient").cumcount() < 5
+    assert counts.sum() == 4 * held.sum()
+    by = table[held].groupby(["region", "diagnosis"]).size()
+    found = problem.cells.sum(counts, "region x diagnosis").reshape(4, 20)
+    assert found.sum() == by.sum()
+    assert found[1].tolist() == [by.get(("R1", d), 0) for d in problem.spec.attributes[2].values]
+
+
+def test_the_loss_is_that_of_the_same_queries_beside_their_full_cross():
+    family = Problem.of(ministry(), CLINICS)
+    full = Problem(family.spec, family.cells.whole)
+    assert family.guarantee == full.guarantee
+    assert [h.law for h in family.headers] == [h.law for h in full.headers]
+
+
+def test_what_is_not_there_yet_says_so(tmp_path, rng):
+    problem = Problem.of(ministry(), CLINICS)
+    with pytest.raises(SpecError, match="planning is not available yet"):
+        tu.plan(problem, targets={"clinic": "40@95%"})
+    with pytest.raises(SpecError, match="released in memory"):
+        release(problem, visits(rng), tmp_path / "out", executor=LocalPool(1))
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_the_loss_of_very_many_combinations_is_that_of_few(relation, monkeypatch):
+    """Where all combinations are alike, two values of each attribute say what all do."""
+    spec = ministry(privacy={"unit": "visit", "neighbours": relation})
+    listed = Problem.of(spec, CLINICS).guarantee
+    monkeypatch.setattr(kept_of_family, "MOST_COMBINATIONS", 10)
+    assert Problem.of(spec, CLINICS).guarantee == listed
+    ruled = ministry(
+        privacy={"unit": "visit", "neighbours": relation}, constraints={"zeros": [{"sex": "f", "age": "65+"}]}
+    )
+    with pytest.raises(SpecError, match="1,440 combinations"):
+        _ = Problem.of(ruled, CLINICS).guarantee
+
+
+RING = [
+    {"name": "a", "attributes": ["sex", "age"], "epsilon": {"district": "1"}},
+    {"name": "b", "attributes": ["age", "month"], "epsilon": {"country": "1"}},
+    {"name": "c", "attributes": ["sex", "month"], "epsilon": {"country": "1"}},
+]
+
+
+def test_tables_in_a_ring_are_refused_with_what_closes_it():
+    """The advice, followed, is accepted; so is the other one."""
+    with pytest.raises(SpecError) as refusal:
+        tu.explain(Problem.of(ministry(queries=RING), CLINICS), simulate=False)
+    assert "'country x sex x age x month' (72 cells)" in str(refusal.value)
+    closing = {"name": "d", "attributes": ["sex", "age", "month"], "epsilon": {"country": "1/10"}}
+    for queries in ([*RING, closing], RING[:2]):
+        assert (
+            tu.explain(Problem.of(ministry(queries=queries), CLINICS), simulate=False).structure == "family"
+        )
+
+
+def test_recodes_that_cross_are_never_one_family():
+    groups = [{"under": DIAGNOSES[:k], "over": DIAGNOSES[k:]} for k in (5, 9)]
+    attributes = [
+        {
+            "name": "diagnosis",
+            "values": DIAGNOSES,
+            "recode": [{"name": f"r{i}", "groups": g} for i, g in enumerate(groups)],
+        },
+        {"name": "sex", "values": ["f", "m"]},
+    ]
+    queries = [
+        {"name": "a", "attributes": ["r0"], "epsilon": {"district": "1"}},
+        {"name": "b", "attributes": ["r1", "sex"], "epsilon": {"region": "1"}},
+    ]
+    with pytest.raises(SpecError, match="cut the values of 'diagnosis' at different places"):
+        tu.explain(Problem.of(ministry(attributes=attributes, queries=queries), CLINICS), simulate=False)
+    queries.append({"name": "c", "attributes": ["diagnosis"], "epsilon": {"country": "1"}})
+    queries[0]["epsilon"] = queries[1]["epsilon"] = {"country": "1"}
+    spec = ministry(attributes=attributes, queries=queries)
+    assert tu.explain(Problem.of(spec, CLINICS), simulate=False).structure == "family"
+
+
+def test_a_spec_whose_finest_cells_are_measured_is_one_table():
+    finest = {"name": "all", "attributes": ["sex", "age", "diagnosis", "month"], "epsilon": {"clinic": "1"}}
+    assert Problem.of(ministry(queries=[finest]), CLINICS).constraints.structure() == "sum"
+    others = [
+        {"name": q.name, "attributes": list(q.attributes), "epsilon": dict(q.budgets)}
+        for q in ministry().queries
+    ]
+    assert Problem.of(ministry(queries=[finest, *others]), CLINICS).constraints.structure() == "histogram"
+
+
+def test_least_squares_pools_what_tables_share(rng):
+    """The country's total is known better from four tables than from its own count; errors are those stated."""
+    problem = Problem.of(ministry(), CLINICS)
+    method = FamilyTree(rounding="none", estimates="least-squares")
+    constraints = replace(problem.constraints, nonnegative=False)
+    state = method.prepare(constraints, problem.headers)
+    truth = truth_of(problem.cells, rng, mean=0.05)
+    values = simulate_many(problem.cells, truth, problem.headers, rng, 1500)
+    found = method.apply(state, values, rng).values
+    own = next(float(np.sqrt(h.law.variance)) for h in problem.headers if h.margin == Margin("country"))
+    errors = method.errors(state)
+    assert errors[Margin("country")][0] < 0.75 * own
+    for margin in errors:
+        gaps = problem.cells.sum(found, margin) - problem.cells.sum(truth, margin)
+        ratio = (gaps**2).mean(axis=0) / errors[margin] ** 2
+        assert np.abs(ratio.mean() - 1) < 0.2
+        assert np.abs(gaps.mean(axis=0) / errors[margin] * np.sqrt(len(gaps))).max() < 5.5
+    for margin in (Margin("country"), *problem.cells.tables):
+        np.testing.assert_allclose(
+            problem.cells.sum(found, margin), state.estimates(values, margin), atol=1e-6
+        )
+
+
+def test_noisy_tables_that_others_published_are_reconciled_without_their_cross(rng):
+    """Differences from what was published are below 1 % of the total, for every table of an acyclic set."""
+    sizes, sets = dict(zip("abcd", (2, 3, 4, 5))), [("a", "b"), ("b", "c"), ("c", "d")]
+    text = (
+        'format = 1\ntitle = "t"\ntable = { name = "t", counts = "person" }\nlevel = [{ name = "total" }]\n'
+    )
+    for name, size in sizes.items():
+        text += f'[[attribute]]\nname = "{name}"\nvalues = {[f"{i}" for i in range(size)]}\n'.replace(
+            "'", '"'
+        )
+    whole, tables = rng.multinomial(10_000, rng.dirichlet(np.ones(120))).reshape(2, 3, 4, 5), []
+    for i, names in enumerate(sets):
+        text += f'[[published]]\nname = "q{i}"\nlevel = "total"\nattributes = {list(names)}\ncount = "n"\n'.replace(
+            "'", '"'
+        )
+        text += 'law = { name = "gaussian", sigma2 = "4" }\n'
+        table = whole.sum(axis=tuple(k for k, name in enumerate("abcd") if name not in names))
+        at = np.indices(table.shape).reshape(2, -1)
+        noisy = table.ravel() + np.rint(rng.normal(0, 2, table.size)).astype(int)
+        tables.append(
+            pd.DataFrame({name: values.astype(str) for name, values in zip(names, at)} | {"n": noisy})
+        )
+    released = tu.reconcile(tu.read_perturbed(parse_perturbed(text), tables))
+    assert released.method["method"] == "family-tree"
+    for names, table in zip(sets, tables):
+        found = released.sums(" x ".join(("total", *names)))
+        assert np.abs(found - table.n).sum() <= 0.01 * table.n.sum()
