@@ -1,0 +1,135 @@
+"""Noise that is drawn: the only functions of `trueup.arrays` that read the operating system's entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.arrays.exact import Matrix, Number, whole_vector
+from trueup.arrays.lattice import LatticeNoise, Norm
+from trueup.errors import SpecError
+from trueup.measuring.entropy import words
+from trueup.noise.cost import Cost
+from trueup.noise.law import Integers, Law
+
+
+class Kept(NamedTuple):
+    """Noisy counts that keep `A x`, and the noise that they have.
+
+    Attributes
+    ----------
+    values
+        (n,) whole noisy counts, with `A values = A x` exactly. Some may be negative.
+    noise
+        The law, its loss, the smallest change that keeps the same sums, its tail.
+    """
+
+    values: Integers
+    noise: LatticeNoise
+
+
+def sample(
+    law: Law | LatticeNoise, size: int | tuple[int, ...] = 1, rng: np.random.Generator | None = None
+) -> Integers:
+    """Draw independent values of a law, exactly.
+
+    Parameters
+    ----------
+    law
+        A law of one count, or joint noise.
+    size
+        How many, or a shape. Of joint noise each is a vector `(n,)`.
+    rng
+        For simulations: the same state gives the same draws. Without it they are made from the operating system's entropy, as a
+        release needs; there is no seed then.
+
+    Returns
+    -------
+    int64 array of that shape; `(*size, n)` of joint noise
+
+    Raises
+    ------
+    PrivacyError
+        The law is continuous: its draws would be rounded, and reveal what they should hide.
+
+    Examples
+    --------
+    >>> from trueup.arrays import LatticeNoise, discrete_laplace
+    >>> sample(discrete_laplace(1), (2, 3)).shape
+    (2, 3)
+    >>> sample(LatticeNoise.keeping([[1, 1, 1]], epsilon=1), 5).sum(axis=1)
+    array([0, 0, 0, 0, 0])
+    """
+    shape = size if isinstance(size, tuple) else (size,)
+    source = words if rng is None else rng.bytes
+    if isinstance(law, LatticeNoise):
+        return law.draw(prod(shape), source).reshape(*shape, law.n)
+    return np.asarray(law.sample(prod(shape), source)).reshape(shape)
+
+
+def noise_keeping(
+    x: ArrayLike,
+    A: Matrix,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    norm: Norm = "l1",
+    slowest: float = 60.0,
+    charge: Callable[[Cost | None], object] | None = None,
+) -> Kept:
+    """Counts with whole noise that changes none of the sums `A x`.
+
+    Parameters
+    ----------
+    x
+        (n,) confidential whole counts. No error holds one of them.
+    A
+        (m, n) whole numbers, dense or sparse: any sums, weighted or signed ones too.
+    epsilon, rho, norm, slowest
+        As `LatticeNoise.keeping` has them: epsilon is the loss for each unit of distance in the norm between tables with the same
+        `A x`; rho that for a squared L2 distance of 1.
+    charge
+        Called with the loss of the smallest change before any noise is drawn: where it raises, nothing is drawn.
+
+    Returns
+    -------
+    Kept
+        `values`, and the `noise` that was added.
+
+    Raises
+    ------
+    DataError
+        The counts are not whole, or beyond 2^62.
+    SpecError
+        A does not fit the counts, or no exact sampler is fast enough.
+    PrivacyError
+        A determines every cell.
+
+    Notes
+    -----
+    The guarantee compares tables with the same `A x` only, whose sums are published exactly. What can be told of a cell by them
+    alone is told.
+
+    References
+    ----------
+    Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy".
+
+    Examples
+    --------
+    >>> kept = noise_keeping([10, 20, 30], [[1, 1, 1]], epsilon=1)
+    >>> int(kept.values.sum()), kept.noise.loss
+    (60, Cost(currency='epsilon', amount=Fraction(2, 1), delta=Fraction(0, 1)))
+    """
+    counts = whole_vector(x, "the counts")
+    noise = LatticeNoise.keeping(A, epsilon=epsilon, rho=rho, norm=norm, slowest=slowest)
+    if noise.n != counts.size:
+        raise SpecError(
+            f"A is over {noise.n} cells, and there are {counts.size} counts", needed="a count for each"
+        )
+    if charge is not None:
+        charge(noise.loss)
+    return Kept(counts + sample(noise, 1)[0], noise)
