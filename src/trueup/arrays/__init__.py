@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trueup.arrays.drawing import Kept as Kept
+    from trueup.arrays.drawing import add_up as add_up
     from trueup.arrays.drawing import noise_keeping as noise_keeping
     from trueup.arrays.drawing import sample as sample
     from trueup.arrays.lattice import LatticeNoise as LatticeNoise
@@ -22,28 +23,55 @@ if TYPE_CHECKING:
     from trueup.arrays.losses import delta_of as delta_of
     from trueup.arrays.losses import epsilon_of as epsilon_of
     from trueup.arrays.losses import rho_of as rho_of
+    from trueup.arrays.posteriors import ReleasedPosterior as ReleasedPosterior
+    from trueup.arrays.posteriors import TreePosterior as TreePosterior
+    from trueup.arrays.posteriors import posterior_of_released as posterior_of_released
+    from trueup.arrays.posteriors import posterior_of_tree as posterior_of_tree
+    from trueup.arrays.posteriors import posterior_within as posterior_within
     from trueup.arrays.projection import Projected as Projected
     from trueup.arrays.projection import project as project
+    from trueup.arrays.trees import project_table as project_table
+    from trueup.arrays.trees import reconcile_tree as reconcile_tree
+    from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
+    from trueup.kernel.statistics.fieller import fieller as fieller
     from trueup.noise.cost import Cost as Cost
     from trueup.noise.cost import Sensitivity as Sensitivity
     from trueup.privacy.accountant import compose as compose
+    from trueup.theory.bias import projection_bias as projection_bias
+    from trueup.theory.bias import projection_covariance as projection_covariance
+    from trueup.theory.region import bias_bound as bias_bound
+    from trueup.theory.region import region as region
 
 _HOMES = {
     "Cost": "trueup.noise.cost",
     "Kept": "trueup.arrays.drawing",
     "LatticeNoise": "trueup.arrays.lattice",
     "Projected": "trueup.arrays.projection",
+    "ReleasedPosterior": "trueup.arrays.posteriors",
     "Sensitivity": "trueup.noise.cost",
+    "TreePosterior": "trueup.arrays.posteriors",
+    "add_up": "trueup.arrays.drawing",
+    "bias_bound": "trueup.theory.region",
     "compose": "trueup.privacy.accountant",
     "delta_of": "trueup.arrays.losses",
     "discrete_gaussian": "trueup.arrays.laws",
     "discrete_laplace": "trueup.arrays.laws",
     "epsilon_of": "trueup.arrays.losses",
+    "fieller": "trueup.kernel.statistics.fieller",
     "gaussian": "trueup.arrays.laws",
     "interval": "trueup.arrays.laws",
     "laplace": "trueup.arrays.laws",
+    "multinomial_mode": "trueup.kernel.multinomial.mode",
     "noise_keeping": "trueup.arrays.drawing",
+    "posterior_of_released": "trueup.arrays.posteriors",
+    "posterior_of_tree": "trueup.arrays.posteriors",
+    "posterior_within": "trueup.arrays.posteriors",
     "project": "trueup.arrays.projection",
+    "project_table": "trueup.arrays.trees",
+    "projection_bias": "trueup.theory.bias",
+    "projection_covariance": "trueup.theory.bias",
+    "reconcile_tree": "trueup.arrays.trees",
+    "region": "trueup.theory.region",
     "rho_of": "trueup.arrays.losses",
     "sample": "trueup.arrays.drawing",
     "truncated_geometric": "trueup.arrays.laws",

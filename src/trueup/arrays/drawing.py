@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.arrays.exact import Matrix, Number, whole_vector
+from trueup.arrays.exact import Matrix, Number, exact, whole_vector
 from trueup.arrays.lattice import LatticeNoise, Norm
-from trueup.errors import SpecError
+from trueup.arrays.trees import level_order
+from trueup.errors import DataError, SpecError
+from trueup.kernel.tree.least_squares import depths
 from trueup.measuring.entropy import words
 from trueup.noise.cost import Cost
 from trueup.noise.law import Integers, Law
+
+Charge: TypeAlias = Callable[[Cost | None], object]
+"""Takes the loss out of a budget, or raises."""
 
 
 class Kept(NamedTuple):
@@ -79,7 +84,7 @@ def noise_keeping(
     rho: Number | None = None,
     norm: Norm = "l1",
     slowest: float = 60.0,
-    charge: Callable[[Cost | None], object] | None = None,
+    charge: Charge | None = None,
 ) -> Kept:
     """Counts with whole noise that changes none of the sums `A x`.
 
@@ -133,3 +138,59 @@ def noise_keeping(
     if charge is not None:
         charge(noise.loss)
     return Kept(counts + sample(noise, 1)[0], noise)
+
+
+def add_up(
+    x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
+) -> Kept:
+    """Counts of a total and its parts, or of a tree, with noise under which they add up as they are drawn.
+
+    Parameters
+    ----------
+    x
+        (n,) confidential whole counts of all nodes, each the sum of its parts.
+    parents
+        (n,) parent of each node, -1 of the root, in any order.
+    epsilon
+        Loss of one record that is added or removed: it moves the count of a leaf and of every node above it, by one each.
+
+    Returns
+    -------
+    Kept
+        `values` add up exactly and are unbiased; nothing is processed afterwards. The noise is that of independent two-sided
+        geometric counts, of epsilon divided by the levels of the tree, given that it adds up.
+
+    Raises
+    ------
+    DataError
+        The counts do not add up. No error tells where.
+    SpecError
+        The parents make no tree, or no exact sampler is fast enough: trees of two levels, and small ones, are drawn.
+
+    References
+    ----------
+    The open question at the end of Wang and Reiter (2021), by the noise of Dharangutte, Gao, Gong and Yu.
+
+    Examples
+    --------
+    >>> kept = add_up([60, 10, 20, 30], [-1, 0, 0, 0], epsilon=2)
+    >>> int(kept.values[0] - kept.values[1:].sum()), kept.noise.law
+    (0, LatticeLaplace(epsilon=Fraction(1, 1)))
+    """
+    counts = whole_vector(x, "the counts")
+    order, child_ptr = level_order(parents)
+    n, inner = order.size, np.flatnonzero(np.diff(child_ptr))
+    if n != counts.size or n < 2:
+        raise SpecError(
+            f"{counts.size} counts and {n} parents", needed="a parent for each, and a part at least"
+        )
+    rows = np.zeros((inner.size, n), np.int64)
+    for row, v in enumerate(inner):
+        rows[row, order[v]] = 1
+        rows[row, order[child_ptr[v] : child_ptr[v + 1]]] = -1
+    if (rows @ counts != 0).any():
+        raise DataError("the counts do not add up", needed="each count the sum of its parts")
+    levels = int(depths(child_ptr).max()) + 1
+    return noise_keeping(
+        counts, rows, epsilon=exact(epsilon, "epsilon") / levels, slowest=slowest, charge=charge
+    )
