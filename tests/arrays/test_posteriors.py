@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import chi2
 
 from trueup.arrays import (
+    continuous_gaussian,
+    continuous_laplace,
     discrete_gaussian,
     discrete_laplace,
-    gaussian,
-    laplace,
     posterior_of_released,
     posterior_of_tree,
     posterior_within,
@@ -116,9 +116,11 @@ def test_draws_under_inequalities_have_the_posterior(rng, kind):
 
 
 def test_continuous_noise_has_the_mean_of_a_truncated_law(rng):
-    drawn = posterior_within([0.0], np.zeros((0, 1)), [], gaussian(4), draws=100_000, rng=rng)[:, 0]
+    drawn = posterior_within([0.0], np.zeros((0, 1)), [], continuous_gaussian(4), draws=100_000, rng=rng)[
+        :, 0
+    ]
     assert drawn.mean() == pytest.approx(2 * np.sqrt(2 / np.pi), abs=6 * drawn.std() / 316)
-    drawn = posterior_within([0.0], np.zeros((0, 1)), [], laplace(3), draws=100_000, rng=rng)[:, 0]
+    drawn = posterior_within([0.0], np.zeros((0, 1)), [], continuous_laplace(3), draws=100_000, rng=rng)[:, 0]
     assert drawn.mean() == pytest.approx(3, abs=6 * drawn.std() / 316)
 
 
@@ -161,9 +163,9 @@ def test_what_cannot_be_is_refused(rng):
         posterior_within([1, 2], [[-1, -1]], [1], law, rng=rng)
     rising = (np.eye(12, k=1) - np.eye(12))[:-1]
     with pytest.raises(ConvergenceError, match="accepted"):
-        posterior_within(9.0 * np.arange(12)[::-1], rising, np.zeros(11), laplace(1), rng=rng)
+        posterior_within(9.0 * np.arange(12)[::-1], rising, np.zeros(11), continuous_laplace(1), rng=rng)
     with pytest.raises(SpecError, match="mixed"):
-        posterior_within([1, 2], [[1, -1]], [0], [law, laplace(1)], rng=rng)
+        posterior_within([1, 2], [[1, -1]], [0], [law, continuous_laplace(1)], rng=rng)
     with pytest.raises(DataError, match="whole"):
         posterior_of_released([1.5, 2], law, law)
     with pytest.raises(SpecError, match="range"):

@@ -9,27 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trueup.arrays.drawing import Kept as Kept
+    from trueup.arrays.drawing import NoisyCounts as NoisyCounts
     from trueup.arrays.drawing import add_up as add_up
     from trueup.arrays.drawing import noise_keeping as noise_keeping
     from trueup.arrays.drawing import sample as sample
+    from trueup.arrays.inequalities import posterior_within as posterior_within
     from trueup.arrays.lattice import LatticeNoise as LatticeNoise
+    from trueup.arrays.laws import continuous_gaussian as continuous_gaussian
+    from trueup.arrays.laws import continuous_laplace as continuous_laplace
     from trueup.arrays.laws import discrete_gaussian as discrete_gaussian
     from trueup.arrays.laws import discrete_laplace as discrete_laplace
-    from trueup.arrays.laws import gaussian as gaussian
-    from trueup.arrays.laws import interval as interval
-    from trueup.arrays.laws import laplace as laplace
+    from trueup.arrays.laws import noise_interval as noise_interval
     from trueup.arrays.laws import truncated_geometric as truncated_geometric
     from trueup.arrays.losses import delta_of as delta_of
     from trueup.arrays.losses import epsilon_of as epsilon_of
     from trueup.arrays.losses import rho_of as rho_of
-    from trueup.arrays.posteriors import ReleasedPosterior as ReleasedPosterior
-    from trueup.arrays.posteriors import TreePosterior as TreePosterior
-    from trueup.arrays.posteriors import posterior_of_released as posterior_of_released
-    from trueup.arrays.posteriors import posterior_of_tree as posterior_of_tree
-    from trueup.arrays.posteriors import posterior_within as posterior_within
     from trueup.arrays.projection import Projected as Projected
     from trueup.arrays.projection import project as project
+    from trueup.arrays.released import ReleasedPosterior as ReleasedPosterior
+    from trueup.arrays.released import posterior_of_released as posterior_of_released
+    from trueup.arrays.tree_posterior import TreePosterior as TreePosterior
+    from trueup.arrays.tree_posterior import posterior_of_tree as posterior_of_tree
     from trueup.arrays.trees import project_table as project_table
     from trueup.arrays.trees import reconcile_tree as reconcile_tree
     from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
@@ -44,28 +44,28 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Cost": "trueup.noise.cost",
-    "Kept": "trueup.arrays.drawing",
     "LatticeNoise": "trueup.arrays.lattice",
+    "NoisyCounts": "trueup.arrays.drawing",
     "Projected": "trueup.arrays.projection",
-    "ReleasedPosterior": "trueup.arrays.posteriors",
+    "ReleasedPosterior": "trueup.arrays.released",
     "Sensitivity": "trueup.noise.cost",
-    "TreePosterior": "trueup.arrays.posteriors",
+    "TreePosterior": "trueup.arrays.tree_posterior",
     "add_up": "trueup.arrays.drawing",
     "bias_bound": "trueup.theory.region",
     "compose": "trueup.privacy.accountant",
+    "continuous_gaussian": "trueup.arrays.laws",
+    "continuous_laplace": "trueup.arrays.laws",
     "delta_of": "trueup.arrays.losses",
     "discrete_gaussian": "trueup.arrays.laws",
     "discrete_laplace": "trueup.arrays.laws",
     "epsilon_of": "trueup.arrays.losses",
     "fieller": "trueup.kernel.statistics.fieller",
-    "gaussian": "trueup.arrays.laws",
-    "interval": "trueup.arrays.laws",
-    "laplace": "trueup.arrays.laws",
     "multinomial_mode": "trueup.kernel.multinomial.mode",
+    "noise_interval": "trueup.arrays.laws",
     "noise_keeping": "trueup.arrays.drawing",
-    "posterior_of_released": "trueup.arrays.posteriors",
-    "posterior_of_tree": "trueup.arrays.posteriors",
-    "posterior_within": "trueup.arrays.posteriors",
+    "posterior_of_released": "trueup.arrays.released",
+    "posterior_of_tree": "trueup.arrays.tree_posterior",
+    "posterior_within": "trueup.arrays.inequalities",
     "project": "trueup.arrays.projection",
     "project_table": "trueup.arrays.trees",
     "projection_bias": "trueup.theory.bias",

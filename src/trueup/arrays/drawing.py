@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.arrays.exact import Matrix, Number, exact, whole_vector
+from trueup.arrays.exact import Matrix, Number, exact_number, whole_vector
 from trueup.arrays.lattice import LatticeNoise, Norm
 from trueup.arrays.trees import level_order
 from trueup.errors import DataError, SpecError
@@ -22,7 +22,7 @@ Charge: TypeAlias = Callable[[Cost | None], object]
 """Takes the loss out of a budget, or raises."""
 
 
-class Kept(NamedTuple):
+class NoisyCounts(NamedTuple):
     """Noisy counts that keep `A x`, and the noise that they have.
 
     Attributes
@@ -85,7 +85,7 @@ def noise_keeping(
     norm: Norm = "l1",
     slowest: float = 60.0,
     charge: Charge | None = None,
-) -> Kept:
+) -> NoisyCounts:
     """Counts with whole noise that changes none of the sums `A x`.
 
     Parameters
@@ -102,7 +102,7 @@ def noise_keeping(
 
     Returns
     -------
-    Kept
+    NoisyCounts
         `values`, and the `noise` that was added.
 
     Raises
@@ -137,12 +137,12 @@ def noise_keeping(
         )
     if charge is not None:
         charge(noise.loss)
-    return Kept(counts + sample(noise, 1)[0], noise)
+    return NoisyCounts(counts + sample(noise, 1)[0], noise)
 
 
 def add_up(
     x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
-) -> Kept:
+) -> NoisyCounts:
     """Counts of a total and its parts, or of a tree, with noise under which they add up as they are drawn.
 
     Parameters
@@ -156,7 +156,7 @@ def add_up(
 
     Returns
     -------
-    Kept
+    NoisyCounts
         `values` add up exactly and are unbiased; nothing is processed afterwards. The noise is that of independent two-sided
         geometric counts, of epsilon divided by the levels of the tree, given that it adds up.
 
@@ -192,5 +192,5 @@ def add_up(
         raise DataError("the counts do not add up", needed="each count the sum of its parts")
     levels = int(depths(child_ptr).max()) + 1
     return noise_keeping(
-        counts, rows, epsilon=exact(epsilon, "epsilon") / levels, slowest=slowest, charge=charge
+        counts, rows, epsilon=exact_number(epsilon, "epsilon") / levels, slowest=slowest, charge=charge
     )

@@ -21,7 +21,7 @@ LARGEST = 2**62
 """What counts stay below in size, so that noise added to them fits 64 bits."""
 
 
-def exact(value: Number, what: str) -> Fraction:
+def exact_number(value: Number, what: str) -> Fraction:
     """Read a positive number as it is written: the float 0.1 is one tenth.
 
     Raises
@@ -31,7 +31,7 @@ def exact(value: Number, what: str) -> Fraction:
 
     Examples
     --------
-    >>> exact(0.1, "epsilon") == exact("1/10", "epsilon") == exact(np.float32(0.1), "epsilon")
+    >>> exact_number(0.1, "epsilon") == exact_number("1/10", "epsilon") == exact_number(np.float32(0.1), "epsilon")
     True
     """
     return rational(str(value) if isinstance(value, float | np.floating) else value, what)
@@ -46,7 +46,7 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
     (Fraction(0, 1), Fraction(1, 2))
     """
     zero = isinstance(value, int | float | Fraction | Decimal | np.number) and value == 0
-    return Fraction(0) if zero and not isinstance(value, bool) else exact(value, what)
+    return Fraction(0) if zero and not isinstance(value, bool) else exact_number(value, what)
 
 
 def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
@@ -96,7 +96,7 @@ def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArra
     return given
 
 
-def rows_of(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
+def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
     """Read a matrix `(m, n)` of finite numbers, dense or sparse; one row may come as a vector.
 
     Raises
@@ -106,7 +106,7 @@ def rows_of(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
 
     Examples
     --------
-    >>> rows_of([1, 1], 2, "A").toarray()
+    >>> matrix_rows([1, 1], 2, "A").toarray()
     array([[1., 1.]])
     """
     given = matrix if scipy.sparse.issparse(matrix) else np.atleast_2d(np.asarray(matrix, float))

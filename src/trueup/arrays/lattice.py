@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.arrays.exact import Matrix, Number, exact
+from trueup.arrays.exact import Matrix, Number, exact_number
 from trueup.errors import SpecError
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
 from trueup.kernel.lattice.structure import Lattice, Piece
@@ -191,9 +191,9 @@ def _law(epsilon: Number | None, rho: Number | None, norm: str):
     if norm not in ("l1", "l2"):
         raise SpecError(f"the norm is {norm!r}", needed="'l1' or 'l2'")
     if rho is not None:
-        return LatticeGaussian(1 / (2 * exact(rho, "rho")))
+        return LatticeGaussian(1 / (2 * exact_number(rho, "rho")))
     assert epsilon is not None
-    return (LatticeLaplace if norm == "l1" else LatticeL2Laplace)(exact(epsilon, "epsilon"))
+    return (LatticeLaplace if norm == "l1" else LatticeL2Laplace)(exact_number(epsilon, "epsilon"))
 
 
 def _cells(A: Matrix) -> int:

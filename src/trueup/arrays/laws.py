@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
-from trueup.arrays.exact import Number, exact
+from trueup.arrays.exact import Number, exact_number
 from trueup.errors import SpecError
 from trueup.noise.law import Law
 from trueup.noise.laws.base import probabilities
@@ -13,6 +15,9 @@ from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 from trueup.noise.laws.gaussian import Gaussian
 from trueup.noise.laws.laplace import Laplace
 from trueup.noise.laws.truncated_geometric import TruncatedGeometric
+
+Laws: TypeAlias = "Law | Sequence[Law | None]"
+"""One law for all counts, or one for each; None where a count is not measured."""
 
 
 def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplace:
@@ -44,7 +49,7 @@ def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplac
     >>> law, round(law.variance, 3), float(law.pmf(0).round(4))
     (DiscreteLaplace(epsilon=Fraction(1, 2)), 7.835, 0.2449)
     """
-    return DiscreteLaplace(exact(epsilon, "epsilon") / exact(sensitivity, "sensitivity"))
+    return DiscreteLaplace(exact_number(epsilon, "epsilon") / exact_number(sensitivity, "sensitivity"))
 
 
 def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 1) -> TruncatedGeometric:
@@ -59,7 +64,9 @@ def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 
     >>> truncated_geometric(1)
     TruncatedGeometric(epsilon=Fraction(1, 1), bound=50)
     """
-    return TruncatedGeometric(exact(epsilon, "epsilon") / exact(sensitivity, "sensitivity"), bound)
+    return TruncatedGeometric(
+        exact_number(epsilon, "epsilon") / exact_number(sensitivity, "sensitivity"), bound
+    )
 
 
 def discrete_gaussian(
@@ -91,7 +98,7 @@ def discrete_gaussian(
     return DiscreteGaussian(_one_variance(rho, sensitivity, sigma2))
 
 
-def laplace(scale: Number) -> Laplace:
+def continuous_laplace(scale: Number) -> Laplace:
     """Laplace noise that others added: for the analysis of what they published, and never drawn.
 
     References
@@ -100,31 +107,31 @@ def laplace(scale: Number) -> Laplace:
 
     Examples
     --------
-    >>> laplace(5).variance
+    >>> continuous_laplace(5).variance
     50.0
     """
-    return Laplace(exact(scale, "scale"))
+    return Laplace(exact_number(scale, "scale"))
 
 
-def gaussian(sigma2: Number) -> Gaussian:
+def continuous_gaussian(sigma2: Number) -> Gaussian:
     """Gaussian noise that others added: for the analysis of what they published, and never drawn.
 
     Examples
     --------
-    >>> gaussian(0.25).variance
+    >>> continuous_gaussian(0.25).variance
     0.25
     """
-    return Gaussian(exact(sigma2, "sigma2"))
+    return Gaussian(exact_number(sigma2, "sigma2"))
 
 
-def interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
+def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
     """The shortest interval about zero that holds the noise with at least that probability (counts).
 
     For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `LatticeNoise.tail`.
 
     Examples
     --------
-    >>> interval(discrete_laplace(1), 0.9), round(interval(gaussian(1), 0.9)[1], 3)
+    >>> noise_interval(discrete_laplace(1), 0.9), round(noise_interval(continuous_gaussian(1), 0.9)[1], 3)
     ((-2.0, 2.0), 1.645)
     """
     beyond = 1 - float(probabilities(probability))
@@ -132,10 +139,29 @@ def interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
     return 0.0 - float(reach), float(reach)
 
 
+def each_law(laws: Laws, n: int) -> list[Law | None]:
+    """A law for each of n counts: the one for all, or those of a list.
+
+    Raises
+    ------
+    SpecError
+        If there are not as many.
+
+    Examples
+    --------
+    >>> each_law([discrete_laplace(1), None], 2)
+    [DiscreteLaplace(epsilon=Fraction(1, 1)), None]
+    """
+    each: list[Law | None] = [*laws] if isinstance(laws, Sequence) else [laws] * n
+    if len(each) != n:
+        raise SpecError(f"{len(each)} laws for {n} counts", needed="one law, or one for each count")
+    return each
+
+
 def _one_variance(rho: Number | None, sensitivity: Number, sigma2: Number | None) -> Fraction:
     if (rho is None) == (sigma2 is None):
         raise SpecError("rho and sigma2 are both given, or neither", needed="one of them")
     if sigma2 is not None:
-        return exact(sigma2, "sigma2")
+        return exact_number(sigma2, "sigma2")
     assert rho is not None
-    return exact(sensitivity, "sensitivity") ** 2 / (2 * exact(rho, "rho"))
+    return exact_number(sensitivity, "sensitivity") ** 2 / (2 * exact_number(rho, "rho"))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from trueup.arrays.exact import Number, exact, exact_or_zero
+from trueup.arrays.exact import Number, exact_number, exact_or_zero
 from trueup.errors import SpecError
 
 # No delta below exp(-1,000) is ever claimed: raising it to that is outward too.
@@ -134,7 +134,7 @@ def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
     >>> epsilon_of(rho_of(1, 1e-10), 1e-10) <= 1
     True
     """
-    epsilon, delta = exact(epsilon, "epsilon"), exact_or_zero(delta, "delta")
+    epsilon, delta = exact_number(epsilon, "epsilon"), exact_or_zero(delta, "delta")
     if delta == 0:
         return epsilon**2 / 2
     low, high = Fraction(0), epsilon + 1  # epsilon exceeds rho, and delta is at most 1
@@ -189,7 +189,7 @@ def _decimal_up(value: Fraction) -> Decimal:
 
 
 def _delta(value: Number) -> Fraction:
-    delta = exact(value, "delta")
+    delta = exact_number(value, "delta")
     if delta >= 1:
         raise SpecError("delta is not below one", needed="a delta such as 1e-10")
     return delta

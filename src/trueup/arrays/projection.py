@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, real_vector, rows_of
+from trueup.arrays.exact import Matrix, matrix_rows, real_vector
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.linear.absolute_deviations import least_absolute
 from trueup.kernel.linear.fit import Fit
@@ -123,14 +123,14 @@ def project(
         raise SpecError("a weight is not above zero", needed="weights above zero, 1 / variance")
     polyhedron = _polyhedron(y.size, A, b, (R, least, most), (lower, upper), nonnegative)
     fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(y.size)), y, weight)
-    answer = nearest(polyhedron, fit, norm=norm, whole=whole, seconds=seconds, rng=rng)
+    answer = nearest_point(polyhedron, fit, norm=norm, whole=whole, seconds=seconds, rng=rng)
     if answer.status is not Status.SOLVED:
         _refuse(polyhedron, answer, bool(whole))
     x = np.rint(answer.x).astype(np.int64) if whole else answer.x
     return Projected(x, answer.status, answer.residual, answer.gap, answer.even)
 
 
-def nearest(
+def nearest_point(
     polyhedron: Polyhedron,
     fit: Fit,
     *,
@@ -148,7 +148,7 @@ def nearest(
     --------
     >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
     >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, 4.0]), np.ones(2))
-    >>> nearest(p, fit, whole=True).x.sum()
+    >>> nearest_point(p, fit, whole=True).x.sum()
     np.float64(3.0)
     """
     if norm not in ("l1", "l2"):
@@ -192,9 +192,9 @@ def _polyhedron(
     box: tuple[Limit, Limit],
     nonnegative: bool,
 ) -> Polyhedron:
-    equal = scipy.sparse.csr_array((0, n)) if A is None else rows_of(A, n, "A")
+    equal = scipy.sparse.csr_array((0, n)) if A is None else matrix_rows(A, n, "A")
     sums = real_vector(b, "b", equal.shape[0])
-    ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else rows_of(rows[0], n, "R")
+    ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
     low, high = _ends(rows[1], rows[2], ranged.shape[0], "least and most")
     of_one, up_to_one = _ends(*box, n, "lower and upper")
     limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))

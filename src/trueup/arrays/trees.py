@@ -10,7 +10,7 @@ import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.arrays.exact import real_vector
-from trueup.arrays.projection import Projected, nearest
+from trueup.arrays.projection import Projected, nearest_point
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
@@ -167,7 +167,7 @@ def _nonnegative(child_ptr: Integers, q: Reals, y: Reals) -> Reals:
     held = np.flatnonzero(exact)
     rows = Polyhedron.of(n, own - below, np.zeros(inner.size), one[held], y[held], y[held])
     fit = Fit(one[np.flatnonzero(known)], y[known], 1 / np.where(exact, 1.0, q)[known])
-    answer = nearest(rows, fit)
+    answer = nearest_point(rows, fit)
     if answer.status is not Status.SOLVED:
         raise InfeasibleError(
             "exact values of the tree exclude counts that are not negative", remedy="correct one of them"

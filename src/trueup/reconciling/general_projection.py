@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.arrays.projection import Whole, nearest
+from trueup.arrays.projection import Whole, nearest_point
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.status import Status, largest
 from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
@@ -93,7 +93,7 @@ class GeneralProjection(Method):
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """Project one row of values; the rng settles ties between equally good whole points."""
         mode = self.rounding == "optimal" and self.norm == "l1"
-        answer = nearest(
+        answer = nearest_point(
             state.polyhedron(values),
             state.fit(values, log_slope if mode else None),
             norm=self.norm,

@@ -16,12 +16,12 @@ from trueup.theory.characteristic import characteristic
 from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
 from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
 from trueup.theory.marginal import MarginalError, projected_error, projected_variances, weighted_error
-from trueup.theory.region import Region, bias_bound, region
+from trueup.theory.region import RegionEnds, bias_bound, region
 
 __all__ = [
     "LatticeShape",
     "MarginalError",
-    "Region",
+    "RegionEnds",
     "ball_probability",
     "bias_bound",
     "characteristic",

@@ -14,7 +14,7 @@ from trueup.theory.ball import outside_probability
 from trueup.theory.bias import error_operator
 
 
-class Region(NamedTuple):
+class RegionEnds(NamedTuple):
     """How far true counts are from the ends of the region that (P+) projects on.
 
     Attributes
@@ -30,7 +30,7 @@ class Region(NamedTuple):
     margin: float
 
 
-def region(x: ArrayLike, matrix: ArrayLike) -> Region:
+def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
     """C' and the margin of true counts `x (n,)` under known sums `A x`. They are as confidential as the counts.
 
     Raises
@@ -62,7 +62,9 @@ def region(x: ArrayLike, matrix: ArrayLike) -> Region:
     )  # how far a unit of length moves each count
     moves = reach > 1e-9
     margin = float((counts[moves] / reach[moves]).min(initial=np.inf))
-    return Region(max((_farthest(counts, a, i) for i in np.flatnonzero(moves).tolist()), default=0.0), margin)
+    return RegionEnds(
+        max((_farthest(counts, a, i) for i in np.flatnonzero(moves).tolist()), default=0.0), margin
+    )
 
 
 def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
