@@ -199,7 +199,7 @@ def _polyhedron(
     of_one, up_to_one = _ends(*box, n, "lower and upper")
     limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))
     one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))[limited]
-    limits = scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one]))
+    limits = scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one])) if limited.size else ranged
     return Polyhedron.of(
         n,
         equal,

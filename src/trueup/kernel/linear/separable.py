@@ -32,6 +32,7 @@ SHORTER = 40  # halvings of a step
 RISE = 1e-4  # of what the slope promises, that a step must gain
 SETTLED = 1e-13  # largest gap of an equality, relative to the size of its terms, that is rounding
 REGULAR = 1e-13  # added to Newton's matrix, relative to its largest diagonal entry: equalities may depend on each other
+SMALL = 10**5  # coefficients up to which a full matrix is quicker in any case
 FULL = 0.05  # share of the equalities' coefficients that are not zero, from which on they are multiplied as a full matrix
 DENSE = 3000  # equalities up to which Newton's matrix may be full
 THIN = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
@@ -64,12 +65,12 @@ class _Dual:
 
     def step(self, x: np.ndarray, gap: np.ndarray) -> np.ndarray | None:
         """Newton's step (m,); None where its matrix would be too large or is not positive."""
-        free = (x > self.low) & (x < self.high)
-        scaled = self.matrix.multiply(np.where(free, 1 / np.sqrt(self.w), 0.0)[None])
-        if self.matrix.nnz > FULL * np.prod(self.matrix.shape):
-            rows = scaled.toarray()
+        scale = np.where((x > self.low) & (x < self.high), 1 / np.sqrt(self.w), 0.0)
+        if isinstance(self.matrix, np.ndarray):
+            rows = self.matrix * scale
             return _solved(rows @ rows.T, gap)
-        return _solved(scipy.sparse.csc_array(scaled @ scaled.T), gap)
+        rows = self.matrix.multiply(scale[None])
+        return _solved(scipy.sparse.csc_array(rows @ rows.T), gap)
 
 
 def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
@@ -89,7 +90,9 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
         return None
     y, w = measured
     origin = np.clip(np.rint(y), np.ceil(box[0]), np.floor(box[1]))
-    matrix = polyhedron.equal
+    matrix: Any = polyhedron.equal
+    if matrix.nnz > FULL * np.prod(matrix.shape) or np.prod(matrix.shape) < SMALL:
+        matrix = matrix.toarray()
     dual = _Dual(y - origin, w, box[0] - origin, box[1] - origin, matrix, polyhedron.sums - matrix @ origin)
     found = _ascend(dual)
     if found is None:
@@ -106,7 +109,9 @@ def _bound(dual: _Dual, fit: Fit, x: np.ndarray, prices: np.ndarray) -> float:
     right = np.where(x == dual.high, np.maximum(left, 0.0), 0.0) + np.where(
         x == dual.low, np.minimum(left, 0.0), 0.0
     )
-    rows = scipy.sparse.vstack([dual.matrix, scipy.sparse.eye_array(x.size, format="csr")[at]], format="csr")
+    rows = scipy.sparse.vstack(
+        [scipy.sparse.csr_array(dual.matrix), scipy.sparse.eye_array(x.size, format="csr")[at]], format="csr"
+    )
     limits, multipliers = np.append(dual.sums, x[at]), np.append(-prices, right[at])
     return least_squares_bound(fit, scipy.sparse.csr_array(rows), limits, own, multipliers, fit.objective(x))
 
