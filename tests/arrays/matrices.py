@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import numpy as np
+from scipy.stats import chi2
 
 ROOM = 1_500_000
 """Vectors that are looked at, at most."""
@@ -42,3 +43,27 @@ def near_zero(matrix):
 def smallest_through(vectors, size):
     """Per cell the least size of the vectors that move it; infinite where none does."""
     return np.where(vectors != 0, size[:, None], np.inf).min(axis=0)
+
+
+def counted(drawn, vectors):
+    """How often each of the vectors was drawn, and how often something else; by a random key for each vector."""
+    key = np.random.default_rng(7).integers(1, 2**62, vectors.shape[1]) | 1
+    keys, of_drawn = vectors @ key, drawn @ key
+    order = np.argsort(keys)
+    at = np.minimum(np.searchsorted(keys[order], of_drawn), len(keys) - 1)
+    known = keys[order][at] == of_drawn
+    return np.bincount(order[at[known]], minlength=len(keys)), int((~known).sum())
+
+
+def chance(observed, elsewhere, law, least=20):
+    """Chi-square p-value of counts against a law; what is expected less than `least` times is taken as one."""
+    draws = observed.sum() + elsewhere
+    expected = law * draws
+    common = expected >= least
+    o = np.append(observed[common], observed[~common].sum() + elsewhere)
+    e = np.append(expected[common], expected[~common].sum())
+    if e[-1] < least:  # then draws from nowhere are wrong by themselves
+        if o[-1] > e[-1] + 12 * np.sqrt(e[-1] + 10):
+            return 0.0
+        o, e = o[:-1], e[:-1]
+    return float(chi2.sf(((o - e) ** 2 / e).sum(), len(e) - 1)) if len(e) > 1 else 1.0
