@@ -153,6 +153,10 @@ def test_what_cannot_be_is_refused(rng):
     law = discrete_laplace(1)
     with pytest.raises(SpecError, match="no tree"):
         posterior_of_tree([1, 2, 3], [-1, 2, 1], law)
+    with pytest.raises(DataError, match="not whole"):
+        posterior_of_tree([1, 2.5], [-1, 0], law)
+    with pytest.raises(SpecError, match="lower have shape"):
+        posterior_within([1, 2], [[1, -1]], [0], law, lower=[0, 0, 0], rng=rng)
     with pytest.raises(SpecError, match="laws for 3"):
         posterior_of_tree([1, 2, 3], [-1, 0, 0], [law, law])
     with pytest.raises(SpecError, match="bounds"):

@@ -113,6 +113,7 @@ def test_a_search_that_ends_early_gives_its_point_and_says_so(rng):
         (([1, 2], [[1, 1, 1]], [3]), {}, SpecError, "3 columns"),
         (([1, 2], [[1, 1]], [3, 4]), {}, SpecError, "b have shape"),
         (([1, np.nan], [[1, 1]], [3]), {}, SpecError, "not all finite"),
+        ((["a", 2], [[1, 1]], [3]), {}, SpecError, "no numbers"),
         (([1, 2], [[1, np.inf]], [3]), {}, SpecError, "not finite"),
         (([1, 2], [[1, 1]], [3]), {"weights": [1, 0]}, SpecError, "weight"),
         (([1, 2], [[1, 1]], [3]), {"weights": [1, 1, 1]}, SpecError, "weights have shape"),

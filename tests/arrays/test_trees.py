@@ -59,6 +59,8 @@ def test_exact_and_unmeasured_nodes(rng):
     found = reconcile_tree([10, 99, -3, 9], [-1, 0, 0, 0], [0, np.inf, 1, 1], nonnegative=True)
     assert found[0] == pytest.approx(10)
     np.testing.assert_allclose(found[1:], [1, 0, 9], atol=1e-6)
+    with pytest.raises(SpecError, match="variances have shape"):
+        reconcile_tree([1, 2], [-1, 0], [1, 2, 3])
     with pytest.raises(SpecError, match="determine"):
         reconcile_tree([10, 1, 2, 3], [-1, 0, 0, 0], [1, np.inf, np.inf, 1])
     with pytest.raises(InfeasibleError):

@@ -85,14 +85,31 @@ def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArra
     >>> real_vector(2, "the weights", 3)
     array([2., 2., 2.])
     """
-    given = np.asarray(values, float)
+    given = limits_of(values, what, size)
+    if not np.isfinite(given).all():
+        raise SpecError(f"{what} are not all finite", needed="finite numbers")
+    return given
+
+
+def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
+    """The same of numbers that may be infinite, but not NaN.
+
+    Examples
+    --------
+    >>> limits_of(np.inf, "upper", 2)
+    array([inf, inf])
+    """
+    try:
+        given = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise SpecError(f"{what} are no numbers", needed="one number for each cell, (n,)") from None
     if given.ndim == 0 and size is not None:
         given = np.full(size, float(given))
     if given.ndim != 1 or (size is not None and given.size != size):
         needed = f"{size} numbers" if size is not None else "one number for each cell, (n,)"
         raise SpecError(f"{what} have shape {given.shape}", needed=needed)
-    if not np.isfinite(given).all():
-        raise SpecError(f"{what} are not all finite", needed="finite numbers")
+    if np.isnan(given).any():
+        raise SpecError(f"{what} are not all finite", needed="numbers")
     return given
 
 

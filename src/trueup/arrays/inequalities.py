@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, matrix_rows, real_vector
+from trueup.arrays.exact import Matrix, limits_of, matrix_rows, real_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring.inequality_problem import kind_and_scale
@@ -83,7 +83,7 @@ def posterior_within(
     kinds, scales = np.array([k for k, _ in known]), np.array([s for _, s in known])
     rows = matrix_rows(R, n, "R").toarray()
     limits = real_vector(least, "least", len(rows))
-    low, high = (np.array(np.broadcast_to(np.asarray(end, float), (n,))) for end in (lower, upper))
+    low, high = limits_of(lower, "lower", n).copy(), limits_of(upper, "upper", n).copy()
     whole = bool((kinds >= DISCRETE_GAUSSIAN).any())
     if whole:
         low, high = np.ceil(low), np.floor(high)

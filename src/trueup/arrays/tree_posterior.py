@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.arrays.exact import real_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.arrays.trees import level_order
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY
 from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.pmf import OPEN, reach_all
@@ -78,6 +78,8 @@ def posterior_of_tree(
     ------
     SpecError
         Nothing bounds some count, or shapes do not fit.
+    DataError
+        A value is not whole under discrete noise.
     InfeasibleError
         Exact values exclude each other.
     ConvergenceError
@@ -98,6 +100,11 @@ def posterior_of_tree(
     each = each_law(laws, order.size)
     known = np.array([law is not None for law in each])
     y = real_vector(np.where(known, np.asarray(values, float), 0.0), "the values", order.size)
+    if any(
+        law is not None and law.discrete and value != np.rint(value)
+        for law, value in zip(each, y, strict=True)
+    ):
+        raise DataError("a value is not whole, and its noise is", needed="whole values, or continuous laws")
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     low = np.full(order.size, 0 if nonnegative else -OPEN)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import real_vector
+from trueup.arrays.exact import limits_of, real_vector
 from trueup.arrays.projection import Projected, nearest_point
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.linear.fit import Fit
@@ -124,8 +124,8 @@ def reconcile_tree(
     array([10.,  5.,  5.])
     """
     order, child_ptr = level_order(parents)
-    q = np.broadcast_to(np.asarray(variances, float), order.shape)
-    if np.isnan(q).any() or (q < 0).any():
+    q = limits_of(variances, "the variances", order.size)
+    if (q < 0).any():
         raise SpecError(
             "a variance is negative or not a number", needed="0 or more, infinite where not measured"
         )
