@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, corrected, furthest, held, likely
 from papers.zhu.residuals import PAPER
-from trueup.kernel.tree.simplex import project
+from trueup.kernel.tree.simplex import project_on_total
 from trueup.noise import Laplace
 from trueup.theory import nonnegative_bias_bound
 
@@ -108,7 +108,7 @@ def errors(runs: int, rng: np.random.Generator) -> Reals:
     counts = np.rint(np.geomspace(SMALLEST, 134_474, COUNTIES))
     ones, bounds = np.ones(COUNTIES), np.full(COUNTIES, np.inf)
     noisy = counts + rng.laplace(0, SCALE, (runs, COUNTIES))
-    return project(ones, 0 * ones, bounds, float(counts.sum()), noisy) - counts
+    return project_on_total(ones, 0 * ones, bounds, float(counts.sum()), noisy) - counts
 
 
 def _largest(found: Reals) -> list[Row]:

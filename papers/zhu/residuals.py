@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from papers.curves import Curve, Plot, plot
 from papers.row import ERRORS
-from trueup.kernel.tree.simplex import project
+from trueup.kernel.tree.simplex import project_on_total
 from trueup.noise import DiscreteLaplace
 
 Reals = NDArray[np.float64]
@@ -67,7 +67,7 @@ def errors(counts: Integers, runs: int, rng: np.random.Generator) -> Errors:
     noise = law.sample(runs * counts.size, rng.bytes).reshape(runs, -1).astype(float)
     ones, bounds = np.ones(counts.size), np.full(counts.size, np.inf)
     true = counts.astype(float)
-    return Errors(noise, project(ones, 0 * ones, bounds, true.sum(), true + noise) - true)
+    return Errors(noise, project_on_total(ones, 0 * ones, bounds, true.sum(), true + noise) - true)
 
 
 def mean(values: Reals) -> Mean:

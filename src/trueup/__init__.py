@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trueup.version import __version__ as __version__
 
 if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loaded
+    from trueup import arrays as arrays
     from trueup import theory as theory
     from trueup.assessing import assess as assess
     from trueup.assessing.truth import made_up_truth as made_up_truth
@@ -103,14 +104,14 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-__all__ = sorted(["__version__", "theory", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(["__version__", "arrays", "theory", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name == "theory":
-        return import_module("trueup.theory")
+    if name in ("arrays", "theory"):
+        return import_module(f"trueup.{name}")
     from trueup.errors import did_you_mean
 
     raise AttributeError(

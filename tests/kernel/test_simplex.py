@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import trees as slow
-from trueup.kernel.tree.simplex import project
+from trueup.kernel.tree.simplex import project_on_total
 
 
 @st.composite
@@ -30,7 +30,7 @@ def parts(draw):
 @settings(max_examples=300, deadline=None)
 def test_projection_equals_bisection(case):
     z, spread, lower, upper, total = case
-    x = project(spread, lower, upper, total, z)
+    x = project_on_total(spread, lower, upper, total, z)
     assert (x >= lower).all()
     assert (x <= upper).all()
     np.testing.assert_allclose(x, slow.project(spread, lower, upper, total, z), rtol=1e-9, atol=1e-6)
@@ -47,7 +47,9 @@ def test_projection_equals_daqp(case):
         np.diag(1 / spread), -z / spread, np.ones((1, n)), high, low, sense, primal_tol=1e-12
     )
     assert flag == 1
-    np.testing.assert_allclose(project(spread, lower, upper, total, z), expected, rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(
+        project_on_total(spread, lower, upper, total, z), expected, rtol=1e-9, atol=1e-8
+    )
 
 
 @given(parts(), st.integers(0, 2**9 - 1))
@@ -57,16 +59,18 @@ def test_infinite_variance_is_the_limit_of_large_ones(case, which):
     unmeasured = np.array([which >> k & 1 for k in range(z.size)], bool)
     z = np.where(unmeasured, 0, z)
     large = np.where(unmeasured, 1e10, spread)
-    x = project(np.where(unmeasured, np.inf, spread), lower, upper, total, z)
-    np.testing.assert_allclose(x, project(large, lower, upper, total, z), rtol=1e-5, atol=1e-5)
+    x = project_on_total(np.where(unmeasured, np.inf, spread), lower, upper, total, z)
+    np.testing.assert_allclose(x, project_on_total(large, lower, upper, total, z), rtol=1e-5, atol=1e-5)
 
 
 def test_exact_parts_stay_and_the_others_adjust():
-    x = project(np.array([0.0, 1.0, 1.0]), np.zeros(3), np.full(3, np.inf), 10.0, np.array([4.0, 1.0, 2.0]))
+    x = project_on_total(
+        np.array([0.0, 1.0, 1.0]), np.zeros(3), np.full(3, np.inf), 10.0, np.array([4.0, 1.0, 2.0])
+    )
     np.testing.assert_allclose(x, [4, 2.5, 3.5])
 
 
 def test_rows_are_projected_one_by_one(rng):
     z = rng.normal(size=(5, 4))
     args = (np.ones(4), np.zeros(4), np.full(4, np.inf), 3.0)
-    np.testing.assert_array_equal(project(*args, z), [project(*args, row) for row in z])
+    np.testing.assert_array_equal(project_on_total(*args, z), [project_on_total(*args, row) for row in z])

@@ -13,6 +13,7 @@ import pandas
 
 from tests.ledger.helpers import PERSON as TERMS
 from tests.ledger.helpers import epsilon, request, rho
+from trueup.arrays.losses import epsilon_of
 from trueup.errors import BudgetError, PrivacyError, SpecError
 from trueup.ledger.account import Account
 from trueup.ledger.caps import parse_analyst_caps, parse_caps
@@ -24,7 +25,6 @@ from trueup.noise.cost import Cost
 from trueup.planning.plan import plan
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Contribution
-from trueup.privacy.conversion import epsilon_of
 
 HALF = Fraction(1, 2)
 HOUSEHOLD = Terms("household", "add-remove")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trueup.arrays.losses import epsilon_of
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.cost import Cost
 from trueup.privacy.accountant import compose
-from trueup.privacy.conversion import epsilon_of
 
 amounts = st.fractions(min_value=0, max_value=10, max_denominator=10**6)
 costs = st.lists(

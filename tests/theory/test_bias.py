@@ -9,7 +9,7 @@ import pytest
 
 from trueup.errors import SpecError
 from trueup.kernel.tree.least_squares import least_squares, messages, posterior_variances
-from trueup.kernel.tree.simplex import project
+from trueup.kernel.tree.simplex import project_on_total
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from trueup.theory import (
     error_operator,
@@ -28,7 +28,7 @@ def noise(law, shape, rng):
 def nonnegative(noisy, total):
     """Program (P+) with one known total."""
     n = noisy.shape[1]
-    return project(np.ones(n), np.zeros(n), np.full(n, np.inf), float(total), noisy)
+    return project_on_total(np.ones(n), np.zeros(n), np.full(n, np.inf), float(total), noisy)
 
 
 def z_scores(errors):

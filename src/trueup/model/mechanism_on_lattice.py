@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from trueup.arrays.lattice import bind
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.build import build_constraints
@@ -57,8 +58,8 @@ def plan_on_lattice(
             remedy="use 'discrete-laplace' and leave the invariants to reconciliation",
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=cells.size(margin))
-    lattice = _lattice(constraints, margin)
-    bound = law.for_budget(budget, step).as_asked(lattice, query.options)
+    n, zeros = cells.size(margin), constraints.zero_groups(margin)
+    bound = bind(law.for_budget(budget, step), n, invariants_over(constraints, margin), zeros, query.options)
     if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
             f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from trueup.arrays.losses import epsilon_of
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.cost import Cost
-from trueup.privacy.conversion import epsilon_of
 
 ZERO = Fraction(0)
 

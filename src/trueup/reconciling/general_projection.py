@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.linear.absolute_deviations import least_absolute
-from trueup.kernel.linear.fit import Fit
-from trueup.kernel.linear.polyhedron import Polyhedron
-from trueup.kernel.linear.programs import Answer, constrained_least_squares
-from trueup.kernel.linear.secants import FitLoss
-from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_nearest
+from trueup.arrays.projection import Whole, nearest_point
+from trueup.kernel.linear.programs import Answer
 from trueup.kernel.status import Status, largest
 from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
 from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
@@ -23,6 +18,8 @@ from trueup.model.constraints import ONE_TABLE, Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.method import Method, Solution
 
+WHOLE: dict[str, Whole] = {"none": False, "controlled": "near", "optimal": "optimal"}
+"""What each rounding asks for."""
 OPEN_TIES = "among equally near points"
 
 
@@ -95,36 +92,16 @@ class GeneralProjection(Method):
 
     def project(self, state: LinearProblem, values: NDArray, rng: np.random.Generator) -> Answer:
         """Project one row of values; the rng settles ties between equally good whole points."""
-        polyhedron = state.polyhedron(values)
-        if not self.integer:
-            return state.refused(self._continuous(polyhedron, state.fit(values)), values)
-        if self.rounding == "optimal" and self.norm == "l1":
-            solve, fit = partial(whole_nearest, seconds=self.seconds), state.fit(values, log_slope)
-        else:
-            solve, fit = self._whole, state.fit(values)
-        return state.refused(in_any_order(solve, polyhedron, fit, rng), values, integer=True)
-
-    def _continuous(self, polyhedron: Polyhedron, fit: Fit) -> Answer:
-        return (constrained_least_squares if self.norm == "l2" else least_absolute)(polyhedron, fit)
-
-    def _whole(self, polyhedron: Polyhedron, fit: Fit) -> Answer:
-        """The whole point nearest to the projection, or by squares to the measurements."""
-        continuous = self._continuous(polyhedron, fit)
-        if not np.isfinite(continuous.x).all():
-            return continuous
-        optimal = self.rounding == "optimal"
-        goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near(fit, continuous.x)
-        answer = whole_fit(polyhedron, *goal, continuous.x, seconds=self.seconds)
-        proved = continuous.status is Status.SOLVED and continuous.gap == 0.0
-        # Near what is the optimum, else near something: then the gap says nothing of the whole problem.
-        return answer if proved or optimal else replace(answer, gap=None)
-
-
-def _near(fit: Fit, x: NDArray) -> tuple[Fit, FitLoss]:
-    """A fit with whole values to the sums of counts x, and the loss of deviations from it."""
-    wanted = fit.matrix @ x
-    floor = np.floor(wanted + 1e-7)
-    return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
+        mode = self.rounding == "optimal" and self.norm == "l1"
+        answer = nearest_point(
+            state.polyhedron(values),
+            state.fit(values, log_slope if mode else None),
+            norm=self.norm,
+            whole=WHOLE[self.rounding],
+            seconds=self.seconds,
+            rng=rng,
+        )
+        return state.refused(answer, values, integer=self.integer)
 
 
 def largest_gap(answers: Sequence[Answer]) -> float | None:

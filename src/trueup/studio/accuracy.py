@@ -10,11 +10,11 @@ from math import exp, inf, isfinite
 from typing import Any
 
 from trueup import Planner, Problem, Spec, TrueupError, parse_spec
+from trueup.arrays.losses import epsilon_of
 from trueup.digits import to_digits
 from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
-from trueup.privacy.conversion import epsilon_of
 from trueup.releasing.by_size import MarginsBySize
 from trueup.studio.project import Choices
 from trueup.studio.words import PRECEDENTS

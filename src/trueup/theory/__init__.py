@@ -16,11 +16,14 @@ from trueup.theory.characteristic import characteristic
 from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
 from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
 from trueup.theory.marginal import MarginalError, projected_error, projected_variances, weighted_error
+from trueup.theory.region import RegionEnds, bias_bound, region
 
 __all__ = [
     "LatticeShape",
     "MarginalError",
+    "RegionEnds",
     "ball_probability",
+    "bias_bound",
     "characteristic",
     "error_operator",
     "gaussian_tail",
@@ -33,6 +36,7 @@ __all__ = [
     "projected_variances",
     "projection_bias",
     "projection_covariance",
+    "region",
     "variance_limit",
     "wasserstein",
     "wasserstein_bound",

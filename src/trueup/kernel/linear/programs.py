@@ -3,7 +3,8 @@
 A fit says which sums `M x` were measured, as what, with which weights. Weighted least squares is solved in the
 variables (x, r) with `M x - r = y`, so that no product `M'M` (dense as soon as a total is measured) is formed: by the
 interior-point solvers PIQP up to about 10,000 variables and Clarabel above; where one stops early, the other is
-asked. Least absolute deviations are in `absolute_deviations`, whole numbers in `whole_fit`. Solvers work in units of the largest
+asked. Where every count is measured by itself and limits are of single counts, `separable` is faster than either.
+Least absolute deviations are in `absolute_deviations`, whole numbers in `whole_fit`. Solvers work in units of the largest
 count, so that their tolerances are relative.
 
 No solver's status is trusted: the residual of every row is recomputed from the returned point, and least squares
@@ -22,6 +23,7 @@ from trueup.errors import TrueupError
 from trueup.kernel.linear.active_set import FaceOptimum, optimum_near
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.separable import SeparableOptimum, separable_optimum
 from trueup.kernel.status import Status
 
 PIQP_VARIABLES = 10_000
@@ -71,6 +73,11 @@ def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     array([3., 0.])
     """
     fit = fit.relative()
+    alone = separable_optimum(polyhedron, fit)
+    if alone is not None:
+        found = _proved(polyhedron, alone)
+        if found.gap == 0.0 and found.status is Status.SOLVED:
+            return found
     answer = Answer(np.full(polyhedron.cells, np.nan), Status.UNSOLVED, np.inf, np.inf, None)
     for solve in _interior_points(polyhedron.cells + fit.values.size):
         origin = np.zeros(polyhedron.cells)
@@ -86,7 +93,7 @@ def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:
     return answer
 
 
-def _proved(polyhedron: Polyhedron, best: FaceOptimum) -> Answer:
+def _proved(polyhedron: Polyhedron, best: FaceOptimum | SeparableOptimum) -> Answer:
     x = np.maximum(best.x, 0.0) if polyhedron.nonnegative else best.x
     residual, gap = polyhedron.residual(x), relative_gap(best.objective, best.bound)
     return Answer(x, status_of(residual, polyhedron), residual, best.objective, gap)

@@ -7,7 +7,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 
 
-def project(
+def project_on_total(
     spread: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, values: np.ndarray
 ) -> np.ndarray:
     """Solve min sum (x_i - z_i)^2 / V_i over sum x = total, lower <= x <= upper, exactly.
@@ -38,7 +38,7 @@ def project(
 
     Examples
     --------
-    >>> project(np.ones(3), np.zeros(3), np.full(3, np.inf), 6.0, np.array([5.0, 3.0, -2.0]))
+    >>> project_on_total(np.ones(3), np.zeros(3), np.full(3, np.inf), 6.0, np.array([5.0, 3.0, -2.0]))
     array([4., 2., 0.])
     """
     x = np.array(values, dtype=float, order="C")

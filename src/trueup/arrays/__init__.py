@@ -1,0 +1,91 @@
+"""arrays: what the papers begin with, a vector and a matrix. NumPy in, NumPy out; no spec and no files.
+
+The verbs stand on these functions: a spec's problem is lowered to arrays and calls them. Names are loaded when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trueup.arrays.drawing import NoisyCounts as NoisyCounts
+    from trueup.arrays.drawing import add_up as add_up
+    from trueup.arrays.drawing import noise_keeping as noise_keeping
+    from trueup.arrays.drawing import sample as sample
+    from trueup.arrays.inequalities import posterior_within as posterior_within
+    from trueup.arrays.lattice import LatticeNoise as LatticeNoise
+    from trueup.arrays.laws import continuous_gaussian as continuous_gaussian
+    from trueup.arrays.laws import continuous_laplace as continuous_laplace
+    from trueup.arrays.laws import discrete_gaussian as discrete_gaussian
+    from trueup.arrays.laws import discrete_laplace as discrete_laplace
+    from trueup.arrays.laws import noise_interval as noise_interval
+    from trueup.arrays.laws import truncated_geometric as truncated_geometric
+    from trueup.arrays.losses import delta_of as delta_of
+    from trueup.arrays.losses import epsilon_of as epsilon_of
+    from trueup.arrays.losses import rho_of as rho_of
+    from trueup.arrays.projection import Projected as Projected
+    from trueup.arrays.projection import project as project
+    from trueup.arrays.released import ReleasedPosterior as ReleasedPosterior
+    from trueup.arrays.released import posterior_of_released as posterior_of_released
+    from trueup.arrays.tree_posterior import TreePosterior as TreePosterior
+    from trueup.arrays.tree_posterior import posterior_of_tree as posterior_of_tree
+    from trueup.arrays.trees import project_table as project_table
+    from trueup.arrays.trees import reconcile_tree as reconcile_tree
+    from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
+    from trueup.kernel.statistics.fieller import fieller as fieller
+    from trueup.noise.cost import Cost as Cost
+    from trueup.noise.cost import Sensitivity as Sensitivity
+    from trueup.privacy.accountant import compose as compose
+    from trueup.theory.bias import projection_bias as projection_bias
+    from trueup.theory.bias import projection_covariance as projection_covariance
+    from trueup.theory.region import bias_bound as bias_bound
+    from trueup.theory.region import region as region
+
+_HOMES = {
+    "Cost": "trueup.noise.cost",
+    "LatticeNoise": "trueup.arrays.lattice",
+    "NoisyCounts": "trueup.arrays.drawing",
+    "Projected": "trueup.arrays.projection",
+    "ReleasedPosterior": "trueup.arrays.released",
+    "Sensitivity": "trueup.noise.cost",
+    "TreePosterior": "trueup.arrays.tree_posterior",
+    "add_up": "trueup.arrays.drawing",
+    "bias_bound": "trueup.theory.region",
+    "compose": "trueup.privacy.accountant",
+    "continuous_gaussian": "trueup.arrays.laws",
+    "continuous_laplace": "trueup.arrays.laws",
+    "delta_of": "trueup.arrays.losses",
+    "discrete_gaussian": "trueup.arrays.laws",
+    "discrete_laplace": "trueup.arrays.laws",
+    "epsilon_of": "trueup.arrays.losses",
+    "fieller": "trueup.kernel.statistics.fieller",
+    "multinomial_mode": "trueup.kernel.multinomial.mode",
+    "noise_interval": "trueup.arrays.laws",
+    "noise_keeping": "trueup.arrays.drawing",
+    "posterior_of_released": "trueup.arrays.released",
+    "posterior_of_tree": "trueup.arrays.tree_posterior",
+    "posterior_within": "trueup.arrays.inequalities",
+    "project": "trueup.arrays.projection",
+    "project_table": "trueup.arrays.trees",
+    "projection_bias": "trueup.theory.bias",
+    "projection_covariance": "trueup.theory.bias",
+    "reconcile_tree": "trueup.arrays.trees",
+    "region": "trueup.theory.region",
+    "rho_of": "trueup.arrays.losses",
+    "sample": "trueup.arrays.drawing",
+    "truncated_geometric": "trueup.arrays.laws",
+}
+"""Where each name lives."""
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trueup.arrays' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,196 @@
+"""Noise that is drawn: the only functions of `trueup.arrays` that read the operating system's entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.arrays.exact import Matrix, Number, exact_number, whole_vector
+from trueup.arrays.lattice import LatticeNoise, Norm
+from trueup.arrays.trees import level_order
+from trueup.errors import DataError, SpecError
+from trueup.kernel.tree.least_squares import depths
+from trueup.measuring.entropy import words
+from trueup.noise.cost import Cost
+from trueup.noise.law import Integers, Law
+
+Charge: TypeAlias = Callable[[Cost | None], object]
+"""Takes the loss out of a budget, or raises."""
+
+
+class NoisyCounts(NamedTuple):
+    """Noisy counts that keep `A x`, and the noise that they have.
+
+    Attributes
+    ----------
+    values
+        (n,) whole noisy counts, with `A values = A x` exactly. Some may be negative.
+    noise
+        The law, its loss, the smallest change that keeps the same sums, its tail.
+    """
+
+    values: Integers
+    noise: LatticeNoise
+
+
+def sample(
+    law: Law | LatticeNoise, size: int | tuple[int, ...] = 1, rng: np.random.Generator | None = None
+) -> Integers:
+    """Draw independent values of a law, exactly.
+
+    Parameters
+    ----------
+    law
+        A law of one count, or joint noise.
+    size
+        How many, or a shape. Of joint noise each is a vector `(n,)`.
+    rng
+        For simulations: the same state gives the same draws. Without it they are made from the operating system's entropy, as a
+        release needs; there is no seed then.
+
+    Returns
+    -------
+    int64 array of that shape; `(*size, n)` of joint noise
+
+    Raises
+    ------
+    PrivacyError
+        The law is continuous: its draws would be rounded, and reveal what they should hide.
+
+    Examples
+    --------
+    >>> from trueup.arrays import LatticeNoise, discrete_laplace
+    >>> sample(discrete_laplace(1), (2, 3)).shape
+    (2, 3)
+    >>> sample(LatticeNoise.keeping([[1, 1, 1]], epsilon=1), 5).sum(axis=1)
+    array([0, 0, 0, 0, 0])
+    """
+    shape = size if isinstance(size, tuple) else (size,)
+    source = words if rng is None else rng.bytes
+    if isinstance(law, LatticeNoise):
+        return law.draw(prod(shape), source).reshape(*shape, law.n)
+    return np.asarray(law.sample(prod(shape), source)).reshape(shape)
+
+
+def noise_keeping(
+    x: ArrayLike,
+    A: Matrix,
+    *,
+    epsilon: Number | None = None,
+    rho: Number | None = None,
+    norm: Norm = "l1",
+    slowest: float = 60.0,
+    charge: Charge | None = None,
+) -> NoisyCounts:
+    """Counts with whole noise that changes none of the sums `A x`.
+
+    Parameters
+    ----------
+    x
+        (n,) confidential whole counts. No error holds one of them.
+    A
+        (m, n) whole numbers, dense or sparse: any sums, weighted or signed ones too.
+    epsilon, rho, norm, slowest
+        As `LatticeNoise.keeping` has them: epsilon is the loss for each unit of distance in the norm between tables with the same
+        `A x`; rho that for a squared L2 distance of 1.
+    charge
+        Called with the loss of the smallest change before any noise is drawn: where it raises, nothing is drawn.
+
+    Returns
+    -------
+    NoisyCounts
+        `values`, and the `noise` that was added.
+
+    Raises
+    ------
+    DataError
+        The counts are not whole, or beyond 2^62.
+    SpecError
+        A does not fit the counts, or no exact sampler is fast enough.
+    PrivacyError
+        A determines every cell.
+
+    Notes
+    -----
+    The guarantee compares tables with the same `A x` only, whose sums are published exactly. What can be told of a cell by them
+    alone is told.
+
+    References
+    ----------
+    Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy".
+
+    Examples
+    --------
+    >>> kept = noise_keeping([10, 20, 30], [[1, 1, 1]], epsilon=1)
+    >>> int(kept.values.sum()), kept.noise.loss
+    (60, Cost(currency='epsilon', amount=Fraction(2, 1), delta=Fraction(0, 1)))
+    """
+    counts = whole_vector(x, "the counts")
+    noise = LatticeNoise.keeping(A, epsilon=epsilon, rho=rho, norm=norm, slowest=slowest)
+    if noise.n != counts.size:
+        raise SpecError(
+            f"A is over {noise.n} cells, and there are {counts.size} counts", needed="a count for each"
+        )
+    if charge is not None:
+        charge(noise.loss)
+    return NoisyCounts(counts + sample(noise, 1)[0], noise)
+
+
+def add_up(
+    x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
+) -> NoisyCounts:
+    """Counts of a total and its parts, or of a tree, with noise under which they add up as they are drawn.
+
+    Parameters
+    ----------
+    x
+        (n,) confidential whole counts of all nodes, each the sum of its parts.
+    parents
+        (n,) parent of each node, -1 of the root, in any order.
+    epsilon
+        Loss of one record that is added or removed: it moves the count of a leaf and of every node above it, by one each.
+
+    Returns
+    -------
+    NoisyCounts
+        `values` add up exactly and are unbiased; nothing is processed afterwards. The noise is that of independent two-sided
+        geometric counts, of epsilon divided by the levels of the tree, given that it adds up.
+
+    Raises
+    ------
+    DataError
+        The counts do not add up. No error tells where.
+    SpecError
+        The parents make no tree, or no exact sampler is fast enough: trees of two levels, and small ones, are drawn.
+
+    References
+    ----------
+    The open question at the end of Wang and Reiter (2021), by the noise of Dharangutte, Gao, Gong and Yu.
+
+    Examples
+    --------
+    >>> kept = add_up([60, 10, 20, 30], [-1, 0, 0, 0], epsilon=2)
+    >>> int(kept.values[0] - kept.values[1:].sum()), kept.noise.law
+    (0, LatticeLaplace(epsilon=Fraction(1, 1)))
+    """
+    counts = whole_vector(x, "the counts")
+    order, child_ptr = level_order(parents)
+    n, inner = order.size, np.flatnonzero(np.diff(child_ptr))
+    if n != counts.size or n < 2:
+        raise SpecError(
+            f"{counts.size} counts and {n} parents", needed="a parent for each, and a part at least"
+        )
+    rows = np.zeros((inner.size, n), np.int64)
+    for row, v in enumerate(inner):
+        rows[row, order[v]] = 1
+        rows[row, order[child_ptr[v] : child_ptr[v + 1]]] = -1
+    if (rows @ counts != 0).any():
+        raise DataError("the counts do not add up", needed="each count the sum of its parts")
+    levels = int(depths(child_ptr).max()) + 1
+    return noise_keeping(
+        counts, rows, epsilon=exact_number(epsilon, "epsilon") / levels, slowest=slowest, charge=charge
+    )

@@ -1,0 +1,136 @@
+"""Numbers as people write them, and vectors and matrices of whole numbers, read once and exactly."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import DataError, SpecError
+from trueup.noise.rational import rational
+
+Number: TypeAlias = int | float | str | Fraction | Decimal | np.number
+"""One exact number: 0.1, "0.1", "1/10" and Fraction(1, 10) are the same one."""
+Matrix: TypeAlias = "ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix"
+"""Dense, or sparse."""
+LARGEST = 2**62
+"""What counts stay below in size, so that noise added to them fits 64 bits."""
+
+
+def exact_number(value: Number, what: str) -> Fraction:
+    """Read a positive number as it is written: the float 0.1 is one tenth.
+
+    Raises
+    ------
+    SpecError
+        If it is no finite number above zero.
+
+    Examples
+    --------
+    >>> exact_number(0.1, "epsilon") == exact_number("1/10", "epsilon") == exact_number(np.float32(0.1), "epsilon")
+    True
+    """
+    return rational(str(value) if isinstance(value, float | np.floating) else value, what)
+
+
+def exact_or_zero(value: Number, what: str) -> Fraction:
+    """The same, or zero.
+
+    Examples
+    --------
+    >>> exact_or_zero(0, "rho"), exact_or_zero(".5", "rho")
+    (Fraction(0, 1), Fraction(1, 2))
+    """
+    zero = isinstance(value, int | float | Fraction | Decimal | np.number) and value == 0
+    return Fraction(0) if zero and not isinstance(value, bool) else exact_number(value, what)
+
+
+def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Read whole numbers below 2^62 in size, `(n,)`. No message holds one of them.
+
+    Raises
+    ------
+    DataError
+        If there is something else in it, or it is no vector.
+
+    Examples
+    --------
+    >>> whole_vector([3.0, 4], "the counts")
+    array([3, 4])
+    """
+    given = np.asarray(values)
+    if given.ndim != 1 or given.dtype.kind not in "iuf":
+        raise DataError(f"{what} are no vector of numbers", needed="one whole number for each cell, (n,)")
+    if given.dtype.kind == "f" and not (np.isfinite(given) & (given == np.rint(given))).all():
+        raise DataError(f"{what} are not all whole numbers", needed="whole numbers")
+    if given.size and not (np.abs(given.astype(float)) < LARGEST).all():
+        raise DataError(f"{what} are beyond 2^62", needed="whole numbers whose sums stay below 2^62")
+    return given.astype(np.int64)
+
+
+def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
+    """Read finite numbers, `(n,)`; one number stands for `size` of them.
+
+    Raises
+    ------
+    SpecError
+        If a number is not finite, or there are not `size` of them.
+
+    Examples
+    --------
+    >>> real_vector(2, "the weights", 3)
+    array([2., 2., 2.])
+    """
+    given = limits_of(values, what, size)
+    if not np.isfinite(given).all():
+        raise SpecError(f"{what} are not all finite", needed="finite numbers")
+    return given
+
+
+def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
+    """The same of numbers that may be infinite, but not NaN.
+
+    Examples
+    --------
+    >>> limits_of(np.inf, "upper", 2)
+    array([inf, inf])
+    """
+    try:
+        given = np.asarray(values, float)
+    except (TypeError, ValueError):
+        raise SpecError(f"{what} are no numbers", needed="one number for each cell, (n,)") from None
+    if given.ndim == 0 and size is not None:
+        given = np.full(size, float(given))
+    if given.ndim != 1 or (size is not None and given.size != size):
+        needed = f"{size} numbers" if size is not None else "one number for each cell, (n,)"
+        raise SpecError(f"{what} have shape {given.shape}", needed=needed)
+    if np.isnan(given).any():
+        raise SpecError(f"{what} are not all finite", needed="numbers")
+    return given
+
+
+def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
+    """Read a matrix `(m, n)` of finite numbers, dense or sparse; one row may come as a vector.
+
+    Raises
+    ------
+    SpecError
+        If it has another number of columns, or a number is not finite.
+
+    Examples
+    --------
+    >>> matrix_rows([1, 1], 2, "A").toarray()
+    array([[1., 1.]])
+    """
+    given = matrix if scipy.sparse.issparse(matrix) else np.atleast_2d(np.asarray(matrix, float))
+    rows = scipy.sparse.csr_array(given, dtype=float)
+    if rows.shape[1] != n:
+        raise SpecError(f"{what} has {rows.shape[1]} columns", needed=f"one for each of {n} cells")
+    if not np.isfinite(rows.data).all():
+        raise SpecError(f"{what} holds a number that is not finite", needed="finite numbers")
+    rows.eliminate_zeros()
+    return rows

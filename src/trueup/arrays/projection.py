@@ -1,0 +1,244 @@
+"""The point nearest to noisy counts under linear equalities and bounds: programs (P) and (P+), for any A and b."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.arrays.exact import Matrix, matrix_rows, real_vector
+from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.kernel.linear.absolute_deviations import least_absolute
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.programs import Answer, constrained_least_squares
+from trueup.kernel.linear.secants import FitLoss
+from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_nearest
+from trueup.kernel.status import Status
+
+Norm = Literal["l2", "l1"]
+Whole: TypeAlias = bool | Literal["near", "optimal"]
+Limit: TypeAlias = ArrayLike | None
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What `project` found.
+
+    Attributes
+    ----------
+    x
+        (n,) counts; int64 where whole ones were asked for.
+    status
+        `solved`, or in words why not.
+    residual
+        The largest violation of a rule, recomputed from x (counts).
+    gap
+        Relative distance from a proved lower bound of the loss (0: proved to be nearest; None: nothing is proved).
+    even
+        Of several nearest points in the L1 norm: whether x is proved to be the one of least squares.
+    """
+
+    x: NDArray
+    status: Status
+    residual: float
+    gap: float | None
+    even: bool = True
+
+
+def project(
+    y: ArrayLike,
+    A: Matrix | None = None,
+    b: ArrayLike = (),
+    *,
+    nonnegative: bool = False,
+    weights: ArrayLike = 1.0,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    R: Matrix | None = None,
+    least: ArrayLike | None = None,
+    most: ArrayLike | None = None,
+    norm: Norm = "l2",
+    whole: Whole = False,
+    seconds: float = 60.0,
+    rng: np.random.Generator | None = None,
+) -> Projected:
+    """The point nearest to `y` with `A x = b`: program (P); with `nonnegative`, program (P+).
+
+    Parameters
+    ----------
+    y
+        (n,) noisy counts.
+    A, b
+        Equalities, (m, n) dense or sparse, and (m,). Rows may depend on each other.
+    nonnegative
+        Whether counts must not be negative.
+    weights
+        (n,) or one: 1 / variance of each count; of its absolute deviation with `norm = "l1"`.
+    lower, upper
+        (n,) bounds of each count, infinite where there is none.
+    R, least, most
+        Further rows `least <= R x <= most`.
+    norm
+        `l2`: weighted squares. `l1`: weighted absolute deviations and, among the many optima, their least squares.
+    whole
+        True or `near`: the whole point nearest to the projection. `optimal`: the whole point nearest to `y` itself.
+    seconds
+        Time limit of the search for whole points.
+    rng
+        Settles ties between equally good whole points; without one a fixed order does.
+
+    Returns
+    -------
+    Projected
+        Its status is `solved` unless a search for whole counts, or a solver, ended early; `gap` says how near it is known to be.
+
+    Raises
+    ------
+    InfeasibleError
+        No counts obey the rules, which is proved; it names rows that exclude each other.
+    ConvergenceError
+        No point was found within the limits.
+    SpecError
+        Shapes or numbers do not fit.
+
+    References
+    ----------
+    Zhu, Van Hentenryck and Fioretto (2021), programs (P) and (P+).
+
+    Examples
+    --------
+    >>> project([5, 4, -2], [[1, 1, 1]], [10]).x
+    array([ 6.,  5., -1.])
+    >>> project([5, 4, -2], [[1, 1, 1]], [8], nonnegative=True).x
+    array([4.5, 3.5, 0. ])
+    """
+    y = real_vector(y, "the noisy counts")
+    weight = real_vector(weights, "the weights", y.size)
+    if not (weight > 0).all():
+        raise SpecError("a weight is not above zero", needed="weights above zero, 1 / variance")
+    polyhedron = _polyhedron(y.size, A, b, (R, least, most), (lower, upper), nonnegative)
+    fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(y.size)), y, weight)
+    answer = nearest_point(polyhedron, fit, norm=norm, whole=whole, seconds=seconds, rng=rng)
+    if answer.status is not Status.SOLVED:
+        _refuse(polyhedron, answer, bool(whole))
+    x = np.rint(answer.x).astype(np.int64) if whole else answer.x
+    return Projected(x, answer.status, answer.residual, answer.gap, answer.even)
+
+
+def nearest_point(
+    polyhedron: Polyhedron,
+    fit: Fit,
+    *,
+    norm: Norm = "l2",
+    whole: Whole = False,
+    seconds: float = 60.0,
+    rng: np.random.Generator | None = None,
+) -> Answer:
+    """The same for any measured sums `M x` with weights, over rows of a polyhedron: what `reconcile` asks for.
+
+    Whole points near the projection are near in the measured sums as well as in the counts. With `l1` and `optimal` the weights
+    are those of absolute deviations.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, 4.0]), np.ones(2))
+    >>> nearest_point(p, fit, whole=True).x.sum()
+    np.float64(3.0)
+    """
+    if norm not in ("l1", "l2"):
+        raise SpecError(f"the norm is {norm!r}", needed="'l1' or 'l2'")
+    continuous = constrained_least_squares if norm == "l2" else least_absolute
+    if not whole:
+        return continuous(polyhedron, fit)
+    order = rng or np.random.default_rng(0)
+    if whole == "optimal" and norm == "l1":
+        return in_any_order(lambda p, f: whole_nearest(p, f, seconds=seconds), polyhedron, fit, order)
+
+    def solve(p: Polyhedron, f: Fit) -> Answer:
+        return _whole(p, f, continuous(p, f), whole == "optimal", seconds)
+
+    return in_any_order(solve, polyhedron, fit, order)
+
+
+def _whole(polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, seconds: float) -> Answer:
+    """The whole point nearest to the projection, or by squares to the measurements."""
+    if not np.isfinite(continuous.x).all():
+        return continuous
+    goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near(fit, continuous.x)
+    answer = whole_fit(polyhedron, *goal, continuous.x, seconds=seconds)
+    proved = continuous.status is Status.SOLVED and continuous.gap == 0.0
+    # Near what is the optimum, else near something: then the gap says nothing of the whole problem.
+    return answer if proved or optimal else replace(answer, gap=None)
+
+
+def _near(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
+    """A fit with whole values to the sums of counts x, and the loss of deviations from it."""
+    wanted = fit.matrix @ x
+    floor = np.floor(wanted + 1e-7)
+    return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
+
+
+def _polyhedron(
+    n: int,
+    A: Matrix | None,
+    b: ArrayLike,
+    rows: tuple[Matrix | None, Limit, Limit],
+    box: tuple[Limit, Limit],
+    nonnegative: bool,
+) -> Polyhedron:
+    equal = scipy.sparse.csr_array((0, n)) if A is None else matrix_rows(A, n, "A")
+    sums = real_vector(b, "b", equal.shape[0])
+    ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
+    low, high = _ends(rows[1], rows[2], ranged.shape[0], "least and most")
+    of_one, up_to_one = _ends(*box, n, "lower and upper")
+    limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))
+    one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))[limited]
+    limits = scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one])) if limited.size else ranged
+    return Polyhedron.of(
+        n,
+        equal,
+        sums,
+        limits,
+        np.append(low, of_one[limited]),
+        np.append(high, up_to_one[limited]),
+        nonnegative=nonnegative,
+    )
+
+
+def _ends(low: Limit, high: Limit, size: int, what: str) -> tuple[Reals, Reals]:
+    """Lower and upper limits `(size,)`, infinite where there are none."""
+    try:
+        ends = [
+            np.broadcast_to(np.asarray(none if end is None else end, float), (size,))
+            for end, none in ((low, -np.inf), (high, np.inf))
+        ]
+    except ValueError:
+        raise SpecError(f"{what} have other shapes", needed=f"{size} limits each, or one number") from None
+    if np.isnan(ends).any() or (ends[0] > ends[1]).any():
+        raise SpecError(f"{what} are no limits", needed="each lower limit at most its upper one")
+    return ends[0], ends[1]
+
+
+def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
+    """Raise what is proved of a program without an answer, or that there is no point."""
+    conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= CONFLICTING)
+    if conflict:
+        m = polyhedron.sums.size
+        names = [f"row {r} of A" if r < m else f"limit {r - m}" for r in conflict]
+        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+        raise InfeasibleError(
+            f"these cannot hold together: {', '.join(names[:6])}{more}", remedy="correct or drop one of them"
+        )
+    if not np.isfinite(answer.x).all():
+        needed = "more `seconds`, or `whole=False`" if integer else "rules that leave more room"
+        raise ConvergenceError(f"no point was found: {answer.status}", needed=needed)
+
+
+CONFLICTING = 400
+"""Rows above which whether they hold together in whole numbers alone is not looked into."""

@@ -1,0 +1,159 @@
+"""The exact posterior of counts that add up on a tree, given noisy ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.arrays.exact import real_vector
+from trueup.arrays.laws import Laws, each_law
+from trueup.arrays.trees import level_order
+from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.inferring.tree_state import DEPTHS, ROUGHLY
+from trueup.kernel.messages.kinds import with_divisors
+from trueup.kernel.messages.pmf import OPEN, reach_all
+from trueup.kernel.messages.solve import Solved, joint_draws, marginals, solve, too_short
+from trueup.kernel.messages.tilting import bounds
+from trueup.layouts.factors import FactorTable
+from trueup.noise.law import Law
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TreePosterior:
+    """The exact posterior of the counts of a tree under a flat prior.
+
+    Attributes
+    ----------
+    dropped
+        Bound on the posterior mass that tables left out.
+    """
+
+    _solved: Solved
+    _place: Integers
+    dropped: float
+
+    def marginal(self, node: int) -> tuple[Integers, Reals]:
+        """Counts of a node, in order, and their probabilities."""
+        start, offset, masses = marginals(self._solved)
+        at = int(self._place[node])
+        mass = masses[start[at] : start[at + 1]]
+        return offset[at] + np.arange(mass.size), mass / mass.sum()
+
+    def mean(self) -> Reals:
+        """Posterior mean of every node, (n,)."""
+        start, offset, masses = marginals(self._solved)
+        places = np.repeat(np.arange(offset.size), np.diff(start))
+        counts = offset[places] + np.arange(masses.size) - start[places]
+        return (np.bincount(places, masses * counts) / np.bincount(places, masses))[self._place]
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Integers:
+        """Draw `(draws, n)` independent vectors of whole counts that add up."""
+        return joint_draws(self._solved, draws, rng)[:, self._place]
+
+
+def posterior_of_tree(
+    values: ArrayLike, parents: ArrayLike, laws: Laws, *, nonnegative: bool = True, tolerance: float = 1e-9
+) -> TreePosterior:
+    """The exact posterior of counts that add up on a tree, given noisy ones, under a flat prior.
+
+    Parameters
+    ----------
+    values
+        (n,) noisy counts; whatever where not measured.
+    parents
+        (n,) parent of each node, -1 of the root, in any order.
+    laws
+        Noise of all nodes, or of each: None where a node is not measured, `trueup.noise.Exact()` where its value is exact.
+    nonnegative
+        Whether counts are known not to be negative.
+    tolerance
+        Largest posterior mass that tables may leave out.
+
+    Raises
+    ------
+    SpecError
+        Nothing bounds some count, or shapes do not fit.
+    DataError
+        A value is not whole under discrete noise.
+    InfeasibleError
+        Exact values exclude each other.
+    ConvergenceError
+        Tables that would be deep enough do not fit.
+
+    References
+    ----------
+    Wang and Reiter (2021), section 4, gives the posterior for one sum; trees as in `trueup infer`.
+
+    Examples
+    --------
+    >>> from trueup.arrays import discrete_laplace
+    >>> found = posterior_of_tree([10, 4, 5], [-1, 0, 0], discrete_laplace(1))
+    >>> found.mean().round(2), found.draw(2, np.random.default_rng(1)).shape
+    (array([9.67, 4.33, 5.33]), (2, 3))
+    """
+    order, child_ptr = level_order(parents)
+    each = each_law(laws, order.size)
+    known = np.array([law is not None for law in each])
+    y = real_vector(np.where(known, np.asarray(values, float), 0.0), "the values", order.size)
+    if any(
+        law is not None and law.discrete and value != np.rint(value)
+        for law, value in zip(each, y, strict=True)
+    ):
+        raise DataError("a value is not whole, and its noise is", needed="whole values, or continuous laws")
+    place = np.empty(order.size, np.int64)
+    place[order] = np.arange(order.size)
+    low = np.full(order.size, 0 if nonnegative else -OPEN)
+    high = np.full(order.size, OPEN)
+    groups: dict[Law, list[int]] = {}
+    for node, law in enumerate(each):
+        if law is not None and law.exact:
+            low[place[node]] = high[place[node]] = int(y[node])
+        elif law is not None:
+            groups.setdefault(law, []).append(node)
+    at = {law: (place[nodes], y[nodes]) for law, nodes in groups.items()}
+    solved = _deepened(child_ptr, low, high, at, tolerance)
+    return TreePosterior(solved, place, solved.dropped)
+
+
+def _deepened(
+    child_ptr: Integers,
+    low: Integers,
+    high: Integers,
+    at: dict[Law, tuple[Integers, Reals]],
+    tolerance: float,
+) -> Solved:
+    """Solve with tables as deep as each node needs."""
+    depth = np.full(low.size, ROUGHLY)
+    while True:
+        table = FactorTable(low, high)
+        for law, (nodes, values) in at.items():
+            table.add_law(law, nodes, values, DEPTHS[depth][nodes])
+        factors = table.build()
+        least, most = bounds(child_ptr, *reach_all(factors))
+        if (least > most).any():
+            if (bounds(child_ptr, low, high)[0] > bounds(child_ptr, low, high)[1]).any():
+                raise InfeasibleError(
+                    "exact values of the tree exclude each other", remedy="correct one of them"
+                )
+            short = np.ones(low.size, bool)
+        elif (least <= -OPEN).any() or (most >= OPEN).any():
+            raise SpecError(
+                "nothing bounds some count",
+                needed="a law of it, or of a sum that holds it, and counts above zero",
+            )
+        else:
+            solved = solve(child_ptr, with_divisors(factors, least, most), tolerance)
+            short = too_short(child_ptr, solved, tolerance)
+            if solved.dropped <= tolerance:
+                return solved
+        if not short.any() or depth[short].max() + 1 >= DEPTHS.size:
+            raise ConvergenceError(
+                "the values are so far from adding up that no tables hold their posterior",
+                remedy="look for a value that is wrong",
+            )
+        depth[short] += 1

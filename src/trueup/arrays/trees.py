@@ -1,0 +1,233 @@
+"""Counts on a tree and margins of a table: nearest counts that add up, by the structure, for sizes beyond a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.arrays.exact import limits_of, real_vector
+from trueup.arrays.projection import Projected, nearest_point
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.margins.projection import nearest as nearest_table
+from trueup.kernel.margins.whole import whole_table
+from trueup.kernel.status import Status
+from trueup.kernel.tree.least_squares import least_squares, messages, unidentified
+from trueup.kernel.tree.rounding import controlled_rounding
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+
+class LevelOrder(NamedTuple):
+    """A tree as kernels have it.
+
+    Attributes
+    ----------
+    order
+        (n,) the node that comes i-th, parents before children and siblings together.
+    child_ptr
+        (n + 1,) children of the node that comes i-th: `child_ptr[i]` to `child_ptr[i + 1]` of that order.
+    """
+
+    order: Integers
+    child_ptr: Integers
+
+
+def level_order(parents: ArrayLike) -> LevelOrder:
+    """Put the nodes of a tree, given the parent of each and -1 for the root, in level order.
+
+    Raises
+    ------
+    SpecError
+        If there is not one root, or a node does not lead to it.
+
+    Examples
+    --------
+    >>> level_order([2, 2, -1, 0])
+    LevelOrder(order=array([2, 0, 1, 3]), child_ptr=array([1, 3, 4, 4, 4]))
+    """
+    up = np.asarray(parents)
+    if (
+        up.ndim != 1
+        or up.dtype.kind not in "iu"
+        or (up == -1).sum() != 1
+        or (up < -1).any()
+        or (up >= up.size).any()
+    ):
+        raise SpecError(
+            "the parents make no tree", needed="(n,) the number of each node's parent, and -1 for one root"
+        )
+    children = np.argsort(up, kind="stable")  # by parent, the root first
+    first = np.searchsorted(up[children], np.arange(up.size + 1))
+    order, position, counted = np.empty(up.size, np.int64), 0, 1
+    order[0] = children[0]
+    child_ptr = np.empty(up.size + 1, np.int64)
+    while position < counted:
+        v = order[position]
+        below = children[first[v] : first[v + 1]]
+        child_ptr[position] = counted
+        order[counted : counted + below.size] = below
+        position, counted = position + 1, counted + below.size
+    if counted < up.size:
+        raise SpecError("the parents make no tree: some nodes do not lead to the root", needed="no circles")
+    child_ptr[-1] = counted
+    return LevelOrder(order, child_ptr)
+
+
+def reconcile_tree(
+    values: ArrayLike,
+    parents: ArrayLike,
+    variances: ArrayLike = 1.0,
+    *,
+    nonnegative: bool = False,
+    whole: bool = False,
+) -> NDArray:
+    """The counts of a tree that add up and are nearest to noisy ones, weighted by 1 / variance.
+
+    Parameters
+    ----------
+    values
+        (n,) noisy counts; whatever where not measured.
+    parents
+        (n,) parent of each node, -1 of the root, in any order.
+    variances
+        (n,) or one, counts squared: 0 where the value is exact, infinite where there is none.
+    nonnegative
+        Whether counts must not be negative.
+    whole
+        Whether the result is whole: each count the floor or the ceiling of its real one, still additive.
+
+    Returns
+    -------
+    (n,) counts; int64 where whole.
+
+    Raises
+    ------
+    SpecError
+        The parents make no tree, or what is measured does not determine every count.
+    InfeasibleError
+        Exact values exclude each other, or counts that are not negative.
+
+    References
+    ----------
+    Hay, Rastogi, Miklau and Suciu (2010); Zhu, Van Hentenryck and Fioretto (2021), program (P_S).
+
+    Examples
+    --------
+    >>> reconcile_tree([12.0, 4.0, 4.0], [-1, 0, 0], [2.0, 1.0, 1.0])
+    array([10.,  5.,  5.])
+    """
+    order, child_ptr = level_order(parents)
+    q = limits_of(variances, "the variances", order.size)
+    if (q < 0).any():
+        raise SpecError(
+            "a variance is negative or not a number", needed="0 or more, infinite where not measured"
+        )
+    y = real_vector(np.where(np.isinf(q), 0.0, np.asarray(values, float)), "the values", order.size)[order]
+    q = np.ascontiguousarray(q[order])
+    if (node := unidentified(child_ptr, messages(child_ptr, q)[1])) >= 0:
+        raise SpecError(
+            f"what is measured does not determine node {order[node]}", needed="all parts of a sum but one"
+        )
+    x = _nonnegative(child_ptr, q, y) if nonnegative else least_squares(child_ptr, q, y)
+    if not nonnegative:
+        _refuse_conflict(child_ptr, q, y, x)
+    if whole:
+        weight = np.divide(1.0, q, out=np.zeros(q.size), where=(q > 0) & np.isfinite(q))
+        x = controlled_rounding(child_ptr, weight, x)
+    out = np.empty_like(x)
+    out[order] = x
+    return out
+
+
+def _refuse_conflict(child_ptr: Integers, q: Reals, y: Reals, x: Reals) -> None:
+    sums = np.add.reduceat(np.append(x, 0.0), np.minimum(child_ptr[:-1], x.size)) * (np.diff(child_ptr) > 0)
+    inner = np.diff(child_ptr) > 0
+    off = np.abs(np.where(inner, sums - x, 0.0)) + np.where(q == 0, np.abs(x - y), 0.0)
+    if off.max() > 1e-6 * max(1.0, float(np.abs(y).max())):
+        raise InfeasibleError("exact values of the tree exclude each other", remedy="correct one of them")
+
+
+def _nonnegative(child_ptr: Integers, q: Reals, y: Reals) -> Reals:
+    """Least squares of all nodes as counts of their own: exact ones are held, the parts of a sum are its equality."""
+    n, inner = y.size, np.flatnonzero(np.diff(child_ptr))
+    known, exact = np.isfinite(q), q == 0
+    below = scipy.sparse.csr_array(
+        (np.ones(n - 1), (np.repeat(np.arange(inner.size), np.diff(child_ptr)[inner]), np.arange(1, n))),
+        shape=(inner.size, n),
+    )
+    own = scipy.sparse.csr_array((np.ones(inner.size), (np.arange(inner.size), inner)), shape=(inner.size, n))
+    one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))
+    held = np.flatnonzero(exact)
+    rows = Polyhedron.of(n, own - below, np.zeros(inner.size), one[held], y[held], y[held])
+    fit = Fit(one[np.flatnonzero(known)], y[known], 1 / np.where(exact, 1.0, q)[known])
+    answer = nearest_point(rows, fit)
+    if answer.status is not Status.SOLVED:
+        raise InfeasibleError(
+            "exact values of the tree exclude counts that are not negative", remedy="correct one of them"
+        )
+    return answer.x
+
+
+def project_table(
+    y: ArrayLike,
+    margins: Sequence[tuple[int, ...]],
+    sums: Sequence[ArrayLike],
+    *,
+    variances: ArrayLike | None = None,
+    nonnegative: bool = False,
+    whole: bool = False,
+    seconds: float = 60.0,
+) -> Projected:
+    """The table with given margins that is nearest to a noisy one.
+
+    Parameters
+    ----------
+    y
+        (n_1, ..., n_k) noisy table.
+    margins
+        The axes that each known margin keeps: `(0,)` the sums of the first axis' categories, `()` the total.
+    sums
+        The known margins, consistent with each other.
+    variances
+        Table of variances (counts squared); equal by default.
+    nonnegative, whole, seconds
+        As in `project`.
+
+    Raises
+    ------
+    SpecError
+        Numbers of margins and sums differ, or a shape does not fit.
+
+    References
+    ----------
+    Zhu, Van Hentenryck and Fioretto (2021), programs (P) and (P+), on tables.
+
+    Examples
+    --------
+    >>> project_table([[-3, 4], [2, 1]], [(0,), (1,)], [[2, 3], [2, 3]], nonnegative=True).x.round(9)
+    array([[0., 2.],
+           [2., 1.]])
+    """
+    table = np.asarray(y, float)
+    known = [np.asarray(b, float) for b in sums]
+    kept = [tuple(int(a) for a in margin) for margin in margins]
+    if len(known) != len(kept):
+        raise SpecError(f"{len(kept)} margins and {len(known)} tables of sums", needed="sums for each margin")
+    for margin, b in zip(kept, known, strict=True):
+        if not all(0 <= a < table.ndim for a in margin) or b.shape != tuple(table.shape[a] for a in margin):
+            raise SpecError(
+                f"the sums of margin {margin} have shape {b.shape}", needed="a sum for each of its entries"
+            )
+    v = None if variances is None else np.asarray(variances, float)
+    found = nearest_table(table, kept, known, variances=v, nonnegative=nonnegative)
+    if not whole or found.status is not Status.SOLVED:
+        return Projected(found.table, found.status, found.residual, None)
+    answer = whole_table(found.table, kept, known, seconds=seconds)
+    return Projected(answer.x, answer.status, answer.residual, answer.gap)

@@ -1,0 +1,206 @@
+"""Least squares under equalities and bounds where every count is measured by itself: by Newton steps on the dual.
+
+    minimise  1/2 sum w_i (x_i - y_i)^2   over   A x = b,   low <= x <= high
+
+With prices `u` of the equalities the minimum over `x` alone is `x(u) = min(max(y + A'u / w, low), high)`, and what is left,
+
+    q(u) = 1/2 sum w (x(u) - y)^2 + u'(b - A x(u)),
+
+is concave with gradient `b - A x(u)`, which is piecewise linear. Newton's matrix is `A diag(free / w) A'`, of the m equalities
+alone, where an interior point factors one of counts, measurements and rows together. Shortened until q rises, the steps
+converge, and end after finitely many where the counts at a bound no longer change (Qi and Sun 1993). Only the equalities
+are approximate at any step: optimality holds by construction.
+
+Everything is the change of the whole numbers nearest to `y`, so that large counts cost no digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy  # its parts load when first used
+
+from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.proof import least_squares_bound
+
+STEPS = 100
+SHORTER = 40  # halvings of a step
+RISE = 1e-4  # of what the slope promises, that a step must gain
+SETTLED = 1e-13  # largest gap of an equality, relative to the size of its terms, that is rounding
+REGULAR = 1e-13  # added to Newton's matrix, relative to its largest diagonal entry: equalities may depend on each other
+SMALL = 10**5  # coefficients up to which a full matrix is quicker in any case
+FULL = 0.05  # share of the equalities' coefficients that are not zero, from which on they are multiplied as a full matrix
+DENSE = 3000  # equalities up to which Newton's matrix may be full
+THIN = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
+
+
+class SeparableOptimum(NamedTuple):
+    """A point (n,), its weighted squares, and a lower bound of those of every point that obeys the limits."""
+
+    x: np.ndarray
+    objective: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """The program in changes of an origin: y, w, low, high (n,), A (m, n), b (m,)."""
+
+    y: np.ndarray
+    w: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    matrix: Any
+    sums: np.ndarray
+
+    def point(self, prices: np.ndarray) -> np.ndarray:
+        return np.clip(self.y + (self.matrix.T @ prices) / self.w, self.low, self.high)
+
+    def value(self, prices: np.ndarray, x: np.ndarray, gap: np.ndarray) -> float:
+        return float(0.5 * self.w @ (x - self.y) ** 2 + prices @ gap)
+
+    def step(self, x: np.ndarray, gap: np.ndarray) -> np.ndarray | None:
+        """Newton's step (m,); None where its matrix would be too large or is not positive."""
+        scale = np.where((x > self.low) & (x < self.high), 1 / np.sqrt(self.w), 0.0)
+        if isinstance(self.matrix, np.ndarray):
+            rows = self.matrix * scale
+            return _solved(rows @ rows.T, gap)
+        rows = self.matrix.multiply(scale[None])
+        return _solved(scipy.sparse.csc_array(rows @ rows.T), gap)
+
+
+def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
+    """The least squares, where every count is measured once and by itself and rows with limits are of one count each.
+
+    None where the program is of another kind, where there is no such point, or where the steps do not settle.
+
+    Examples
+    --------
+    >>> p = Polyhedron.of(2, [[1, 1]], [3.0])
+    >>> fit = Fit(scipy.sparse.csr_array(np.eye(2)), np.array([5.0, -1.0]), np.ones(2))
+    >>> separable_optimum(p, fit).x
+    array([3., 0.])
+    """
+    measured, box = _measured_alone(fit), _box(polyhedron)
+    if measured is None or box is None or (box[0] > box[1]).any():
+        return None
+    y, w = measured
+    origin = np.clip(np.rint(y), np.ceil(box[0]), np.floor(box[1]))
+    matrix: Any = polyhedron.equal
+    if matrix.nnz > FULL * np.prod(matrix.shape) or np.prod(matrix.shape) < SMALL:
+        matrix = matrix.toarray()
+    dual = _Dual(y - origin, w, box[0] - origin, box[1] - origin, matrix, polyhedron.sums - matrix @ origin)
+    found = _ascend(dual)
+    if found is None:
+        return None
+    rest = fit.around(origin)
+    return SeparableOptimum(origin + found[0], rest.objective(found[0]), _bound(dual, rest, *found))
+
+
+def _bound(dual: _Dual, fit: Fit, x: np.ndarray, prices: np.ndarray) -> float:
+    """What the prices prove: what they leave of the counts' own prices, counts at a bound take."""
+    own = fit.weights * (fit.matrix @ x - fit.values)
+    left = dual.matrix.T @ prices - fit.matrix.T @ own
+    at = np.flatnonzero((x == dual.low) | (x == dual.high))
+    right = np.where(x == dual.high, np.maximum(left, 0.0), 0.0) + np.where(
+        x == dual.low, np.minimum(left, 0.0), 0.0
+    )
+    rows = scipy.sparse.vstack(
+        [scipy.sparse.csr_array(dual.matrix), scipy.sparse.eye_array(x.size, format="csr")[at]], format="csr"
+    )
+    limits, multipliers = np.append(dual.sums, x[at]), np.append(-prices, right[at])
+    return least_squares_bound(fit, scipy.sparse.csr_array(rows), limits, own, multipliers, fit.objective(x))
+
+
+def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
+    """What each count was measured as, and its weight; None unless each has one measurement of its own."""
+    matrix = fit.matrix
+    q, n = matrix.shape
+    if (
+        q != n
+        or not (np.diff(matrix.indptr) == 1).all()
+        or np.bincount(matrix.indices, minlength=n).max(initial=1) > 1
+    ):
+        return None
+    order = np.argsort(matrix.indices)
+    factor = matrix.data[order]
+    if not factor.all():
+        return None
+    return fit.values[order] / factor, fit.weights[order] * factor**2
+
+
+def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bounds (n,), (n,) of every count; None where a row with limits is of several."""
+    ranged, n = polyhedron.ranged, polyhedron.cells
+    low, high = np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(n, np.inf)
+    if not (np.diff(ranged.indptr) == 1).all() or not ranged.data.all():
+        return None
+    ends = np.sort(np.stack([polyhedron.lower, polyhedron.upper]) / ranged.data, axis=0)
+    np.maximum.at(low, ranged.indices, ends[0])
+    np.minimum.at(high, ranged.indices, ends[1])
+    return low, high
+
+
+def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
+    """The point and the prices at which the equalities hold to rounding; None if the steps do not get there."""
+    prices = np.zeros(dual.sums.size)
+    size = np.maximum(1.0, abs(dual.matrix) @ np.abs(dual.point(prices)) + np.abs(dual.sums))
+    x = dual.point(prices)
+    gap = dual.sums - dual.matrix @ x
+    value = dual.value(prices, x, gap)
+    for _ in range(STEPS):
+        if (np.abs(gap) <= SETTLED * size).all():
+            return x, prices
+        step = dual.step(x, gap)
+        if step is None or not np.isfinite(step).all():  # the gap may be one that no counts close
+            return None
+        slope, length = float(gap @ step), 1.0
+        for _ in range(SHORTER):
+            moved = prices + length * step
+            there = dual.point(moved)
+            left = dual.sums - dual.matrix @ there
+            higher = dual.value(moved, there, left)
+            if higher >= value + RISE * length * slope or np.abs(left).max() <= 1e-3 * np.abs(gap).max():
+                break
+            length /= 2
+        else:
+            return (x, prices) if (np.abs(gap) <= 1e3 * SETTLED * size).all() else None
+        prices, x, gap, value = moved, there, left, higher
+    return (x, prices) if (np.abs(gap) <= 1e3 * SETTLED * size).all() else None
+
+
+def _solved(matrix: Any, right: np.ndarray) -> np.ndarray | None:
+    """Solve with a matrix that is not negative, full or sparse, by the factors of a regular one beside it.
+
+    None where it is too large, zero, or not positive.
+    """
+    m, largest = matrix.shape[0], float(matrix.diagonal().max(initial=0.0))
+    thin, shift = scipy.sparse.issparse(matrix) and matrix.nnz <= THIN * m * m, REGULAR * largest
+    if largest == 0 or (m > DENSE and not thin):
+        return None
+    try:
+        solve = _by_thin(matrix, shift) if thin else _by_full(matrix, shift)
+    except (RuntimeError, np.linalg.LinAlgError):
+        return None
+    found = solve(right)
+    return found + solve(right - matrix @ found) if np.isfinite(found).all() else None
+
+
+def _by_full(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
+    full = matrix.toarray() if scipy.sparse.issparse(matrix) else matrix.copy()
+    full[np.diag_indices(len(full))] += shift
+    factor = scipy.linalg.cho_factor(full, overwrite_a=True)
+    return lambda right: scipy.linalg.cho_solve(factor, right)
+
+
+def _by_thin(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Order rows and columns alike: the matrix is symmetric."""
+    whole = scipy.sparse.csc_matrix(matrix + shift * scipy.sparse.eye_array(matrix.shape[0]))
+    alike = {"SymmetricMode": True}
+    return scipy.sparse.linalg.splu(
+        whole, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=alike
+    ).solve
