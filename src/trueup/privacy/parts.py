@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import isfinite
@@ -23,6 +23,7 @@ from trueup.noise.law import Law
 from trueup.noise.losses import Losses, pure
 from trueup.privacy.accountant import compose
 from trueup.privacy.composition import epsilon_at
+from trueup.privacy.contribution import Reach, Relation
 
 CUT = Fraction(1, 10**12)
 """Share of delta that large losses of normal noise may take, which count as infinite."""
@@ -57,6 +58,18 @@ class Part:
     def of(cls, law: Law, cells: int, each: int) -> Part:
         """Noise on independent counts, of which one step moves `cells` by at most `each`."""
         return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
+
+    @classmethod
+    def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> Part:
+        """Noise on `cells` counts that neighbours need not share, to which one unit contributes what `reach` says."""
+        cost = law.cost(reach.sensitivity(relation, cells=cells))
+        moves = None if law.joint else reach.moves(relation, cells=cells)
+        return cls(law, cost, *(moves or (0, 0)))
+
+    def scaled(self, factor: Fraction) -> Part:
+        """The same noise at `factor` times its cost; SpecError where no cost scales so."""
+        cost = replace(self.cost, amount=self.cost.amount * factor)
+        return replace(self, law=self.law.scaled(factor), cost=cost)
 
     @property
     def bounded(self) -> bool:
@@ -103,7 +116,7 @@ def _kinds(parts: Iterable[Part]) -> Counter[Kind]:
     """How many counts move under each law, and how many parts are known by their price."""
     found: Counter[Kind] = Counter()
     for part in parts:
-        if part.cells and not part.law.joint:
+        if part.cells:
             found[part.law, part.each] += part.cells
         elif part.cost.amount or part.cost.delta:
             found[part.cost] += 1
