@@ -17,7 +17,8 @@ Total = Annotated[
     str | None,
     typer.Option(
         "--total",
-        help="What to divide, such as 1/2; by default the least that meets the targets, or what the spec spends.",
+        help="What to divide: 1/2, or an epsilon at a delta, 8@1e-10; by default the least that meets the targets, or what "
+        "the spec spends.",
     ),
 ]
 Weights = Annotated[
@@ -82,7 +83,7 @@ def register(app: typer.Typer) -> None:
         planned = plan_spec(
             loaded,
             with_encoding(geography, encoding),
-            total=None if total is None else rational(total, "the total"),
+            total=total if total is None or "@" in total else rational(total, "the total"),
             weights=dict(_number(text) for text in weight or []),
             targets=target,
             preset=_preset(relative, no_worse, bool(weight or target)),
