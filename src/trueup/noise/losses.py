@@ -158,5 +158,10 @@ def _log_block(rate: Reals, block: int) -> Reals:
     """Log of the sum of `exp(-rate j)` over an odd number of whole j around 0, rounded up."""
     half = np.abs(rate) / 2
     safe = np.where(half > 0, half, 1.0)
-    sums = np.where(half > 0, np.sinh(block * safe) / np.sinh(safe), block)
-    return np.log(sums) + 1e-14
+    return np.where(half > 0, _log_sinh(block * safe) - _log_sinh(safe), np.log(block)) + 1e-14 * (
+        1 + block * half
+    )
+
+
+def _log_sinh(x: Reals) -> Reals:
+    return x + np.log(-np.expm1(-2 * x) / 2)

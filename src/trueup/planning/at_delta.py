@@ -68,7 +68,7 @@ class EpsilonAtDelta:
             if epsilon <= self.epsilon and aim - found <= CLOSE:
                 return at
             step = min(max(power * (aim - CLOSE / 2 - found), -FURTHEST), FURTHEST)
-            new = (at * Fraction(exp(step))).limit_denominator(10**15)
+            new = Fraction(float(at) * exp(step))
             epsilon, reached = loss(new)
             power = min(max(step / (reached - found), 0.25), 4.0) if reached != found else 1.5
             at, found = new, reached
@@ -117,7 +117,7 @@ def plan_at_delta(
             )
             told = replace(planned.certificate, sentences=(*planned.certificate.sentences, sentence))
             return replace(planned, certificate=told)
-        total = (total * factor * Fraction(1 - 4 * CLOSE)).limit_denominator(10**12)
+        total = Fraction(f"{float(total * factor) * (1 - 4 * CLOSE):.12g}")
     raise ConvergenceError(
         "the division changes with the total, so that none was found",
         remedy="give the total in the spec's currency",
