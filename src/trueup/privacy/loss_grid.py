@@ -114,12 +114,15 @@ def _window(steps: Composed, delta: float) -> Window:
 
 
 def on_grid(steps: Composed, delta: float) -> Masses | None:
-    """Masses of the sum of losses on a grid; None where the rounding of transforms is too much."""
+    """Masses of the sum of losses on a grid; None for more steps than it is for, or too much rounding of transforms."""
     window, number = _window(steps, delta), sum(n for _, n in steps)
     points = 1 << ceil(log2(min(max(LEAST_POINTS, POINTS_A_ROOT * number**0.5), MOST_POINTS)))
+    if number > points // 4:
+        return None
     h = _grid(steps, (window.high - window.low) / (points - number - 4))  # every step may end one node higher
     spectrum = np.ones(points // 2 + 1, complex)
-    lengths = growth = log_scale = log_above = top = 0.0
+    lengths = growth = log_scale = log_above = 0.0
+    top = 0
     for losses, n in steps:
         index, mass = _divided(losses, h)
         nodes = h * index.astype(np.float64)
@@ -132,7 +135,7 @@ def on_grid(steps: Composed, delta: float) -> Masses | None:
         log_scale += n * scale
         log_above += n * _tilted(nodes, mass, window.further)[1]
         log_scale += n * ROUNDING * len(mass)  # of the sums at nodes
-        top += n * float(index.max()) * h
+        top += n * int(index.max())
     each = 16 * ROUNDING * log2(points)
     if each * growth > 0.1:
         return None
@@ -141,14 +144,15 @@ def on_grid(steps: Composed, delta: float) -> Masses | None:
     loss = h * np.arange(first, first + points, dtype=np.float64)
     p = np.roll(p, -first % points)
     error = 1.2 * (each * (1 + lengths) + 8 * number * ROUNDING) * max(1.0, float(np.sqrt(p @ p)))
-    above = exp(min(_raised(log_above, number) - window.further * loss[-1], 0.0)) if top > loss[-1] else 0.0
+    beyond = _raised(log_above, number) - window.further * loss[-1] * (1 - 1e-12)
+    above = exp(min(beyond, 0.0)) if top >= first + points else 0.0
     log_scale = _raised(log_scale, number) + 8 * ROUNDING * window.tilt * float(np.abs(loss[[0, -1]]).max())
     return Masses(loss, p, log_scale, window.tilt, error, above)
 
 
 def _raised(log_scale: float, number: int) -> float:
     """A sum of logarithms, above what it was rounded from."""
-    return log_scale + 1e-15 * (number + 8) + 1e-15 * abs(log_scale)
+    return log_scale + 2 * ROUNDING * (number + 8) * (1 + abs(log_scale))
 
 
 def _grid(steps: Composed, h: float) -> float:
