@@ -14,6 +14,7 @@ from trueup.model.problem import Problem
 from trueup.planning.planned_spec import planned_spec
 from trueup.privacy.accountant import compose
 from trueup.privacy.parts import tight_epsilon
+from trueup.privacy.shown import outward
 
 PLACES = pd.DataFrame({"state": list("aaabb"), "county": ["a1", "a2", "a3", "b1", "b2"]})
 DELTA = Fraction(1, 10**8)
@@ -74,3 +75,14 @@ def test_many_tables_of_laplace_noise_gain_as_well():
 def test_what_is_no_epsilon_at_a_delta_is_refused(total, message):
     with pytest.raises(SpecError, match=message):
         trueup.plan(spec("discrete-gaussian", "rho"), PLACES, total=total)
+
+
+def test_a_guarantee_states_the_exact_epsilon_of_its_noise():
+    problem = Problem.of(spec("discrete-gaussian", "rho"), PLACES)
+    exact, of_rho = loss(problem, Fraction(1, 10**10))
+    said = problem.guarantee.sentences[0]
+    assert (
+        f"rho = 1/3 (zero-concentrated differential privacy), and at most epsilon = {outward(exact)} at delta = 1e-10"
+        in said
+    )
+    assert outward(exact) != outward(of_rho)
