@@ -16,9 +16,9 @@ import pytest
 from mpmath import mp, mpf
 
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, law_named
-from trueup.noise.losses import Losses, pure
+from trueup.noise.losses import Losses, pure_losses
 from trueup.privacy import composition
-from trueup.privacy.composition import epsilon_at
+from trueup.privacy.composition import composed_epsilon
 from trueup.privacy.conversion import epsilon_of
 
 DELTA = Fraction(1, 10**10)
@@ -121,7 +121,7 @@ def drawn(rng: np.random.Generator) -> tuple[Losses, Reference]:
             return law.losses(change, CUT), of_laplace(rate, change, bound)
         case _:
             delta = Fraction(int(rng.integers(0, 3)), 10**12)
-            return pure(rate, delta), of_pure(rate, delta)
+            return pure_losses(rate, delta), of_pure(rate, delta)
 
 
 def compositions(rng: np.random.Generator, number: int) -> list[tuple[list[Losses], list[Reference]]]:
@@ -136,7 +136,7 @@ def ratio(losses: list[Losses], references: list[Reference]) -> float:
     """Ours over the reference, less one."""
     with mp.workdps(60):
         right = convolved(references, DELTA)
-        return float(mpf(epsilon_at([(one, 1) for one in losses], DELTA)) / right - 1)
+        return float(mpf(composed_epsilon([(one, 1) for one in losses], DELTA)) / right - 1)
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,10 @@ def test_the_grid_gives_what_the_sum_gives(rng, monkeypatch):
     """Few losses, of no common lattice, both ways; isolated losses cost the grid a step of it at most."""
     for _ in range(6):
         losses = [drawn(rng)[0] for _ in range(2)]
-        summed = epsilon_at([(one, 2) for one in losses], DELTA)
+        summed = composed_epsilon([(one, 2) for one in losses], DELTA)
         with monkeypatch.context() as patch:
             patch.setattr(composition, "FEW", 1)
-            on_grid = epsilon_at([(one, 2) for one in losses], DELTA)
+            on_grid = composed_epsilon([(one, 2) for one in losses], DELTA)
         assert summed <= on_grid * (1 + 1e-8)
         assert on_grid <= summed * (1 + 2e-4)
 
@@ -176,12 +176,12 @@ def test_the_grid_gives_what_the_sum_gives(rng, monkeypatch):
 def test_ten_thousand_steps_take_a_few_seconds_and_are_one_wide_normal_step():
     """Normal noise of variance n v on n counts loses what noise of variance v on one does, up to the integers."""
     start = process_time()
-    many = epsilon_at([(DiscreteGaussian("200000").losses(1, CUT), 10_000)], DELTA)
+    many = composed_epsilon([(DiscreteGaussian("200000").losses(1, CUT), 10_000)], DELTA)
     mixed = [(DiscreteLaplace(Fraction(1, 100 + k)).losses(1, CUT), 1_000) for k in range(8)]
     mixed += [(DiscreteGaussian(20_000 + 977 * k).losses(1, CUT), 1_000) for k in range(2)]
-    both = epsilon_at(mixed, DELTA)
+    both = composed_epsilon(mixed, DELTA)
     assert process_time() - start < 10
-    one = epsilon_at([(DiscreteGaussian("2000").losses(10, CUT), 1)], DELTA)
+    one = composed_epsilon([(DiscreteGaussian("2000").losses(10, CUT), 1)], DELTA)
     assert abs(many / one - 1) < 1e-3  # ten counts of noise of standard deviation 45: nearly a real number
     assert 5 < both < sum(number * losses.most for losses, number in mixed)
 
@@ -193,7 +193,7 @@ def test_a_smaller_change_loses_less():
         DiscreteGaussian("7"),
         law_named("truncated-geometric")(Fraction(1), 40),
     ):
-        found = [epsilon_at([(law.losses(change, CUT), 1)], DELTA) for change in (1, 2, 3, 4)]
+        found = [composed_epsilon([(law.losses(change, CUT), 1)], DELTA) for change in (1, 2, 3, 4)]
         assert found == sorted(found)
         for kept, change in ((1, 2), (2, 3)):
             noise = np.arange(-40, 41)
@@ -229,12 +229,12 @@ def test_very_wide_noise_is_taken_in_blocks_and_bounded():
             return mp.log(inside) - mp.log(mpf(10) ** -10)
 
         right = float(mp.findroot(gap, (3 * mu, 4 * mu)))
-    assert 0 <= epsilon_at([(losses, 1)], DELTA) / right - 1 < 2e-6
+    assert 0 <= composed_epsilon([(losses, 1)], DELTA) / right - 1 < 2e-6
 
 
 def test_no_epsilon_where_delta_is_used_up():
-    assert epsilon_at([(pure(Fraction(1), Fraction(1, 10**9)), 1)], DELTA) == inf
-    assert epsilon_at([], DELTA) == 0
+    assert composed_epsilon([(pure_losses(Fraction(1), Fraction(1, 10**9)), 1)], DELTA) == inf
+    assert composed_epsilon([], DELTA) == 0
 
 
 def test_dp_accounting_is_never_much_below():
@@ -248,11 +248,13 @@ def test_dp_accounting_is_never_much_below():
             lambda one, other: one.compose(other),
             (their.self_compose(number) for (_, their), number in zip(laws, numbers) if number),
         )
-        ours = epsilon_at([(law.losses(1, CUT), number) for (law, _), number in zip(laws, numbers)], DELTA)
+        ours = composed_epsilon(
+            [(law.losses(1, CUT), number) for (law, _), number in zip(laws, numbers)], DELTA
+        )
         assert ours <= theirs.get_epsilon_for_delta(float(DELTA)) + 1e-4
 
 
 def test_the_bound_of_rho_is_above():
     for sigma2, number in ((2, 1), (50, 16), (3000, 200)):
-        ours = epsilon_at([(DiscreteGaussian(sigma2).losses(1, CUT), number)], DELTA)
+        ours = composed_epsilon([(DiscreteGaussian(sigma2).losses(1, CUT), number)], DELTA)
         assert ours < float(epsilon_of(Fraction(number, 2 * sigma2), DELTA)) < 1.2 * ours

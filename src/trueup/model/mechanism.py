@@ -29,7 +29,7 @@ from trueup.privacy.contribution import (
     Relation,
     records_left_out,
 )
-from trueup.privacy.parts import Part
+from trueup.privacy.parts import NoisePart
 
 
 def plan_measurements(
@@ -153,22 +153,22 @@ _ENFORCED = (
 )
 
 
-def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, Part]:
+def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
     """What one step of each relation moves; where compared databases share a count it does not move."""
-    found: dict[Relation, Part] = {}
+    found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
         free = kept.fixed(header.margin).free if header.groups is None else len(header.groups)
-        found[at] = Part.reached(header.law, reach, at, cells=free)
+        found[at] = NoisePart.reached(header.law, reach, at, cells=free)
     return found
 
 
-def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, Part]:
+def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
     """The number of records left out: one count, of which neighbours share nothing."""
-    return {at: Part.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
+    return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
 
 
-def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[Part, ...]:
+def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
     """The noise of a spec, with what one step of its neighbour relation does to the counts of each query.
 
     Parameters
@@ -186,7 +186,7 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
     return tuple(each[spec.privacy.neighbours] for each in priced)
 
 
-def _charge(relation: Relation, query: str, margin: str, priced: Mapping[Relation, Part]) -> Charge:
+def _charge(relation: Relation, query: str, margin: str, priced: Mapping[Relation, NoisePart]) -> Charge:
     """The loss of one query at one level, by the spec's relation and by both."""
     own = priced[relation]
     prices: tuple[tuple[Relation, Cost], ...] = tuple((at, part.cost) for at, part in priced.items())
@@ -265,7 +265,7 @@ def _guarantee(
     spec: Spec,
     constraints: Constraints,
     charges: tuple[Charge, ...],
-    parts: tuple[Part, ...],
+    parts: tuple[NoisePart, ...],
     change: Change | str,
     attained: bool,
     told: tuple[str, ...],

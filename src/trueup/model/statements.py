@@ -13,7 +13,7 @@ from trueup.model.kept import Kept
 from trueup.model.spec import Spec
 from trueup.noise.cost import Currency
 from trueup.privacy.accountant import Loss
-from trueup.privacy.parts import Part, tight_epsilon
+from trueup.privacy.parts import NoisePart, tight_epsilon
 from trueup.privacy.shown import outward
 
 DECLARED = "declared by the agency, not verified"
@@ -27,7 +27,7 @@ def statements(
     spec: Spec,
     constraints: Constraints,
     loss: Loss,
-    parts: Sequence[Part],
+    parts: Sequence[NoisePart],
     currency: Currency,
     change: Change | str,
     *,
@@ -48,7 +48,7 @@ _DIFFER = {
 
 
 def _step(
-    spec: Spec, loss: Loss, parts: Sequence[Part], currency: Currency, attained: bool
+    spec: Spec, loss: Loss, parts: Sequence[NoisePart], currency: Currency, attained: bool
 ) -> tuple[str, ...]:
     unit = spec.privacy.unit
     differ = _DIFFER[spec.privacy.neighbours].format(unit=unit)
@@ -68,7 +68,7 @@ def _pure(loss: Loss) -> str:
     return f"epsilon = {loss.epsilon}{delta} (differential privacy)"
 
 
-def _zcdp(loss: Loss, parts: Sequence[Part]) -> str:
+def _zcdp(loss: Loss, parts: Sequence[NoisePart]) -> str:
     delta = loss.delta + SHOWN_DELTA
     return (
         f"rho = {loss.zcdp} (zero-concentrated differential privacy), "

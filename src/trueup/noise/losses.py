@@ -59,14 +59,14 @@ class Losses:
         return ROUNDING * (64 + 16 * float(np.abs(finite).max(initial=0.0)))
 
 
-def pure(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
+def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
     """Losses of whatever is (epsilon, delta)-DP: those of a randomised response, which no other exceeds.
 
     Source: Kairouz, Oh and Viswanath (2015), "The composition theorem for differential privacy", theorem 3.4.
 
     Examples
     --------
-    >>> print(np.exp(pure(Fraction(1)).log_mass).round(3), pure(Fraction(1)).loss)
+    >>> print(np.exp(pure_losses(Fraction(1)).log_mass).round(3), pure_losses(Fraction(1)).loss)
     [0.269 0.731] [-1.  1.]
     """
     size = float(epsilon)
@@ -75,17 +75,17 @@ def pure(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
     return Losses(-size, 2 * size or 1.0, np.array([high - size, high]), beyond)
 
 
-def laplace(epsilon: Fraction, change: int) -> Losses:
+def laplace_losses(epsilon: Fraction, change: int) -> Losses:
     """Losses of discrete Laplace noise: `epsilon (change - 2 j)` where the noise is j from 0 to `change`, or beyond these.
 
     Examples
     --------
-    >>> found = laplace(Fraction(1), 2)
+    >>> found = laplace_losses(Fraction(1), 2)
     >>> print(found.loss, np.exp(found.log_mass).round(3))
     [-2.  0.  2.] [0.099 0.17  0.731]
     """
     if change >= MOST:
-        return pure(epsilon * change)
+        return pure_losses(epsilon * change)
     rate = float(epsilon)
     j = np.arange(change, -1, -1)
     log_mass = np.log(-np.expm1(-rate)) - np.log1p(np.exp(-rate)) - rate * j
@@ -93,7 +93,7 @@ def laplace(epsilon: Fraction, change: int) -> Losses:
     return Losses(-rate * change, 2 * rate, log_mass)
 
 
-def truncated(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyond: float) -> Losses:
+def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyond: float) -> Losses:
     """Losses of Laplace noise within a bound: the same ones, and none where the other database gives no such output.
 
     Parameters
@@ -114,7 +114,7 @@ def truncated(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyon
         return Losses(-float(epsilon) * change, 2 * float(epsilon), np.log(mass), beyond)
 
 
-def gaussian(sigma2: Fraction, change: int, log_normaliser: float, cut: float) -> Losses:
+def gaussian_losses(sigma2: Fraction, change: int, log_normaliser: float, cut: float) -> Losses:
     """Losses of discrete Gaussian noise x: `change (change - 2 x) / (2 sigma2)`.
 
     Noise beyond K has a probability of at most `P(X = K) sigma2 / K`, for `P(X = K + j) <= P(X = K) exp(-K j / sigma2)`. Above
@@ -132,7 +132,7 @@ def gaussian(sigma2: Fraction, change: int, log_normaliser: float, cut: float) -
 
     Examples
     --------
-    >>> found = gaussian(Fraction(4), 1, np.log(np.sqrt(8 * np.pi)), 1e-12)
+    >>> found = gaussian_losses(Fraction(4), 1, np.log(np.sqrt(8 * np.pi)), 1e-12)
     >>> print(f"{found.spacing} {np.exp(found.log_mass).sum():.9f} {found.beyond < 1e-12}")
     0.25 1.000000000 True
     """

@@ -13,7 +13,7 @@ from trueup.model.problem import Problem
 from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation
 from trueup.planning.planned_spec import planned_spec
-from trueup.privacy.parts import Part, tight_epsilon
+from trueup.privacy.parts import NoisePart, tight_epsilon
 from trueup.privacy.shown import outward
 
 NEEDED = "EPSILON@DELTA, such as 8@1e-10, with a delta between 0 and 1"
@@ -46,7 +46,7 @@ class EpsilonAtDelta:
             raise SpecError(f"the delta of the total '{text}' is 1 or more", needed=NEEDED)
         return found
 
-    def factor(self, parts: Sequence[Part]) -> Fraction:
+    def factor(self, parts: Sequence[NoisePart]) -> Fraction:
         """By what the cost of all noise can be multiplied: within it, and nearly the most.
 
         Epsilon grows about like a power of the cost, between a square root and the cost itself; the power is that of the

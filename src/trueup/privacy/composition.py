@@ -24,7 +24,7 @@ import numpy as np
 from trueup.noise.law import Reals
 from trueup.noise.losses import ROUNDING
 from trueup.privacy.loss_grid import on_grid
-from trueup.privacy.loss_masses import Composed, Masses, power, rounded_up
+from trueup.privacy.loss_masses import Composed, LossMasses, power, rounded_up
 
 FEW, SHORT = 1 << 20, 1 << 12
 """Most losses of a convolution that is summed as it is: of all steps, and of those of one kind."""
@@ -34,7 +34,7 @@ CLOSE = 1e-9
 """Relative accuracy to which epsilon is looked for."""
 
 
-def epsilon_at(composed: Composed, delta: Fraction) -> float:
+def composed_epsilon(composed: Composed, delta: Fraction) -> float:
     """Bound epsilon from above such that composed steps are (epsilon, delta)-DP; infinite where none is found.
 
     Parameters
@@ -51,8 +51,8 @@ def epsilon_at(composed: Composed, delta: Fraction) -> float:
 
     Examples
     --------
-    >>> from trueup.noise.losses import pure
-    >>> print(f"{epsilon_at([(pure(Fraction(1, 10)), 100)], Fraction(1, 10**6)):.4f}")
+    >>> from trueup.noise.losses import pure_losses
+    >>> print(f"{composed_epsilon([(pure_losses(Fraction(1, 10)), 100)], Fraction(1, 10**6)):.4f}")
     4.7746
     """
     steps = [(losses, number) for losses, number in composed if number]
@@ -72,7 +72,7 @@ def _shift(steps: Composed) -> float:
     return rounded_up(8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps))
 
 
-def _solve(masses: Masses, delta: float, most: float) -> float:
+def _solve(masses: LossMasses, delta: float, most: float) -> float:
     """The least epsilon whose delta is small enough, by halving: what is returned was tried."""
     if masses.delta(0.0) <= delta:
         return 0.0
@@ -93,14 +93,14 @@ def _few(steps: Composed) -> bool:
     return max(sizes) <= SHORT and reduce(lambda all_of, one: min(all_of * one, FEW + 1), sizes, 1) <= FEW
 
 
-def _summed(steps: Composed) -> Masses:
+def _summed(steps: Composed) -> LossMasses:
     loss, p = np.zeros(1), np.ones(1)
     for losses, number in steps:
         mass = _powered(np.exp(losses.log_mass) * (1 + losses.slack), number)
         own = number * losses.least + losses.spacing * np.arange(len(mass))
         loss, p = np.add.outer(loss, own).ravel(), np.multiply.outer(p, mass).ravel()
     order = np.argsort(loss, kind="stable")
-    return Masses(loss[order], p[order] * (1 + 4 * ROUNDING * len(steps)))
+    return LossMasses(loss[order], p[order] * (1 + 4 * ROUNDING * len(steps)))
 
 
 def _powered(mass: Reals, number: int) -> Reals:

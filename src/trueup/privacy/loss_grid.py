@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from trueup.noise.law import Reals
 from trueup.noise.losses import ROUNDING, Losses
-from trueup.privacy.loss_masses import Composed, Masses, power
+from trueup.privacy.loss_masses import Composed, LossMasses, power
 
 LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 17, 1 << 21, 15_000
 """Points of the grid; how many for the square root of every step."""
@@ -113,7 +113,7 @@ def _window(steps: Composed, delta: float) -> Window:
     return Window(tilt, further, cumulants.at(tilt - back)[1], cumulants.at(further)[1])
 
 
-def on_grid(steps: Composed, delta: float) -> Masses | None:
+def on_grid(steps: Composed, delta: float) -> LossMasses | None:
     """Masses of the sum of losses on a grid; None for more steps than it is for, or too much rounding of transforms."""
     window, number = _window(steps, delta), sum(n for _, n in steps)
     points = 1 << ceil(log2(min(max(LEAST_POINTS, POINTS_A_ROOT * number**0.5), MOST_POINTS)))
@@ -147,7 +147,7 @@ def on_grid(steps: Composed, delta: float) -> Masses | None:
     beyond = _raised(log_above, number) - window.further * loss[-1] * (1 - 1e-12)
     above = exp(min(beyond, 0.0)) if top >= first + points else 0.0
     log_scale = _raised(log_scale, number) + 8 * ROUNDING * window.tilt * float(np.abs(loss[[0, -1]]).max())
-    return Masses(loss, p, log_scale, window.tilt, error, above)
+    return LossMasses(loss, p, log_scale, window.tilt, error, above)
 
 
 def _raised(log_scale: float, number: int) -> float:

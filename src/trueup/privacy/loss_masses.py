@@ -21,7 +21,7 @@ LARGEST = 500.0
 
 
 @dataclass(frozen=True, eq=False)
-class Masses:
+class LossMasses:
     """Masses `p exp(log_scale - tilt loss)` at losses, ascending; `error` bounds what p is off by in the Euclidean norm."""
 
     loss: Reals

@@ -20,9 +20,9 @@ from math import isfinite
 
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Law
-from trueup.noise.losses import Losses, pure
+from trueup.noise.losses import Losses, pure_losses
 from trueup.privacy.accountant import compose
-from trueup.privacy.composition import epsilon_at
+from trueup.privacy.composition import composed_epsilon
 from trueup.privacy.contribution import Reach, Relation
 
 CUT = Fraction(1, 10**12)
@@ -30,7 +30,7 @@ CUT = Fraction(1, 10**12)
 
 
 @dataclass(frozen=True)
-class Part:
+class NoisePart:
     """Noise of one law, and what one step does to the counts that it is added to.
 
     Attributes
@@ -45,7 +45,7 @@ class Part:
     Examples
     --------
     >>> from trueup.noise import DiscreteGaussian
-    >>> Part.of(DiscreteGaussian("50"), cells=2, each=1).cost.amount
+    >>> NoisePart.of(DiscreteGaussian("50"), cells=2, each=1).cost.amount
     Fraction(1, 50)
     """
 
@@ -55,18 +55,18 @@ class Part:
     each: int = 0
 
     @classmethod
-    def of(cls, law: Law, cells: int, each: int) -> Part:
+    def of(cls, law: Law, cells: int, each: int) -> NoisePart:
         """Noise on independent counts, of which one step moves `cells` by at most `each`."""
         return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
 
     @classmethod
-    def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> Part:
+    def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> NoisePart:
         """Noise on `cells` counts that neighbours need not share, to which one unit contributes what `reach` says."""
         cost = law.cost(reach.sensitivity(relation, cells=cells))
         moves = None if law.joint else reach.moves(relation, cells=cells)
         return cls(law, cost, *(moves or (0, 0)))
 
-    def scaled(self, factor: Fraction) -> Part:
+    def scaled(self, factor: Fraction) -> NoisePart:
         """The same noise at `factor` times its cost; SpecError where no cost scales so."""
         cost = replace(self.cost, amount=self.cost.amount * factor)
         return replace(self, law=self.law.scaled(factor), cost=cost)
@@ -77,7 +77,7 @@ class Part:
         return bool(self.cells) or self.cost.currency == "epsilon" or not self.cost.amount
 
 
-def tight_epsilon(parts: Iterable[Part], delta: Fraction) -> Fraction:
+def tight_epsilon(parts: Iterable[NoisePart], delta: Fraction) -> Fraction:
     """Bound epsilon at `delta` for noise that was laid down beforehand: never below the true one, nor above that of the sums.
 
     Parameters
@@ -95,7 +95,7 @@ def tight_epsilon(parts: Iterable[Part], delta: Fraction) -> Fraction:
     Examples
     --------
     >>> from trueup.noise import DiscreteGaussian
-    >>> parts = [Part.of(DiscreteGaussian("50"), cells=1, each=1)] * 5
+    >>> parts = [NoisePart.of(DiscreteGaussian("50"), cells=1, each=1)] * 5
     >>> delta = Fraction(1, 10**6)
     >>> exact = compose(part.cost for part in parts)
     >>> print(f"{float(tight_epsilon(parts, delta)):.4f} {float(exact.at_delta(delta)):.4f}")
@@ -112,7 +112,7 @@ def tight_epsilon(parts: Iterable[Part], delta: Fraction) -> Fraction:
 Kind = tuple[Law, int] | Cost
 
 
-def _kinds(parts: Iterable[Part]) -> Counter[Kind]:
+def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
     """How many counts move under each law, and how many parts are known by their price."""
     found: Counter[Kind] = Counter()
     for part in parts:
@@ -128,11 +128,11 @@ def _epsilon(kinds: frozenset[tuple[Kind, int]], delta: Fraction) -> float:
     number = sum(count for _, count in kinds)
     cut = float(delta * CUT / max(number, 1))
     steps = [(_losses(kind, cut), count) for kind, count in kinds]
-    return epsilon_at(sorted(steps, key=lambda step: (step[0].spacing, step[0].least)), delta)
+    return composed_epsilon(sorted(steps, key=lambda step: (step[0].spacing, step[0].least)), delta)
 
 
 def _losses(kind: Kind, cut: float) -> Losses:
     if isinstance(kind, Cost):
-        return pure(kind.amount, kind.delta)
+        return pure_losses(kind.amount, kind.delta)
     law, each = kind
     return law.losses(each, cut)

@@ -10,11 +10,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from trueup.noise import losses
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, Sampler, refuse_extreme_width
-from trueup.noise.losses import Losses
+from trueup.noise.losses import Losses, gaussian_losses
 from trueup.noise.rational import rational
 from trueup.noise.samplers.gaussian_table import GaussianTable
 from trueup.noise.samplers.gaussian_wide import GaussianWide
@@ -98,7 +97,7 @@ class DiscreteGaussian(IntegerLaw):
 
     def losses(self, change: int, cut: float) -> Losses:
         """Distribution of the privacy loss of one count that changes by at most so much."""
-        return losses.gaussian(self.sigma2, change, _log_normaliser(float(self.sigma2)), cut)
+        return gaussian_losses(self.sigma2, change, _log_normaliser(float(self.sigma2)), cut)
 
     def _logpmf(self, k: Reals) -> Reals:
         sigma2 = float(self.sigma2)

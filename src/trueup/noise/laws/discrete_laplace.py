@@ -8,11 +8,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from trueup.noise import losses
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
-from trueup.noise.losses import Losses
+from trueup.noise.losses import Losses, laplace_losses
 from trueup.noise.rational import rational
 from trueup.noise.samplers.geometric import TwoSidedGeometric, two_sided_geometric
 
@@ -93,7 +92,7 @@ class DiscreteLaplace(IntegerLaw):
 
     def losses(self, change: int, cut: float) -> Losses:
         """Distribution of the privacy loss of one count that changes by at most so much."""
-        return losses.laplace(self.epsilon, change)
+        return laplace_losses(self.epsilon, change)
 
     def _logpmf(self, k: Reals) -> Reals:
         rate = float(self.epsilon)

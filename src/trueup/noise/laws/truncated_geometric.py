@@ -11,11 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.noise import losses
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
-from trueup.noise.losses import Losses
+from trueup.noise.losses import Losses, truncated_losses
 from trueup.noise.rational import rational
 from trueup.noise.samplers.interval import Interval, Powers
 from trueup.noise.samplers.inversion import Inversion
@@ -103,7 +102,7 @@ class TruncatedGeometric(IntegerLaw):
         [excluded] = self._excluded(range(change, change + 1))
         beyond = float(np.nextafter(float(excluded), np.inf))
         log_mass = self._logpmf(np.arange(self.bound + 1.0))
-        return losses.truncated(self.epsilon, self.bound, change, log_mass, beyond)
+        return truncated_losses(self.epsilon, self.bound, change, log_mass, beyond)
 
     def _excluded(self, moves: range) -> list[Fraction]:
         """Bound `P(X > bound - move)` from above for every move."""
