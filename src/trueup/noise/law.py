@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.noise.cost import Cost, Sensitivity
-
-if TYPE_CHECKING:
-    from trueup.noise.losses import Losses
+from trueup.noise.losses import Losses
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

@@ -15,8 +15,9 @@ from fractions import Fraction
 from math import inf
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trueup.noise.law import Reals
+Reals = NDArray[np.float64]
 
 ROUNDING = 2.0**-53
 MOST = 1 << 21
