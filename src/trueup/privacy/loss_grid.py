@@ -32,7 +32,7 @@ from trueup.noise.law import Reals
 from trueup.noise.losses import ROUNDING, Losses
 from trueup.privacy.loss_masses import Composed, LossMasses, power
 
-LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 17, 1 << 21, 15_000
+LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 18, 1 << 21, 30_000
 """Points of the grid; how many for the square root of every step."""
 FAR = 30.0
 """How much of the probability is left out at the ends of a window (nats)."""
