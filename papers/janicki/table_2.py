@@ -11,12 +11,22 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from papers.census import COUNTIES, counts_by_state
+from papers.census import COUNTIES
 from papers.curves import Curve, Plot, plot
 from papers.item import Found, Item, Setting
 from papers.janicki import metropolis
+from papers.janicki.population import (
+    LARGEST_FAMILY,
+    SCALE,
+    SD,
+    SHARES,
+    STATES,
+    expected_bad,
+    population,
+    spread,
+    states,
+)
 from papers.row import Row, claim, compare, held, share_error, shown
-from trueup.errors import DataError
 from trueup.inferring import infer
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.statistics.fieller import INTERVAL, WHOLE_LINE, fieller
@@ -32,22 +42,7 @@ from trueup.noise.laws.laplace import Laplace
 
 Reals = NDArray[np.float64]
 
-STATES, LARGEST_FAMILY, NORMAL_90, MARGIN = 51, 10.0, 1.6448536269514722, 200
-SD, SCALE = 200 / 1.645, 86.86
-"""Noise with a 90 % margin of 200: standard deviation of the normal law, scale of the Laplace law (counts)."""
-
-NATION = 308_745_538
-SHARES = {group: persons / NATION for group, persons in {
-    "White": 223_553_265, "Black": 38_929_319, "American Indian": 2_932_248, "Asian": 14_674_252,
-    "Pacific Islander": 540_013, "Other": 19_107_368, "Two or more": 9_009_073, "Hispanic": 50_477_594,
-    "White, not Hispanic": 196_817_552, "Unattributed": NATION}.items()}  # fmt: skip
-"""The table's groups, which overlap, with their share of the persons of the 2010 Census."""
-PERSONS_A_FAMILY = 3.98
-"""Persons of the 2010 Census for every family household, of which there were 77.5 million."""
-TABLE_1 = np.array([[0.87, 2.14], [1.07, 2.14], [1.01, 2.18], [0.90, 2.10], [1.05, 2.40]])
-"""Persons under 18 and over 18 in a family, in the five states that the paper prints."""
-UNEVEN = 1.29
-"""Standard deviation of the log of a group's share by state: what makes 1.4 % of the ratios of noisy counts bad."""
+NORMAL_90, MARGIN = 1.6448536269514722, 200
 LARGE = 20_000
 """Families of places where rules do not matter: noise has a standard deviation of 0.6 % of them, or less."""
 
@@ -66,7 +61,7 @@ REPLICATES, QUICK_REPLICATES, DRAWS, STEPS = 10, 3, 2_000, 8_000
 HIERARCHICAL, HIERARCHICAL_RUNS = "HM", 2
 """Posterior under the hierarchical prior, by chains that take several times as long as independent draws."""
 METROPOLIS = "MH"
-UNSETTLED = {("Gauss", "NM", "BAD%"): "It sets how uneven the groups' shares are: see the note.",
+UNSETTLED = {("Gauss", "NM", "BAD%"): "It gives how uneven the groups' shares are: see the note.",
             ("Laplace", "NM", "BAD%"): "A run has about 21 bad ratios, so chance alone allows all from 0 to 2.8 %."}  # fmt: skip
 NEAR_ZERO = "It rests on the few denominators nearest to zero, and swings by a factor of four between runs."
 """Of the extremes, root mean squared error and lengths of noisy ratios: these have no variance."""
@@ -85,8 +80,9 @@ DEFINITIONS = (
     "The paper's counts of families are not among the data, and its figures determine little of them. So every run draws "
     "others: a state has a family for every 3.98 persons of the 2010 Census, a group its share of the country's persons "
     "times a lognormal factor of mean 1, a family the members of one of the five states of the paper's Table 1. The factor's "
-    f"standard deviation on the log scale, {UNEVEN}, is the one figure taken from the table itself: it makes 1.4 % of the noisy "
-    "ratios bad, which is therefore shown only. All other printed figures follow, with the chance of one run and one population.",
+    "standard deviation on the log scale is the one figure taken from the table itself: it makes 1.4 % the expected share of "
+    "bad ratios under normal noise, by quadrature, which is therefore shown only. All other printed figures follow, with the "
+    "chance of one run and one population.",
 )
 
 
@@ -119,36 +115,21 @@ class JanickiTable2(Item):
     )
 
     def run(self, setting: Setting) -> Found:
-        rng, sizes = setting.rng(self), states(setting)
+        rng, persons = setting.rng(self), states(setting)
+        uneven = spread(persons)
         runs = QUICK_REPLICATES if setting.quick else REPLICATES
         draws = setting.runs(DRAWS)
         chains = 0 if setting.quick else HIERARCHICAL_RUNS
         found = {
-            law: [estimates(law, population(sizes, rng), draws, rng, linked=k < chains) for k in range(runs)]
+            law: [
+                estimates(law, population(persons, uneven, rng), draws, rng, linked=k < chains)
+                for k in range(runs)
+            ]
             for law in LAWS
         }
         rows = [row for law in LAWS for row in _rows(law, found[law], draws, setting.quick)]
+        rows += [_bad(law, runs, expected_bad(persons, uneven, law)) for law, runs in found.items()]
         return Found((*rows, better(found)), (picture(found["Gauss"]),), DEFINITIONS)
-
-
-def states(setting: Setting) -> Reals:
-    """Persons of the 51 states (the District of Columbia is one)."""
-    found = np.array([counts.sum() for counts in counts_by_state(setting).values()], float)
-    if found.size != STATES:
-        raise DataError(
-            f"'{COUNTIES}' has {found.size} states", needed=f"{STATES}, the District of Columbia one"
-        )
-    return found
-
-
-def population(persons: Reals, rng: np.random.Generator) -> Reals:
-    """Counts (places, 3) of persons under 18 and over 18 in families, and of families, by states and their groups."""
-    factor = np.exp(rng.normal(-(UNEVEN**2) / 2, UNEVEN, (STATES, len(SHARES))))
-    factor[:, -1] = 1.0  # the unattributed group is the whole state
-    number = persons[:, None] / PERSONS_A_FAMILY * np.array(list(SHARES.values())) * factor
-    number = np.maximum(1.0, np.rint(number)).ravel()
-    members = TABLE_1[rng.integers(0, len(TABLE_1), number.size)]
-    return np.column_stack([np.rint(number[:, None] * members), number])
 
 
 def ratios(counts: Reals) -> Reals:
@@ -311,6 +292,13 @@ def _within(law: str, runs: Sequence[Run]) -> Row:
     right = erf(MARGIN / SD / sqrt(2)) if law == "Gauss" else 1 - exp(-MARGIN / SCALE)
     error = share_error(right, inside.size)
     return held(f"{law}: share of the noise within {MARGIN}", float(inside.mean()), right, ours_error=error)
+
+
+def _bad(law: str, runs: Sequence[Run], right: float) -> Row:
+    """Bad noisy ratios of the drawn populations, beside their expectation by quadrature."""
+    found, error = metrics(runs, "NM")["BAD%"]
+    label = f"{law}, NM: BAD%, expected"
+    return held(label, found, right, ours_error=error / sqrt(len(runs)))
 
 
 def _of_large(law: str, runs: Sequence[Run], by: str, draws: int) -> Row:

@@ -140,5 +140,7 @@ BAD = [
     ("a plan for an unknown level", lambda x: planned(weights={"block": 1.0}), SpecError, "no level 'block'"),
     ("a plan with a target of 0", lambda x: planned(targets={"area": 0.0}), SpecError, "out of range"),
     ("a plan with a target at 100 %", lambda x: planned(targets=["area=5@100%"]), SpecError, "percentage"),
+    ("a plan of an epsilon at no delta", lambda x: planned(total="3@"), SpecError, "delta of the total"),
+    ("a plan of an epsilon at delta 1", lambda x: planned(total="3@1"), SpecError, "1 or more"),
     ("a plan with a weight that is not a number", lambda x: planned(weights={"area": float("nan")}), SpecError, "out of range"),
 ]  # fmt: skip

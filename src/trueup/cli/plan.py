@@ -15,7 +15,8 @@ Total = Annotated[
     str | None,
     option(
         "--total",
-        "What to divide, such as 1/2; by default the least that meets the targets, or what the spec spends.",
+        "What to divide: 1/2, or an epsilon at a delta, 8@1e-10; by default the least that meets the targets, or what the spec "
+        "spends.",
     ),
 ]
 Weights = Annotated[
@@ -75,7 +76,7 @@ def plan_command(
     planned = plan_spec(
         loaded,
         with_encoding(geography, encoding),
-        total=None if total is None else rational(total, "the total"),
+        total=total if total is None or "@" in total else rational(total, "the total"),
         weights=dict(_number(text) for text in weight or []),
         targets=target,
         preset=_preset(preset, bool(weight or target)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.build import build_constraints, query_margin
@@ -30,6 +29,7 @@ from trueup.privacy.contribution import (
     Relation,
     records_left_out,
 )
+from trueup.privacy.parts import NoisePart
 
 
 def plan_measurements(
@@ -65,7 +65,7 @@ def plan_measurements(
 
         refuse_contradiction(constraints)
     shared = {total: Kept.of(constraints, total=total) for total in (False, True)}
-    headers, charges, told, reaches = [], [], [], []
+    headers, told, reaches = [], [], []
     for query in spec.queries:
         for level, budget in query.budgets.items():
             margin = query_margin(cells, query, level)
@@ -79,11 +79,14 @@ def plan_measurements(
             else:
                 law = _law(query, budget, reach, spec.privacy.neighbours, _groups(cells, margin))
             headers.append(Measured(query.name, margin, law).at(cells))
-            charges.append(_charge(spec.privacy.neighbours, headers[-1], reach, shared))
             reaches.append(reach)
-    if (alone := left_out_law(spec)) is not None:
-        charges.append(_charge_alone(spec.privacy.neighbours, spec.left_out, alone))
     measured = tuple(headers)
+    priced = [_priced(header, reach, shared) for header, reach in zip(measured, reaches)]
+    named = [(header.query, str(header.margin)) for header in measured]
+    if spec.left_out is not None and (alone := left_out_law(spec)) is not None:
+        priced.append(_priced_alone(spec.left_out, alone))
+        named.append((spec.left_out.name, "all records"))
+    charges = [_charge(spec.privacy.neighbours, *names, each) for names, each in zip(named, priced)]
     invariants = (Measured.enumerated(cells, margin) for margin in constraints.invariants)
     change = _change(spec, constraints, shared, measured, reaches)
     told += known(shared[False], measured) if constraints.invariants else ()
@@ -96,8 +99,9 @@ def plan_measurements(
     free = not (  # of two tables, one unit is one household and its persons at once: what is said is a bound
         constraints.invariants or constraints.bounds or constraints.linear
     )  # else some steps are ruled out
-    attained = free and attained and alone is None
-    given = (spec, constraints, tuple(charges), change, attained, tuple(told))
+    attained = free and attained and spec.left_out is None
+    parts = tuple(each[spec.privacy.neighbours] for each in priced)
+    given = (spec, constraints, tuple(charges), parts, change, attained, tuple(told))
     return (*measured, *invariants), _guarantee(*given)
 
 
@@ -112,16 +116,6 @@ def left_out_law(spec: Spec) -> Law | None:
     if (part := spec.left_out) is None:
         return None
     return _law(part, part.budget, records_left_out(part.most), spec.privacy.neighbours, 1)
-
-
-def _charge_alone(relation: Relation, part: Any, law: Law) -> Charge:
-    """Price the number of records left out: one count, of which neighbours share nothing."""
-    reach = records_left_out(part.most)
-    prices: dict[Relation, Cost] = {at: law.cost(reach.sensitivity(at, cells=1)) for at in RELATIONS}
-    own = prices[relation]
-    return Charge(
-        part.name, "all records", law.name, own.currency, own.amount, own.delta, tuple(prices.items())
-    )
 
 
 def _groups(cells: Cells, margin: Margin) -> int:
@@ -159,23 +153,44 @@ _ENFORCED = (
 )
 
 
-def _charge(relation: Relation, header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> Charge:
-    """Price one step of each relation; where compared databases share a count it does not move."""
-    prices: dict[Relation, Cost] = {}
+def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
+    """What one step of each relation moves; where compared databases share a count it does not move."""
+    found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
         free = kept.fixed(header.margin).free if header.groups is None else len(header.groups)
-        prices[at] = header.law.cost(reach.sensitivity(at, cells=free))
-    own = prices[relation]
-    return Charge(
-        header.query,
-        str(header.margin),
-        header.law.name,
-        own.currency,
-        own.amount,
-        own.delta,
-        tuple(prices.items()),
-    )
+        found[at] = NoisePart.reached(header.law, reach, at, cells=free)
+    return found
+
+
+def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
+    """The number of records left out: one count, of which neighbours share nothing."""
+    return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
+
+
+def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
+    """The noise of a spec, with what one step of its neighbour relation does to the counts of each query.
+
+    Parameters
+    ----------
+    spec, constraints
+        As they were given to `plan_measurements`.
+    headers
+        What it returned.
+    """
+    shared = {total: Kept.of(constraints, total=total) for total in (False, True)}
+    reaches = {query.name: contribution(spec, query) for query in spec.queries}
+    priced = [_priced(header, reaches[header.query], shared) for header in headers if not header.exact]
+    if spec.left_out is not None and (alone := left_out_law(spec)) is not None:
+        priced.append(_priced_alone(spec.left_out, alone))
+    return tuple(each[spec.privacy.neighbours] for each in priced)
+
+
+def _charge(relation: Relation, query: str, margin: str, priced: Mapping[Relation, NoisePart]) -> Charge:
+    """The loss of one query at one level, by the spec's relation and by both."""
+    own = priced[relation]
+    prices: tuple[tuple[Relation, Cost], ...] = tuple((at, part.cost) for at, part in priced.items())
+    return Charge(query, margin, own.law.name, own.cost.currency, own.cost.amount, own.cost.delta, prices)
 
 
 def _change(
@@ -250,6 +265,7 @@ def _guarantee(
     spec: Spec,
     constraints: Constraints,
     charges: tuple[Charge, ...],
+    parts: tuple[NoisePart, ...],
     change: Change | str,
     attained: bool,
     told: tuple[str, ...],
@@ -264,7 +280,7 @@ def _guarantee(
         loss.zcdp if currency == "rho" else loss.epsilon,
         loss.delta,
         charges,
-        (*statements(spec, constraints, loss, currency, change, attained=attained), *told),
+        (*statements(spec, constraints, loss, parts, currency, change, attained=attained), *told),
         change if invariant and isinstance(change, Change) else None,
     )
 

@@ -13,6 +13,7 @@ from trueup.model.kept import Kept
 from trueup.model.spec import Spec
 from trueup.noise.cost import Currency
 from trueup.privacy.accountant import Loss
+from trueup.privacy.parts import NoisePart, tight_epsilon
 from trueup.privacy.shown import outward
 
 DECLARED = "declared by the agency, not verified"
@@ -26,14 +27,18 @@ def statements(
     spec: Spec,
     constraints: Constraints,
     loss: Loss,
+    parts: Sequence[NoisePart],
     currency: Currency,
     change: Change | str,
     *,
     attained: bool,
 ) -> tuple[str, ...]:
-    """Say what one step costs, what is compared, and under which conditions; `change` may be why it is not stated."""
+    """Say what one step costs, what is compared, and under which conditions; `change` may be why it is not stated.
+
+    `loss` is the sum of the costs of `parts`, the noise that the spec asks for.
+    """
     shared = _shared(spec, constraints, change, currency) if constraints.invariants else ()
-    return (*_step(spec, loss, currency, attained), *shared, *_conditions(spec, constraints))
+    return (*_step(spec, loss, parts, currency, attained), *shared, *_conditions(spec, constraints))
 
 
 _DIFFER = {
@@ -42,13 +47,15 @@ _DIFFER = {
 }
 
 
-def _step(spec: Spec, loss: Loss, currency: Currency, attained: bool) -> tuple[str, ...]:
+def _step(
+    spec: Spec, loss: Loss, parts: Sequence[NoisePart], currency: Currency, attained: bool
+) -> tuple[str, ...]:
     unit = spec.privacy.unit
     differ = _DIFFER[spec.privacy.neighbours].format(unit=unit)
-    further = "k^2 times as much" if currency == "rho" else "k times as much"
+    further = "k^2 times that rho" if currency == "rho" else "k times as much"
     if loss.delta:
         further = "k times that epsilon, with a delta of at most k e^((k-1) epsilon) times that delta"
-    cost = _zcdp(loss) if currency == "rho" else _pure(loss)
+    cost = _zcdp(loss, parts) if currency == "rho" else _pure(loss)
     return (
         f"One step, in which {differ}, costs {'exactly' if attained else 'at most'} {cost}.",
         f"Where k such steps lie between two databases, the cost is at most {further}. The costs of several releases add up.",
@@ -61,11 +68,11 @@ def _pure(loss: Loss) -> str:
     return f"epsilon = {loss.epsilon}{delta} (differential privacy)"
 
 
-def _zcdp(loss: Loss) -> str:
+def _zcdp(loss: Loss, parts: Sequence[NoisePart]) -> str:
     delta = loss.delta + SHOWN_DELTA
     return (
         f"rho = {loss.zcdp} (zero-concentrated differential privacy), "
-        f"hence epsilon = {outward(loss.at_delta(delta))} at delta = {outward(delta, 3)}"
+        f"and at most epsilon = {outward(tight_epsilon(parts, delta))} at delta = {outward(delta, 3)}"
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.noise.cost import Cost, Sensitivity
+from trueup.noise.losses import Losses
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -103,8 +104,8 @@ class Law(Protocol):
         """Mean of `cos(t noise)` at frequencies `t` (per count); SpecError where it is not known."""
         ...
 
-    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
-        """Return the distribution of the privacy loss of one count, by the module of dp-accounting that is given."""
+    def losses(self, change: int, cut: float) -> Losses:
+        """Distribution of the privacy loss of one count that changes by so much; SpecError where it is not known."""
         ...
 
     def logpmf(self, noise: ArrayLike) -> Reals:

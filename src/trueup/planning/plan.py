@@ -11,6 +11,7 @@ from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
 from trueup.planning.allocation import Allocation
+from trueup.planning.at_delta import EpsilonAtDelta, plan_at_delta
 from trueup.planning.dividing import divide
 from trueup.planning.meeting import meet
 from trueup.planning.task import PlanningTask, Preset
@@ -21,7 +22,7 @@ def plan(
     spec: Spec | Problem | str | Path,
     geography: Any = None,
     *,
-    total: Fraction | None = None,
+    total: Fraction | str | None = None,
     weights: Mapping[str, float] | None = None,
     targets: Mapping[str, object] | Iterable[str] | None = None,
     preset: Preset = "equal",
@@ -37,7 +38,8 @@ def plan(
     geography
         The public list of places; confidential counts are never read.
     total
-        What is divided. By default with targets the least that meets them, with weights what the spec spends.
+        What is divided. By default with targets the least that meets them, with weights what the spec spends. As text an
+        epsilon at a delta, such as `"8@1e-10"`: the largest total whose exact privacy loss is within it.
     weights
         What one count squared of mean error variance of a table is worth, 1 where not named.
     targets
@@ -56,7 +58,7 @@ def plan(
         If there are linear rules, several queries measure one table, budgets are in different currencies, or a
         target is out of range, names no table, or one that the invariants fix.
     ConvergenceError
-        If no division was found.
+        If no division was found, or no total with that epsilon.
 
     Notes
     -----
@@ -74,6 +76,12 @@ def plan(
     (('all', 'area'), True, 0.0208)
     """
     task = PlanningTask.of(spec, geography, targets, weights, preset, areas, column)
-    if task.targets:
-        return meet(task, total)
-    return divide(task, task.spent if total is None else total)
+
+    def planned(amount: Fraction | None) -> Allocation:
+        if task.targets:
+            return meet(task, amount)
+        return divide(task, task.spent if amount is None else amount)
+
+    if isinstance(total, str):
+        return plan_at_delta(task.problem, EpsilonAtDelta.read(total), task.spent, planned)
+    return planned(total)

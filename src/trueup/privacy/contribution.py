@@ -96,10 +96,20 @@ class Contribution:
         >>> person.sensitivity("replace", cells=1)
         Sensitivity(l1=Fraction(0, 1), l2_squared=Fraction(0, 1))
         """
+        return Sensitivity.of(*self.moves(relation, cells=cells))
+
+    def moves(self, relation: Relation, *, cells: int) -> tuple[int, int]:
+        """How many counts of a query move, and by how much each of them may.
+
+        Examples
+        --------
+        >>> Contribution(cells=3, each=10).moves("replace", cells=100)
+        (6, 10)
+        """
         factor = _factor(relation)
         _whole(cells, "the number of counts of a query", 0)
         shared = self.exact and cells == 1 and relation == "replace"
-        return Sensitivity.of(cells=0 if shared else min(factor * self.cells, cells), each=self.each)
+        return 0 if shared else min(factor * self.cells, cells), self.each
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,18 @@ class Records:
         return Sensitivity(
             Fraction(min(factor, cells) * self.records), Fraction(min(factor, cells) * self.records**2)
         )
+
+    def moves(self, relation: Relation, *, cells: int) -> tuple[int, int] | None:
+        """How many counts of a query move, and by how much; None where either many move a little or few much.
+
+        Examples
+        --------
+        >>> Records(1).moves("replace", cells=100), Records(10).moves("replace", cells=1), Records(10).moves("replace", cells=2)
+        ((2, 1), (1, 10), None)
+        """
+        if cells > 1 and self.records > 1:
+            return None
+        return min(_factor(relation), cells), self.records
 
 
 def records_left_out(most: int) -> Records:

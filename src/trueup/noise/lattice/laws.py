@@ -26,6 +26,7 @@ from trueup.noise.law import Integers, Reals, Tail, Words
 from trueup.noise.laws.base import BaseLaw, refuse_extreme_width
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.losses import Losses
 from trueup.noise.rational import rational
 
 
@@ -78,9 +79,9 @@ class OnLattice:
         """Refuse: the noise of one cell, given the invariants, has another law."""
         return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
 
-    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
+    def losses(self, change: int, cut: float) -> Losses:
         """Refuse: the loss is that of a whole vector."""
-        return BaseLaw.loss_distribution(self, pld, sensitivity, grid)  # type: ignore[arg-type]
+        return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
         """The count that the noise of any one cell exceeds with a given probability, invariants held (see `lattice.tail`)."""

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import NO_LIMIT, Form, Integers, Reals, Tail, Words
+from trueup.noise.losses import Losses
 from trueup.noise.rational import rational
 
 WIDEST = 2**28
@@ -79,15 +80,22 @@ class BaseLaw:
         """
         raise SpecError(f"no characteristic function is known for the noise '{self.name}'")
 
-    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
-        """Return the distribution of the privacy loss of one count, by the module of dp-accounting that is given.
+    def losses(self, change: int, cut: float) -> Losses:
+        """Distribution of the privacy loss of one count that changes by at most so much.
+
+        Parameters
+        ----------
+        change
+            In whole counts, one or more.
+        cut
+            Probability of large losses that may count as infinite.
 
         Raises
         ------
         SpecError
-            Where that module has none for this law.
+            Where it is not known.
         """
-        raise SpecError(f"the noise '{self.name}' has no privacy-loss distribution here")
+        raise SpecError(f"no distribution of privacy losses is known for the noise '{self.name}'")
 
     def pmf(self, noise: ArrayLike) -> Reals:
         """Mass (density for a continuous law) at `noise`."""

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import exp, log, log1p, pi, sqrt
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from trueup.noise.law import Reals
 from trueup.noise.laws.base import IntegerLaw, Sampler, SquaredScale
+from trueup.noise.losses import Losses, gaussian_losses
 from trueup.noise.samplers.gaussian_table import GaussianTable
 from trueup.noise.samplers.gaussian_wide import GaussianWide
 
@@ -73,11 +74,9 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
         curves = np.exp(-0.5 * sigma2 * np.subtract.outer(nearest, turns) ** 2).sum(axis=-1)
         return curves / np.exp(-0.5 * sigma2 * turns**2).sum()
 
-    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
-        """Return the distribution of the privacy loss of one count."""
-        return pld.from_discrete_gaussian_mechanism(
-            float(self.sigma2) ** 0.5, sensitivity=sensitivity, value_discretization_interval=grid
-        )
+    def losses(self, change: int, cut: float) -> Losses:
+        """Distribution of the privacy loss of one count that changes by at most so much."""
+        return gaussian_losses(self.sigma2, change, _log_normaliser(float(self.sigma2)), cut)
 
     def _logpmf(self, k: Reals) -> Reals:
         sigma2 = float(self.sigma2)

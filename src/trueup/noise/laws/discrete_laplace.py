@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
+from trueup.noise.losses import Losses, laplace_losses
 from trueup.noise.rational import rational
 from trueup.noise.samplers.geometric import TwoSidedGeometric, two_sided_geometric
 
@@ -89,11 +90,9 @@ class DiscreteLaplace(IntegerLaw):
         square, half = np.tanh(float(self.epsilon) / 2) ** 2, 0.5 * t
         return square / (square * np.cos(half) ** 2 + np.sin(half) ** 2)
 
-    def loss_distribution(self, pld: Any, sensitivity: int, grid: float) -> Any:
-        """Return the distribution of the privacy loss of one count."""
-        return pld.from_discrete_laplace_mechanism(
-            float(self.epsilon), sensitivity=sensitivity, value_discretization_interval=grid
-        )
+    def losses(self, change: int, cut: float) -> Losses:
+        """Distribution of the privacy loss of one count that changes by at most so much."""
+        return laplace_losses(self.epsilon, change)
 
     def _logpmf(self, k: Reals) -> Reals:
         rate = float(self.epsilon)

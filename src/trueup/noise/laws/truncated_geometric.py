@@ -14,6 +14,7 @@ from trueup.errors import SpecError
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Form, Reals
 from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
+from trueup.noise.losses import Losses, truncated_losses
 from trueup.noise.rational import rational
 from trueup.noise.samplers.interval import Interval, Powers
 from trueup.noise.samplers.inversion import Inversion
@@ -95,6 +96,13 @@ class TruncatedGeometric(IntegerLaw):
         )
         delta = min(Fraction(1), _rounded_up(min(linear, square)))
         return Cost("epsilon", self.epsilon * sensitivity.l1, delta)
+
+    def losses(self, change: int, cut: float) -> Losses:
+        """Distribution of the privacy loss of one count that changes by at most so much."""
+        [excluded] = self._excluded(range(change, change + 1))
+        beyond = float(np.nextafter(float(excluded), np.inf))
+        log_mass = self._logpmf(np.arange(self.bound + 1.0))
+        return truncated_losses(self.epsilon, self.bound, change, log_mass, beyond)
 
     def _excluded(self, moves: range) -> list[Fraction]:
         """Bound `P(X > bound - move)` from above for every move."""

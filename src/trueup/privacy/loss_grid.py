@@ -1,0 +1,185 @@
+"""Many losses: their sum on a grid, by transforms, rounded up.
+
+The nodes are `t_i = i h`. A loss l between two of them is divided among both such that the mean of `exp(-L)` stays. The
+integrand of delta (`trueup.privacy.composition`, (1)) is convex in `exp(-L)`, so delta only grows (Doroshenko et al., 2022,
+"Connect the dots"), by the second order of h. A division that is rounded towards the upper node makes it grow, too.
+
+**Rounding of transforms.** Masses are tilted, `p exp(lambda t) / M(lambda)`, with the lambda whose mean is about the epsilon
+that is looked for: then the masses that delta is made of are the large ones, and absolute errors are relative ones. With unit
+roundoff u and N = 2^L points a transform is off by at most `16 u L` times the length of the vector in the Euclidean norm
+(Higham, 2002, "Accuracy and stability of numerical algorithms", theorem 24.2, has about 7 u L for radix 2), a power n by
+`8 n u`. So the masses of the sum are off by at most
+
+    e = 16 u L (1 + sum_g n_g |p_g|) + 8 n u                                                              (2)
+
+in that norm, where |p_g| <= 1 are the lengths of the steps' masses, and delta by e times the length of the weights of (1): this
+is added. A tenth more, `exp(16 u L sqrt(N) sum_g n_g |p_g|)` at most, is for products of transforms that are off themselves.
+
+**Beyond the window.** Losses are computed modulo N h. What is below the window appears in it, and is counted too much. What is
+above has a probability of at most `exp(sum_g n_g ln M_g(lambda') - lambda' t)` for every lambda' >= 0: this is added, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, exp, log, log2, pi
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.noise.law import Reals
+from trueup.noise.losses import ROUNDING, Losses
+from trueup.privacy.loss_masses import Composed, LossMasses, power
+
+LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 18, 1 << 21, 30_000
+"""Points of the grid; how many for the square root of every step."""
+FAR = 30.0
+"""How much of the probability is left out at the ends of a window (nats)."""
+
+
+class Cumulants:
+    """The logarithm of the mean of `exp(lambda L)`, with its two derivatives: roughly, to choose by."""
+
+    def __init__(self, steps: Composed) -> None:
+        self.parts = [
+            (losses.loss[::k], losses.log_mass[::k] + log(k), number) for losses, number, k in _thinned(steps)
+        ]
+
+    def at(self, tilt: float) -> tuple[float, float, float]:
+        """Value and derivatives at lambda."""
+        value = mean = spread = 0.0
+        for loss, log_mass, number in self.parts:
+            exponent = log_mass + tilt * loss
+            peak = float(exponent.max())
+            weight = np.exp(exponent - peak)
+            total = float(weight.sum())
+            centre = float(weight @ loss) / total
+            value += number * (peak + log(total))
+            mean += number * centre
+            spread += number * float(weight @ (loss - centre) ** 2) / total
+        return value, mean, max(spread, 1e-300)
+
+
+def _thinned(steps: Composed) -> list[tuple[Losses, int, int]]:
+    return [(losses, number, max(1, len(losses.log_mass) >> 11)) for losses, number in steps]
+
+
+def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
+    """Where something that holds up to a point stops to, on a logarithmic scale."""
+    for _ in range(50):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if falls(middle) else (low, middle)
+    return high
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tilts for the masses and for the bound above, and losses between which nearly all of the tilted sum is."""
+
+    tilt: float
+    further: float
+    low: float
+    high: float
+
+
+def _window(steps: Composed, delta: float) -> Window:
+    """Choose them by the saddle point at delta and by Chernoff's bound; every choice gives a bound.
+
+    A tilt is no larger than what tells losses of one standard deviation, or of one spacing, apart: where the largest losses are
+    isolated the saddle point is none.
+    """
+    cumulants = Cumulants(steps)
+    spread = cumulants.at(0.0)[2] ** 0.5
+    least, most = 1e-6 / spread, min(30 / spread, 60 / min(losses.spacing for losses, _ in steps))
+
+    def saddle(tilt: float) -> bool:
+        value, mean, variance = cumulants.at(tilt)
+        return value - tilt * mean - log(tilt * (1 + tilt)) - 0.5 * log(2 * pi * variance) > log(delta)
+
+    def chernoff(tilt: float) -> bool:
+        value, mean, _ = cumulants.at(tilt)
+        return value - tilt * mean > log(delta) - FAR
+
+    tilt = _bisect(saddle, least, most)
+    further = _bisect(chernoff, tilt, 1e3 * most)
+    value = cumulants.at(tilt)[0]
+
+    def lower(back: float) -> bool:
+        own, at, _ = cumulants.at(tilt - back)
+        return own - value + back * at > -FAR
+
+    back = _bisect(lower, least, 1e3 * most)
+    return Window(tilt, further, cumulants.at(tilt - back)[1], cumulants.at(further)[1])
+
+
+def on_grid(steps: Composed, delta: float) -> LossMasses | None:
+    """Masses of the sum of losses on a grid; None for more steps than it is for, or too much rounding of transforms."""
+    window, number = _window(steps, delta), sum(n for _, n in steps)
+    points = 1 << ceil(log2(min(max(LEAST_POINTS, POINTS_A_ROOT * number**0.5), MOST_POINTS)))
+    if number > points // 4:
+        return None
+    h = _grid(steps, (window.high - window.low) / (points - number - 4))  # every step may end one node higher
+    spectrum = np.ones(points // 2 + 1, complex)
+    lengths = growth = log_scale = log_above = 0.0
+    top = 0
+    for losses, n in steps:
+        index, mass = _divided(losses, h)
+        nodes = h * index.astype(np.float64)
+        tilted, scale = _tilted(nodes, mass, window.tilt)
+        on_circle = np.bincount(index % points, tilted, points)
+        length = float(np.sqrt(on_circle @ on_circle))
+        spectrum *= power(np.fft.rfft(on_circle), n, np.multiply)
+        lengths += n * length
+        growth += n * length * points**0.5
+        log_scale += n * scale
+        log_above += n * _tilted(nodes, mass, window.further)[1]
+        log_scale += n * ROUNDING * len(mass)  # of the sums at nodes
+        top += n * int(index.max())
+    each = 16 * ROUNDING * log2(points)
+    if each * growth > 0.1:
+        return None
+    p = np.maximum(np.fft.irfft(spectrum, points), 0.0)
+    first = int(np.floor(window.low / h))
+    loss = h * np.arange(first, first + points, dtype=np.float64)
+    p = np.roll(p, -first % points)
+    error = 1.2 * (each * (1 + lengths) + 8 * number * ROUNDING) * max(1.0, float(np.sqrt(p @ p)))
+    beyond = _raised(log_above, number) - window.further * loss[-1] * (1 - 1e-12)
+    above = exp(min(beyond, 0.0)) if top >= first + points else 0.0
+    log_scale = _raised(log_scale, number) + 8 * ROUNDING * window.tilt * float(np.abs(loss[[0, -1]]).max())
+    return LossMasses(loss, p, log_scale, window.tilt, error, above)
+
+
+def _raised(log_scale: float, number: int) -> float:
+    """A sum of logarithms, above what it was rounded from."""
+    return log_scale + 2 * ROUNDING * (number + 8) * (1 + abs(log_scale))
+
+
+def _grid(steps: Composed, h: float) -> float:
+    """A step of the grid of at least h: that of the losses, or an equal part of it, where all are on one lattice."""
+    spacings = {losses.spacing for losses, _ in steps}
+    spacing = spacings.pop()
+    return spacing / max(1, int(spacing / h)) if not spacings and spacing >= h else h
+
+
+def _divided(losses: Losses, h: float) -> tuple[NDArray[np.int64], Reals]:
+    """Nodes and masses of losses on the grid: each is divided among its neighbours, and rounded towards the upper one."""
+    place = losses.loss / h
+    index = np.floor(place).astype(np.int64)
+    share = np.expm1(-(place - index) * h) / np.expm1(-h)
+    share = np.clip(share + 8 * ROUNDING * (1 + np.abs(place)), 0.0, 1.0)
+    mass = losses.log_mass + np.log1p(losses.slack)
+    with np.errstate(divide="ignore"):
+        both = np.concatenate([mass + np.log1p(-share), mass + np.log(share)])
+    return np.concatenate([index, index + 1]), both
+
+
+def _tilted(loss: Reals, log_mass: Reals, tilt: float) -> tuple[Reals, float]:
+    """Tilted masses with sum one, and the logarithm of what they were divided by: never below."""
+    exponent = log_mass + tilt * loss
+    peak = float(exponent.max())
+    weight = np.exp(exponent - peak)
+    total = float(weight.sum())
+    kept = weight > 1e-30
+    size = float((np.abs(log_mass[kept]) + tilt * np.abs(loss[kept])).max())
+    return weight / total, peak + log(total) + 64 * ROUNDING * (1 + size)
