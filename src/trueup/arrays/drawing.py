@@ -13,7 +13,6 @@ from trueup.arrays.exact import Matrix, Number, exact_number, whole_vector
 from trueup.arrays.lattice import LatticeNoise, Norm
 from trueup.arrays.trees import level_order
 from trueup.errors import DataError, SpecError
-from trueup.kernel.tree.least_squares import depths
 from trueup.measuring.entropy import words
 from trueup.noise.cost import Cost
 from trueup.noise.law import Integers, Law
@@ -190,7 +189,9 @@ def add_up(
         rows[row, order[child_ptr[v] : child_ptr[v + 1]]] = -1
     if (rows @ counts != 0).any():
         raise DataError("the counts do not add up", needed="each count the sum of its parts")
-    levels = int(depths(child_ptr).max()) + 1
+    levels, first, last = 0, 0, 1
+    while first < last:
+        levels, first, last = levels + 1, child_ptr[first], child_ptr[last]
     return noise_keeping(
         counts, rows, epsilon=exact_number(epsilon, "epsilon") / levels, slowest=slowest, charge=charge
     )
