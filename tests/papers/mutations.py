@@ -142,12 +142,12 @@ def clip_and_scale(patch: pytest.MonkeyPatch) -> None:
         return clipped * total / clipped.sum(axis=1, keepdims=True)
 
     for module in (residuals, new_mexico):
-        patch.setattr(module, "project", project)
+        patch.setattr(module, "project_on_total", project)
 
 
 def raised(by: float, module: Any) -> Apply:
-    right = module.project
-    return lambda patch: patch.setattr(module, "project", lambda *given: right(*given) + by)
+    right = module.project_on_total
+    return lambda patch: patch.setattr(module, "project_on_total", lambda *given: right(*given) + by)
 
 
 def low_bound(patch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from trueup.privacy.conversion import epsilon_of
 
+from trueup.arrays.losses import epsilon_of
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, law_named
 from trueup.noise.losses import Losses, pure_losses
 from trueup.privacy import composition

@@ -18,7 +18,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.changes import smallest_change
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Guarantee
-from trueup.model.kept import Kept
+from trueup.model.kept_of_family import kept_of
 from trueup.model.spec import Spec
 from trueup.privacy.contribution import Relation
 
@@ -85,7 +85,7 @@ def _means(spec: Spec, cells: Cells, margin: Margin, published: Mapping[str, str
 
 
 def _determined(constraints: Constraints, relation: Relation) -> list[str]:
-    kept = Kept.of(constraints, total=relation == "replace")
+    kept = kept_of(constraints, total=relation == "replace")
     fixed = kept.fixed(kept.cells.finest)
     names = list(islice(fixed.labels(), SHOWN))
     if not names:

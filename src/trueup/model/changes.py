@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change
-from trueup.model.kept import Found, Kept
+from trueup.model.kept import Found
+from trueup.model.kept_of_family import kept_of
 from trueup.model.priced_changes import PricedChanges
 from trueup.privacy.accountant import compose
 from trueup.privacy.contribution import Relation
@@ -69,7 +70,7 @@ def smallest_change(
     >>> smallest_change(constraints, "replace").steps
     2
     """
-    return Changes(Kept.of(constraints, total=relation == "replace"), relation, tuple(measured)).hardest(
+    return Changes(kept_of(constraints, total=relation == "replace"), relation, tuple(measured)).hardest(
         steps
     )
 

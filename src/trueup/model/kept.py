@@ -73,10 +73,6 @@ class Kept:
     @classmethod
     def of(cls, constraints: Constraints, *, total: bool) -> Kept:
         """Collect what a set of constraints keeps; `total` if compared databases also share their number of units."""
-        if constraints.cells.is_family:
-            from trueup.model.kept_of_family import kept_of_family
-
-            return kept_of_family(constraints, total=total)
         cells = constraints.cells
         if any(
             name in cells.tree.levels for m in constraints.invariants for each in m.where for name, _ in each

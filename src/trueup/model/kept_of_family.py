@@ -47,14 +47,16 @@ class AllAlike(Kept):
         return Fixed(self.whole, margin, tops, by_top, np.arange(size))
 
 
-def kept_of_family(constraints: Constraints, *, total: bool) -> Kept:
-    """Collect what the constraints of a family keep.
+def kept_of(constraints: Constraints, *, total: bool) -> Kept:
+    """Collect what constraints keep: those of a family on the full cross, in whose cells records lie.
 
     Raises
     ------
     SpecError
         If there are rules, and too many combinations of attributes to say what they share.
     """
+    if not constraints.cells.is_family:
+        return Kept.of(constraints, total=total)
     whole = of_records(constraints)
     if (combinations := prod(whole.cells.shape[1:])) <= MOST_COMBINATIONS:
         return Kept.of(whole, total=total)

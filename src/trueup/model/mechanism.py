@@ -13,6 +13,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
+from trueup.model.kept_of_family import kept_of
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import LeftOutPart, Query
 from trueup.model.stacking import COUNTED
@@ -64,7 +65,7 @@ def plan_measurements(
         from trueup.model.linear_system import refuse_contradiction
 
         refuse_contradiction(constraints)
-    shared = {total: Kept.of(constraints, total=total) for total in (False, True)}
+    shared = {total: kept_of(constraints, total=total) for total in (False, True)}
     headers, told, reaches = [], [], []
     for query in spec.queries:
         for level, budget in query.budgets.items():
@@ -178,7 +179,7 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
     headers
         What it returned.
     """
-    shared = {total: Kept.of(constraints, total=total) for total in (False, True)}
+    shared = {total: kept_of(constraints, total=total) for total in (False, True)}
     reaches = {query.name: contribution(spec, query) for query in spec.queries}
     priced = [_priced(header, reaches[header.query], shared) for header in headers if not header.exact]
     if spec.left_out is not None and (alone := left_out_law(spec)) is not None:
