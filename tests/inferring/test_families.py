@@ -222,6 +222,18 @@ def test_a_kept_family_is_not_read_as_a_full_cross_of_as_many_cells(tmp_path):
     assert tu.ask(kept, "'b=b0'").asked.draws.ravel().tolist() == [2, 6]
 
 
+@pytest.mark.parametrize("asked", [{"minutes": 5}, {"prior": "flat"}, {"method": "family-moves"}])
+def test_what_is_said_of_inference_leaves_a_family_a_family(asked):
+    assert Problem.of(ministry(infer=asked), CLINICS).constraints.structure() == "family"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"method": "table-moves"}, {"quantity": [{"numerator": "f", "name": "women"}]}]
+)
+def test_a_method_for_one_table_and_ratios_lay_the_full_cross_out(asked):
+    assert Problem.of(ministry(infer=asked), CLINICS).constraints.structure() == "histogram"
+
+
 def test_what_it_cannot_keep_is_refused():
     constraints, headers, _ = small("places and attributes")
     crossing = replace(constraints, invariants=(Margin("all", ("a",)), Margin("area")))
