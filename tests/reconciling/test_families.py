@@ -154,6 +154,8 @@ def test_bounds_are_refused(rng):
         cells, tuple(h.margin for h in headers), bounds=(Bound(headers[0].margin, 0, 9),)
     )
     assert "bounds" in str(FamilyTree().refuses(constraints))
+    with pytest.raises(SpecError, match="a bound on 'region' is not kept in a family of tables"):
+        Problem.of(ministry(constraints={"bounds": [{"level": "region", "upper": 9000}]}), CLINICS)
 
 
 def test_a_release_of_four_tables(tmp_path, rng):

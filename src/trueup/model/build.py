@@ -38,7 +38,7 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     Raises
     ------
     SpecError
-        If they are not, and the full cross is too large for any other method.
+        If they are not, and the full cross is too large for any other method; or if the tables have bounds.
     """
     cells = build_cells(spec, tree)
     if _asks_for_one_table(spec):
@@ -46,7 +46,14 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     constraints = build_constraints(spec, cells)
     if crossing(constraints) and (fault := cyclic(cells, constraints.held)) and cells.n > LARGEST_CROSS:
         raise fault
-    return family_if_acyclic(constraints) or cells
+    family = family_if_acyclic(constraints)
+    if family and constraints.bounds:
+        raise SpecError(
+            f"a bound on '{constraints.bounds[0].margin}' is not kept in a family of tables",
+            needed="tables without bounds",
+            remedy="leave the bounds out",
+        )
+    return family or cells
 
 
 def _asks_for_one_table(spec: Spec) -> bool:
