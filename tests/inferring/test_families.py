@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from scipy.special import gammaln
 
 import trueup as tu
 from tests.families import CLINICS, ministry, visits
+from trueup.cli.infer import _areas
 from trueup.errors import SpecError
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.io.bundle.posterior import write_posterior
@@ -246,3 +248,5 @@ def test_what_it_cannot_keep_is_refused():
         tu.infer(simulated, within="region=R0")
     with pytest.raises(SpecError, match="does not fit"):
         tu.infer(simulated, "tree-exact")
+    with pytest.raises(SpecError, match="areas are inferred from one table"):
+        _areas(other.cells, Path("areas.csv"), "area", None)

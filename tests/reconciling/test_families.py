@@ -13,7 +13,7 @@ import scipy.sparse
 import trueup as tu
 from tests.families import CLINICS, DIAGNOSES, ministry, random_family, visits
 from trueup.checking.bundle import check
-from trueup.errors import SpecError
+from trueup.errors import BundleError, SpecError
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.model import kept_of_family
 from trueup.model.cells import Margin
@@ -178,6 +178,12 @@ def test_a_release_of_four_tables(tmp_path, rng):
     assert again.table("district", by=["sex"]).shape[0] == 24
     with pytest.raises(SpecError, match="no table holds"):
         again.table("clinic", by=["sex"])
+    areas = CLINICS.assign(area=["east", "west"] * 12)
+    tu.write_areas(tmp_path / "out", areas, tmp_path / "areas.csv", attributes=())
+    sums = pd.read_csv(tmp_path / "areas.csv", index_col="area")["count"]
+    assert sums["west"] == again.sums("clinic")[1::2].sum()
+    with pytest.raises(BundleError, match="released table of the finest places: clinic"):
+        tu.write_areas(tmp_path / "out", areas, tmp_path / "by.csv", attributes=["sex"])
 
 
 def test_exported_records_have_every_released_table(tmp_path, rng):
