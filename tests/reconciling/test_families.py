@@ -25,6 +25,7 @@ from trueup.model.problem import Problem
 from trueup.reconciling.family_tree import FamilyTree
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
+from trueup.synth.own_places import made_up_counts
 
 VISITS = {"unit": "visit", "neighbours": "add-remove"}
 """Invariants are of all records, not of those that a limit keeps."""
@@ -358,3 +359,20 @@ def test_noisy_tables_that_others_published_are_reconciled_without_their_cross(r
     for names, table in zip(sets, tables):
         found = released.sums(" x ".join(("total", *names)))
         assert np.abs(found - table.n).sum() <= 0.01 * table.n.sum()
+
+
+def test_populations_of_a_family_are_those_of_the_full_cross_tallied(monkeypatch):
+    """They are made up without an array of the full cross, which may be too large for any memory."""
+    problem = Problem.of(ministry(), CLINICS)
+    whole = Problem(problem.spec, problem.cells.whole)
+    counts = made_up_counts(whole, np.random.default_rng(3), persons=500)
+    held = np.flatnonzero(counts)
+    expected = problem.cells.tally(held, counts[held])
+    zeros = np.zeros
+    monkeypatch.setattr(
+        np,
+        "zeros",
+        lambda shape, *a, **k: pytest.fail("large") if np.prod(shape) > 30_000 else zeros(shape, *a, **k),
+    )
+    found = made_up_counts(problem, np.random.default_rng(3), persons=500)
+    np.testing.assert_array_equal(found, expected)
