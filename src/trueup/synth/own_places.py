@@ -54,9 +54,10 @@ def made_up_counts(
     branch = _branch(tree, rng, empty=units <= SPARSE * PERSONS_PER_BLOCK * tree.sizes[-1])
     parts = populate(domain, branch, units, rng, even=EVEN)
     if family:  # the full cross may be too large for an array
-        each = cells.n // cells.shape[0]
-        tallied = (family.tally(np.asarray(p.leaf, np.int64) * each + p.cell, p.count) for p in parts)
-        return np.sum(list(tallied), axis=0, dtype=np.int64)
+        each, tallied = cells.n // cells.shape[0], np.zeros(family.n, np.int64)
+        for part in parts:
+            tallied += family.tally(np.asarray(part.leaf, np.int64) * each + part.cell, part.count)
+        return tallied
     counts = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
     for part in parts:
         np.add.at(counts, (part.leaf, part.cell), part.count)
