@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from scipy.special import gammaln
 
 import trueup as tu
 from tests.families import CLINICS, ministry, visits
+from trueup.cli.infer import _areas
 from trueup.errors import SpecError
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.io.bundle.posterior import write_posterior
@@ -28,6 +30,8 @@ from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
 from trueup.model.prior import Flat, Hierarchical
 from trueup.model.problem import Problem
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.posterior import Posterior
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
 
@@ -180,9 +184,56 @@ def test_the_posterior_of_a_ministry(tmp_path, rng):
     assert posterior.quantity("R0 + R1").mean > 0
     write_posterior(tmp_path / "posterior", posterior)
     assert len(pd.read_parquet(tmp_path / "posterior" / "draws.parquet")) == posterior.draws.size
+    _ask_the_kept(tmp_path / "posterior", posterior)
     page = tmp_path / "page.html"
     tu.report(posterior).save(page)
     assert "country, month=01" in page.read_text()
+
+
+def _ask_the_kept(folder, posterior) -> None:
+    """Questions to a kept posterior are answered from the table that holds them."""
+    kept, region = tu.read_posterior(folder), posterior.sums("region")
+    assert kept.cells.tables == posterior.cells.tables
+    np.testing.assert_array_equal(tu.ask(kept, "region").asked.draws, region)
+    people = posterior.sums("district x sex x age").reshape(*region.shape[:2], 12, 2, 3)
+    asked = tu.ask(kept, "'R1/D04, sex=m'").asked.draws
+    np.testing.assert_array_equal(asked[..., 0], people[:, :, 4, 1].sum(axis=-1))
+    chapter = posterior.sums("region x chapter").reshape(*region.shape[:2], 4, 4)
+    asked = tu.ask(kept, "'region, chapter=B'").asked.draws
+    np.testing.assert_array_equal(asked, chapter[..., 1])
+    clinics = posterior.sums("clinic")
+    areas = CLINICS.assign(area=["east", "west"] * 12)
+    asked = tu.ask(kept, "'area=west'", areas=areas).asked.draws
+    np.testing.assert_array_equal(asked[..., 0], clinics[..., 1::2].sum(axis=-1))
+    area = kept.area({"region": "R1", "clinic": "R0/D00/C00"})
+    np.testing.assert_array_equal(area.draws, region[..., 1] + clinics[..., 0])
+    with pytest.raises(SpecError, match="no table holds 'clinic x sex'"):
+        tu.ask(kept, "'clinic, sex=f'")
+
+
+def test_a_kept_family_is_not_read_as_a_full_cross_of_as_many_cells(tmp_path):
+    """Two tables of two counts each have as many cells as the full cross."""
+    tree = Tree.from_columns(["all"], [{}])
+    cells = family_of(Cells(tree, (A, B)), [Margin("all", ("a",)), Margin("all", ("b",))])
+    assert cells.n == cells.whole.n
+    draws = np.array([[[1, 4, 2, 3], [3, 3, 6, 0]]])
+    drawn = Drawn(draws, True, tables=cells.tables)
+    write_posterior(tmp_path / "out", Posterior(cells, drawn, {"method": "demo"}, ""))
+    kept = tu.read_posterior(tmp_path / "out")
+    assert tu.ask(kept, "all").asked.draws.ravel().tolist() == [5, 6]
+    assert tu.ask(kept, "'b=b0'").asked.draws.ravel().tolist() == [2, 6]
+
+
+@pytest.mark.parametrize("asked", [{"minutes": 5}, {"prior": "flat"}, {"method": "family-moves"}])
+def test_what_is_said_of_inference_leaves_a_family_a_family(asked):
+    assert Problem.of(ministry(infer=asked), CLINICS).constraints.structure() == "family"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"method": "table-moves"}, {"quantity": [{"numerator": "f", "name": "women"}]}]
+)
+def test_a_method_for_one_table_and_ratios_lay_the_full_cross_out(asked):
+    assert Problem.of(ministry(infer=asked), CLINICS).constraints.structure() == "histogram"
 
 
 def test_what_it_cannot_keep_is_refused():
@@ -197,3 +248,5 @@ def test_what_it_cannot_keep_is_refused():
         tu.infer(simulated, within="region=R0")
     with pytest.raises(SpecError, match="does not fit"):
         tu.infer(simulated, "tree-exact")
+    with pytest.raises(SpecError, match="areas are inferred from one table"):
+        _areas(other.cells, Path("areas.csv"), "area", None)

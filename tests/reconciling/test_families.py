@@ -13,7 +13,7 @@ import scipy.sparse
 import trueup as tu
 from tests.families import CLINICS, DIAGNOSES, ministry, random_family, visits
 from trueup.checking.bundle import check
-from trueup.errors import SpecError
+from trueup.errors import BundleError, SpecError
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.model import kept_of_family
 from trueup.model.cells import Margin
@@ -25,6 +25,7 @@ from trueup.model.problem import Problem
 from trueup.reconciling.family_tree import FamilyTree
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
+from trueup.synth.own_places import made_up_counts
 
 VISITS = {"unit": "visit", "neighbours": "add-remove"}
 """Invariants are of all records, not of those that a limit keeps."""
@@ -154,6 +155,8 @@ def test_bounds_are_refused(rng):
         cells, tuple(h.margin for h in headers), bounds=(Bound(headers[0].margin, 0, 9),)
     )
     assert "bounds" in str(FamilyTree().refuses(constraints))
+    with pytest.raises(SpecError, match="a bound on 'region' is not kept in a family of tables"):
+        Problem.of(ministry(constraints={"bounds": [{"level": "region", "upper": 9000}]}), CLINICS)
 
 
 def test_a_release_of_four_tables(tmp_path, rng):
@@ -176,6 +179,12 @@ def test_a_release_of_four_tables(tmp_path, rng):
     assert again.table("district", by=["sex"]).shape[0] == 24
     with pytest.raises(SpecError, match="no table holds"):
         again.table("clinic", by=["sex"])
+    areas = CLINICS.assign(area=["east", "west"] * 12)
+    tu.write_areas(tmp_path / "out", areas, tmp_path / "areas.csv", attributes=())
+    sums = pd.read_csv(tmp_path / "areas.csv", index_col="area")["count"]
+    assert sums["west"] == again.sums("clinic")[1::2].sum()
+    with pytest.raises(BundleError, match="released table of the finest places: clinic"):
+        tu.write_areas(tmp_path / "out", areas, tmp_path / "by.csv", attributes=["sex"])
 
 
 def test_exported_records_have_every_released_table(tmp_path, rng):
@@ -350,3 +359,20 @@ def test_noisy_tables_that_others_published_are_reconciled_without_their_cross(r
     for names, table in zip(sets, tables):
         found = released.sums(" x ".join(("total", *names)))
         assert np.abs(found - table.n).sum() <= 0.01 * table.n.sum()
+
+
+def test_populations_of_a_family_are_those_of_the_full_cross_tallied(monkeypatch):
+    """They are made up without an array of the full cross, which may be too large for any memory."""
+    problem = Problem.of(ministry(), CLINICS)
+    whole = Problem(problem.spec, problem.cells.whole)
+    counts = made_up_counts(whole, np.random.default_rng(3), persons=500)
+    held = np.flatnonzero(counts)
+    expected = problem.cells.tally(held, counts[held])
+    zeros = np.zeros
+    monkeypatch.setattr(
+        np,
+        "zeros",
+        lambda shape, *a, **k: pytest.fail("large") if np.prod(shape) > 30_000 else zeros(shape, *a, **k),
+    )
+    found = made_up_counts(problem, np.random.default_rng(3), persons=500)
+    np.testing.assert_array_equal(found, expected)

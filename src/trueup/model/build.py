@@ -29,7 +29,7 @@ def build_cells(spec: Spec, tree: Tree) -> Cells:
     return Cells(tree, tuple(map(plain_attribute, spec.attributes)))
 
 
-FAMILY_METHOD = "family-tree"
+FAMILY_METHOD, FAMILY_INFERENCE = "family-tree", "family-moves"
 
 
 def problem_cells(spec: Spec, tree: Tree) -> Cells:
@@ -38,15 +38,31 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     Raises
     ------
     SpecError
-        If they are not, and the full cross is too large for any other method.
+        If they are not, and the full cross is too large for any other method; or if the tables have bounds.
     """
     cells = build_cells(spec, tree)
-    if spec.infer or spec.reconcile.get("method", FAMILY_METHOD) != FAMILY_METHOD:
+    if _asks_for_one_table(spec):
         return cells
     constraints = build_constraints(spec, cells)
     if crossing(constraints) and (fault := cyclic(cells, constraints.held)) and cells.n > LARGEST_CROSS:
         raise fault
-    return family_if_acyclic(constraints) or cells
+    family = family_if_acyclic(constraints)
+    if family and constraints.bounds:
+        raise SpecError(
+            f"a bound on '{constraints.bounds[0].margin}' is not kept in a family of tables",
+            needed="tables without bounds",
+            remedy="leave the bounds out",
+        )
+    return family or cells
+
+
+def _asks_for_one_table(spec: Spec) -> bool:
+    """Return True if a spec names a method that takes one table alone, or ratios, which need all attributes together."""
+    methods = (
+        spec.reconcile.get("method", FAMILY_METHOD) == FAMILY_METHOD,
+        spec.infer.get("method", FAMILY_INFERENCE) == FAMILY_INFERENCE,
+    )
+    return not all(methods) or "quantity" in spec.infer
 
 
 def crossing(constraints: Constraints) -> bool:

@@ -226,7 +226,9 @@ def _released(
             raise SpecError(
                 f"no margin of error of '{margin}' is known",
                 needed=f"one of {', '.join(map(str, record.published))}",
-                remedy="compare posteriors (`trueup infer`), which know every table",
+                remedy="compare posteriors (`trueup infer`), which know every table"
+                if record.cells.holds(margin)
+                else "",
             )
         counts.append(_summed(record.sums(margin).reshape(own.size, -1), own).ravel())
         squares.append(_summed(np.square(np.asarray(error, float)).reshape(own.size, -1), own).ravel())

@@ -51,13 +51,16 @@ def made_up_counts(
     family = cells if isinstance(cells, FamilyCells) else None
     cells = family.whole if family else cells
     domain = PeopleDomain.of(cells, problem.spec.constraints.zeros)
-    counts = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
     branch = _branch(tree, rng, empty=units <= SPARSE * PERSONS_PER_BLOCK * tree.sizes[-1])
-    for part in populate(domain, branch, units, rng, even=EVEN):
+    parts = populate(domain, branch, units, rng, even=EVEN)
+    if family:  # the full cross may be too large for an array
+        each, tallied = cells.n // cells.shape[0], np.zeros(family.n, np.int64)
+        for part in parts:
+            tallied += family.tally(np.asarray(part.leaf, np.int64) * each + part.cell, part.count)
+        return tallied
+    counts = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
+    for part in parts:
         np.add.at(counts, (part.leaf, part.cell), part.count)
-    if family:
-        held = np.flatnonzero(counts)
-        return family.tally(held, counts.ravel()[held])
     return counts.ravel()
 
 

@@ -110,7 +110,7 @@ def write_areas(
     spec = read_spec(folder)[1]
     cells = build_cells(spec, Tree.from_columns(["all"], [{}]))
     kept = _kept(cells, attributes)
-    files = _finest(folder, manifest, spec)
+    files = _finest(folder, manifest, spec, {a.name for a, _ in kept})
     classes = _error_classes(manifest, Margin(spec.levels[-1].name, tuple(r.name for _, r in kept)))
     with (
         quiet_duckdb(f"'{folder}'"),
@@ -157,15 +157,20 @@ def _squared_margin(classes: Sequence[ErrorClass], count: str) -> str:
     return f"CASE {others}ELSE {found[0][1]!r} END" if others else repr(found[0][1])
 
 
-def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec) -> str:
-    """The files of the finest table, in SQL, after a look at their digests."""
-    attributes = {a.name for a in spec.attributes}
-    found = (
-        entry
-        for entry in manifest.get("counts", ())
-        if entry["level"] == spec.levels[-1].name and set(entry["attributes"]) == attributes
-    )
+def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str]) -> str:
+    """The files of the finest table, in SQL, after a look at their digests; of a family, those of the table by what is kept."""
+    last, every = spec.levels[-1].name, {a.name for a in spec.attributes}
+    counts = manifest.get("counts", ())
+    by = [e for e in counts if e["level"] == last and set(e["attributes"]) <= every]
+    found = (e for names in (every, kept) for e in by if set(e["attributes"]) == names)
     if (entry := next(found, None)) is None:
+        if counts:
+            tables = ", ".join(" x ".join((last, *e["attributes"])) for e in by)
+            raise BundleError(
+                f"'{folder}' holds no table '{' x '.join((last, *sorted(kept)))}'",
+                needed=f"attributes of a released table of the finest places: {tables or 'there is none'}",
+                remedy="name them with --by; '' sums totals" if by else "",
+            )
         raise BundleError(
             f"'{folder}' holds no released counts of the finest places", remedy="run `trueup reconcile`"
         )

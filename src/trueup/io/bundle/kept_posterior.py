@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from trueup.io.bundle.posterior import PLACES
 from trueup.io.bundle.schema import KeptPosterior
 from trueup.io.bundle.strict import read_json, refuse_links, refuse_names
 from trueup.io.bundle.typed import KINDS, columns_of
-from trueup.model.cells import Attribute, Cells, Recode
+from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.family import family_of
 from trueup.model.records.drawn import Conflict, Drawn
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import Ratio
@@ -140,7 +141,14 @@ def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
         raise
     except TrueupError:
         raise BundleError(f"'{PLACES}' of '{folder}' is damaged", remedy=_RESTORE) from None
-    return Cells(tree, attributes)
+    return _of_tables(Cells(tree, attributes), [margin_in(entry) for entry in manifest["tables"]])
+
+
+def _of_tables(whole: Cells, tables: Sequence[Margin]) -> Cells:
+    """The full cross, whose table is always written where there is one; else the family of the tables."""
+    listed = [whole.margin(table) for table in tables if not table.where]
+    one = not listed or any(whole.contains(whole.finest, table) for table in listed)
+    return whole if one else family_of(whole, listed)
 
 
 def _attribute(entry: Mapping[str, Any]) -> Attribute:

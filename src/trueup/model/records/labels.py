@@ -51,10 +51,11 @@ Area = Mapping[str, str | Sequence[str]]
 
 def area_name(places: Area) -> str:
     """Name an area by its places."""
-    return ", ".join(str(place) for _, place in _listed(places))
+    return ", ".join(str(place) for _, place in listed_places(places))
 
 
-def _listed(places: Area) -> list[tuple[str, str]]:
+def listed_places(places: Area) -> list[tuple[str, str]]:
+    """List the places of an area, each with its level."""
     return [(level, p) for level, of in places.items() for p in ((of,) if isinstance(of, str) else of)]
 
 
@@ -76,7 +77,7 @@ def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
             f"the values of '{overlapping[0]}' overlap, so that places have no single count",
             needed="a sum of labelled counts: `posterior.quantity`",
         )
-    if not (listed := _listed(places)):
+    if not (listed := listed_places(places)):
         raise SpecError("the area holds no place", needed="at least one")
     tree, last = cells.tree, len(cells.tree.levels) - 1
     times = np.zeros(tree.sizes[-1], np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError, did_you_mean
-from trueup.model.cells import Cells
+from trueup.model.cells import Cells, Margin
 
 
 class OwnAreas(Protocol):
@@ -98,14 +98,35 @@ class Count:
     single: bool
 
     def draws(self, cells: Cells, draws: NDArray, places: PlacesAsked | None = None) -> NDArray:
-        """Sum draws `(chains, draws, n)` of the finest cells to `(chains, draws, k)` counts of its places."""
+        """Sum draws `(chains, draws, n)` of the finest cells to `(chains, draws, k)` counts of its places.
+
+        Raises
+        ------
+        SpecError
+            If no table of a family holds them.
+        """
         places = places or self.places
+        if cells.is_family:
+            return self._in_a_table(cells, draws, places)
         kept = cells.where(self.values).ravel()
         table = draws.reshape(*draws.shape[:2], cells.shape[0], -1)
         if not np.array_equal(places.leaf, np.arange(cells.shape[0])):  # of all places nothing need be copied
             table = table[:, :, places.leaf]
         sums = (table if kept.all() else table[..., kept]).sum(axis=3, dtype=np.int64)
         return np.add.reduceat(sums, places.edges[:-1], axis=2)
+
+    def _in_a_table(self, cells: Cells, draws: NDArray, places: PlacesAsked) -> NDArray:
+        """Sum draws of a family within a table that holds these counts: at the level of the places, of areas at the last."""
+        tree, last = cells.tree, len(cells.tree.levels) - 1
+        level = tree.level(places.level) if places.level in tree.levels else last
+        margin = cells.margin(Margin(tree.levels[level], tuple(self.values)))
+        at = [r.values.index(self.values[r.name]) for r in cells.kept(margin)]
+        sizes = [r.size for r in cells.kept(margin)]
+        table = cells.sum(draws, margin).reshape(*draws.shape[:2], tree.sizes[level], *sizes)
+        counts = table[(..., *at)][..., tree.ancestors(last, level)[places.leaf]]
+        if places.level in tree.levels:
+            return counts[..., places.edges[:-1]]
+        return np.add.reduceat(counts, places.edges[:-1], axis=2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.records.drawn import Conflict, Drawn
 from trueup.model.records.draws_described import describe_draws, described_where_defined
-from trueup.model.records.labels import Area, Labels, area_name, places_of_area
+from trueup.model.records.labels import Area, Labels, area_name, listed_places, places_of_area
 from trueup.model.records.marginals import Columns, Reals
 from trueup.model.records.places_asked import Names
 from trueup.model.records.quantity import Quantity, Ratio, quotients
@@ -198,6 +198,9 @@ class Posterior(Tabled):
         8.0
         """
         times = places_of_area(self.cells, places)
+        if self.cells.is_family:
+            own = [self._counted(f"{level}={place}") for level, place in listed_places(places)]
+            return Quantity(area_name(places), np.sum(own, axis=0))
         draws = self.draws.reshape(*self.draws.shape[:2], len(times), -1)
         return Quantity(area_name(places), draws[:, :, times].sum(axis=(2, 3)))
 
