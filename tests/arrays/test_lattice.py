@@ -11,7 +11,15 @@ from scipy.sparse import csr_array
 from tests.arrays.matrices import chance, counted, near_zero, random_matrix, smallest_through
 from tests.reference.lattice import law_of
 from trueup import TrueupError
-from trueup.arrays import LatticeNoise, noise_keeping, sample
+from trueup.arrays import (
+    LatticeNoise,
+    discrete_laplace,
+    fieller,
+    noise_interval,
+    noise_keeping,
+    projection_covariance,
+    sample,
+)
 from trueup.errors import DataError, PrivacyError, SpecError
 
 FALSE_ALARM = 1e-6
@@ -175,3 +183,26 @@ def test_bad_input_is_refused_and_no_count_is_told(x, matrix, options, error, sa
         noise_keeping(x, matrix, **options)
     assert isinstance(caught.value, TrueupError)
     assert "1.5" not in str(caught.value)
+
+
+@pytest.mark.parametrize("A", [[[1, 1], [1]], [["a", "b"]], None])
+def test_sums_that_are_no_matrix_of_numbers_are_refused(A):
+    with pytest.raises(SpecError):
+        LatticeNoise.keeping(A, epsilon=1)
+
+
+def test_noise_of_no_law_and_a_seed_are_refused(rng):
+    with pytest.raises(SpecError, match="rng is of type int"):
+        sample(discrete_laplace(1), 2, 3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SpecError, match="no number"):
+        noise_interval(discrete_laplace(1), "90%")  # pyright: ignore[reportArgumentType]
+    assert noise_interval(discrete_laplace(1), 1) == (-np.inf, np.inf)
+
+
+def test_ratios_and_equalities_of_what_is_no_number_are_refused():
+    for counts, variance in (([np.nan], 1), ([1], -1)):
+        with pytest.raises(SpecError, match="no such number"):
+            fieller(counts, [1], (variance, 1), 1.645)
+    with pytest.raises(SpecError, match="no matrix"):
+        projection_covariance([[1, np.nan]], [1, 1])
+    assert (projection_covariance(csr_array([[1, 1]]), [1, 1]) == [[0.5, -0.5], [-0.5, 0.5]]).all()  # pyright: ignore[reportArgumentType]

@@ -174,3 +174,32 @@ def test_what_cannot_be_is_refused(rng):
         posterior_of_released([1.5, 2], law, law)
     with pytest.raises(SpecError, match="range"):
         posterior_of_released([-1, 2], law, law)
+
+
+@pytest.mark.parametrize("draws", [0, -1, 1.5, True, None])
+def test_a_number_of_draws_that_is_none_is_refused(rng, draws):
+    law = discrete_laplace(1)
+    with pytest.raises(SpecError, match="draws is"):
+        posterior_within([4, 2], [[1, -1]], [0], law, draws=draws, rng=rng)
+    with pytest.raises(SpecError, match="draws is"):
+        posterior_of_tree([4, 2, 2], [-1, 0, 0], law).draw(draws, rng)
+    with pytest.raises(SpecError, match="draws is"):
+        posterior_of_released([4, 2], law, law).draw(draws, rng)
+
+
+def test_a_seed_in_place_of_a_generator_is_refused():
+    with pytest.raises(SpecError, match="rng is of type int"):
+        posterior_within([4, 2], [[1, -1]], [0], discrete_laplace(1), rng=3)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("node", [-1, 3, 1.5, True])
+def test_a_node_that_is_none_has_no_marginal(node):
+    with pytest.raises(SpecError, match="no node"):
+        posterior_of_tree([4, 2, 2], [-1, 0, 0], discrete_laplace(1)).marginal(node)
+
+
+@pytest.mark.parametrize("wrong", [{"parts": []}, {"total": "x"}, {"algorithm": 3, "release": "sample"}])
+def test_a_release_that_is_not_described_is_refused(wrong):
+    law = discrete_laplace(1)
+    with pytest.raises(SpecError, match="not described"):
+        posterior_of_released(**({"parts": [4, 2], "law": law, "total_law": law} | wrong))

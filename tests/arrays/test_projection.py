@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
 from trueup.arrays import project
 from trueup.errors import InfeasibleError, SpecError
@@ -120,8 +120,35 @@ def test_a_search_that_ends_early_gives_its_point_and_says_so(rng):
         (([1, 2], [[1, 1]], [3]), {"norm": "l3"}, SpecError, "norm"),
         (([1, 2], [[1, 1]], [3]), {"lower": [3, 3], "upper": [2, 4]}, SpecError, "limit"),
         (([1, 2], [[1, 1]], [3]), {"lower": [3, 3, 3]}, SpecError, "limits"),
+        (([1, 2], [[1, 1]], [3]), {"lower": np.inf}, SpecError, "lower and upper are no limits"),
+        (([1, 2], [[1, 1]], [3]), {"lower": "x"}, SpecError, "lower and upper"),
+        (([1, 2],), {"R": [[1, -1]], "least": [np.inf]}, SpecError, "least and most are no limits"),
+        (([1, 2],), {"least": [1]}, SpecError, "without R"),
+        (([1, 2], [[6, 10]], [3]), {"whole": "optimal"}, InfeasibleError, "common divisor"),
+        (([1, 2], [[1, 1], [1]], [3, 1]), {}, SpecError, "A is no matrix"),
+        (([1, 2], [["a", 1]], [3]), {}, SpecError, "A is no matrix"),
+        (([1, 2], [[1e300, 1]], [3]), {}, SpecError, "beyond"),
+        (([1e300, 2], [[1, 1]], [3]), {}, SpecError, "beyond"),
+        (([10**400, 2], [[1, 1]], [3]), {}, SpecError, "no numbers"),
+        (([1e25, 2],), {"whole": True}, SpecError, "beyond 2"),
+        (([1, 2], [[1, 1]], [3]), {"whole": "best"}, SpecError, "whole is 'best'"),
+        (([1, 2], [[1, 1]], [3]), {"whole": True, "rng": 3}, SpecError, "rng is of type int"),
+        (([1, 2], [[1, 1]], [3]), {"whole": True, "seconds": np.nan}, SpecError, "seconds"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, options, error, said):
     with pytest.raises(error, match=said):
         project(*arguments, **options)
+
+
+@pytest.mark.parametrize("whole", [False, True, "optimal"])
+def test_no_counts_at_all_are_projected_on_no_rules(whole):
+    assert project([], None, nonnegative=True, whole=whole).x.shape == (0,)
+
+
+def test_a_sum_that_is_whole_but_for_rounding_is_not_called_indivisible():
+    assert project([1, 2], [[3, 3]], [3 * (0.1 + 0.2) * 10], whole=True).x.sum() == 3
+
+
+def test_a_matrix_may_be_a_sparse_vector():
+    assert project([5, 4, -2], coo_array([1, 1, 1]), [10]).x.sum() == pytest.approx(10)

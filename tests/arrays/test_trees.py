@@ -127,3 +127,33 @@ def test_the_bias_stays_below_its_bound_and_the_bound_is_not_trivial(rng):
         [project(x + sample(law, 4, rng), rows, rows @ x, nonnegative=True).x for _ in range(400)]
     )
     assert np.abs(runs.mean(axis=0) - x).max() < bound + 6 * runs.std() / 20
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: reconcile_tree([3, 2], [-1, 0, 0], [1, 1, 1]), SpecError, "values have shape"),
+        (lambda: reconcile_tree(["x", 2, 1], [-1, 0, 0], [1, 1, 1]), SpecError, "no numbers"),
+        (
+            lambda: reconcile_tree([3.5, 4, 2], [-1, 0, 0], [0, 1, 1], whole=True),
+            InfeasibleError,
+            "not whole",
+        ),
+        (lambda: project_table([[3, 4], [2, 1]], [0], [[2, 3]]), SpecError, "no tuple of axes"),  # pyright: ignore[reportArgumentType]
+        (lambda: project_table([[3, 4], [2, 1]], [(0, 0)], [[[2, 3], [2, 3]]]), SpecError, "not in order"),
+        (lambda: project_table([[3, 4]], [(1, 0)], [[[2], [3]]]), SpecError, "not in order"),
+        (lambda: project_table([[3, 4]], [], []), SpecError, "no margin"),
+        (lambda: project_table(np.zeros((0, 2)), [(1,)], [[0, 0]]), SpecError, "no cell"),
+        (lambda: project_table([["a"]], [()], [0]), SpecError, "no table of numbers"),
+        (lambda: project_table([[1, 2], [3]], [()], [0]), SpecError, "no table of numbers"),
+        (lambda: project_table([[np.nan, 4]], [()], [3]), SpecError, "not all finite"),
+        (lambda: project_table([[3, 4]], [(1,)], [[np.nan, 3]]), SpecError, "not all finite"),
+        (lambda: project_table([[3, 4], [2, 1]], [()], [3], variances=[1, 1]), SpecError, "variances have"),
+        (lambda: project_table(np.eye(2), [(0,), (1,)], [[2, 3], [2, 4]]), InfeasibleError, "exclude"),
+        (lambda: project_table(np.eye(2), [(0,)], [[-2, 3]], nonnegative=True), InfeasibleError, "negative"),
+        (lambda: project_table(np.eye(2), [(0,)], [[2.5, 3]], whole=True), InfeasibleError, "not whole"),
+    ],
+)
+def test_trees_and_tables_that_cannot_be_are_refused(call, error, said):
+    with pytest.raises(error, match=said):
+        call()

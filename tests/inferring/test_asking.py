@@ -52,6 +52,23 @@ def test_an_answer_is_the_sum_written_out(posterior, question):
     np.testing.assert_allclose(answer.figures()["mean"], wanted.mean())
 
 
+@pytest.mark.parametrize("factors", [2, 12, 40])
+def test_products_do_not_wrap_around(posterior, factors):
+    towns = table(posterior).sum((1, 2, 3)).astype(float)
+    found = ask(posterior, "*".join(["all"] * factors)).draws[0]
+    np.testing.assert_allclose(found, towns**factors)
+
+
+def test_what_is_undefined_is_told_in_one_line():
+    cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    draws = np.array([[[1, 0], [2, 0], [3, 1], [4, 2]]])
+    posterior = Posterior(cells, Drawn(draws, independent=True), {"method": "demo"}, "ab" * 32)
+    assert "given that no denominator is 0 (probability 0.500)" in repr(ask(posterior, "a / b"))
+    assert "given that no denominator is 0 (probability 0.500)" in repr(ask(posterior, "a / b > 1"))
+    assert "not defined, as a denominator is 0 in every draw" in repr(ask(posterior, "a / (b - b)"))
+    assert "given" not in repr(ask(posterior, "b / a"))
+
+
 def test_a_level_asks_about_each_of_its_places(posterior):
     towns = table(posterior).sum((2, 3))
     counties = np.stack([towns[:, :2].sum(1), towns[:, 2:].sum(1)], axis=1)
@@ -100,6 +117,11 @@ def test_areas_of_ones_own_are_named_as_a_level_is(posterior):
         ("n, sex=f", "position"),
         ("__import__('os').system('true')", "cannot be computed"),
         ("-" * 20_000 + "n", "at most 10,000"),
+        (None, "at most 10,000"),
+        (3, "at most 10,000"),
+        ("n * 1e-320", "nearer to 0"),
+        ("n * 1e400", "beyond 2"),
+        ("*".join(["(n + 1)"] * 250), "too large"),
         ("(" * 5_000 + "n" + ")" * 5_000, "question"),
     ],
 )

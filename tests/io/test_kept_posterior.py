@@ -96,6 +96,8 @@ HOSTILE = {
     "no method": lambda m: m.update(method={}),
     "a prior that is a list": lambda m: m["method"].update(prior=[1]),
     "doubts that are numbers": lambda m: m["stats"].update(prior={"estimates": 1, "doubts": 3}),
+    "a value that is listed twice": lambda m: m["attributes"][0].update(values=["0-17", "0-17"]),
+    "a recode with one group twice": lambda m: m["attributes"][0]["recodes"][0].update(values=["no", "no"]),
     "a table of no level": lambda m: m["tables"].append({"level": "no", "attributes": []}),
 }
 
@@ -122,8 +124,11 @@ def test_files_that_were_altered_or_linked_are_refused(posterior, tmp_path):
     draws.rename(tmp_path / "elsewhere.parquet")
     draws.symlink_to(tmp_path / "elsewhere.parquet")
     write_parquet(tmp_path / "unsealed" / "draws.parquet", {"count": np.array(["1"] * 600)})
-    _sealed(tmp_path / "unsealed", lambda m: None)
-    for name in ("altered", "missing", "linked", "unsealed"):
+    write_posterior(tmp_path / "huge", posterior)
+    write_parquet(tmp_path / "huge" / "draws.parquet", {"count": np.full(600, 2**62)})
+    for name in ("unsealed", "huge"):
+        _sealed(tmp_path / name, lambda m: None)
+    for name in ("altered", "missing", "linked", "unsealed", "huge"):
         with pytest.raises(BundleError):
             read_posterior(tmp_path / name)
 

@@ -174,6 +174,12 @@ def test_columns_of_dates_and_of_numbers_are_read(tmp_path):
         ('bins = [0, 15], date = "month"', "both bins and dates"),
         ('values = ["a", "A"], fold = true', "twice"),
         ('date = "week", values = ["1"]', "month"),
+        ('date = "month", values = ["March"], other = "other"', "'March' is no month"),
+        ('date = "month", values = ["2026-13"]', "'2026-13' is no month"),
+        ('date = "year", values = ["2026-03"]', "'2026-03' is no year"),
+        ('bins = ["0", "3"]', "bins 1 is not a whole number"),
+        ("bins = [true, 3]", "bins 1 is not a whole number"),
+        ('values = ["a"], fold = "yes"', "fold"),
     ],
 )
 def test_readings_that_contradict_themselves_are_refused(attribute, said):

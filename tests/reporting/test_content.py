@@ -188,3 +188,15 @@ def test_where_only_some_groups_are_measured_the_others_show_a_dash():
     )
     rows = table_of(Reader(report(record, spec)), "Noisy counts: block group")
     assert [row[1] for row in rows[1:]] == ["–", "1,152,921,504,606,846,977", "–", "–", "−3", "–"]
+
+
+def test_how_values_were_read_is_stated_where_rows_do_not_hold_them():
+    read = CROSSED.replace(
+        'values = ["', 'missing = "unknown", other = "others", fold = true, values = ["', 1
+    )
+    assert read != CROSSED
+    said = text_of(*released(read))
+    assert "what is missing is counted under “unknown”" in said
+    assert "what is not listed is counted under “others”" in said
+    assert "upper and lower case and repeated blanks make no difference" in said
+    assert "were read" not in text_of(*released(CROSSED))

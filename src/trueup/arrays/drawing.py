@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.arrays.exact import Matrix, Number, exact_number, whole_vector
+from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, whole_vector
 from trueup.arrays.lattice import LatticeNoise, Norm
 from trueup.arrays.trees import level_order
 from trueup.errors import DataError, SpecError
@@ -69,6 +69,8 @@ def sample(
     array([0, 0, 0, 0, 0])
     """
     shape = size if isinstance(size, tuple) else (size,)
+    if rng is not None:
+        check_generator(rng)
     source = words if rng is None else rng.bytes
     if isinstance(law, LatticeNoise):
         return law.draw(prod(shape), source).reshape(*shape, law.n)

@@ -19,6 +19,8 @@ Matrix: TypeAlias = "ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix"
 """Dense, or sparse."""
 LARGEST = 2**62
 """What counts stay below in size, so that noise added to them fits 64 bits."""
+HUGE = 1e100
+"""What finite real numbers stay below in size, so that sums of their squares are finite."""
 
 
 def exact_number(value: Number, what: str) -> Fraction:
@@ -88,6 +90,8 @@ def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArra
     given = limits_of(values, what, size)
     if not np.isfinite(given).all():
         raise SpecError(f"{what} are not all finite", needed="finite numbers")
+    if (np.abs(given) >= HUGE).any():
+        raise SpecError(f"{what} are beyond {HUGE:g} in size", needed="numbers whose squares can be summed")
     return given
 
 
@@ -101,7 +105,7 @@ def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[
     """
     try:
         given = np.asarray(values, float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise SpecError(f"{what} are no numbers", needed="one number for each cell, (n,)") from None
     if given.ndim == 0 and size is not None:
         given = np.full(size, float(given))
@@ -113,24 +117,79 @@ def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[
     return given
 
 
+def measured_vector(values: ArrayLike, measured: NDArray[np.bool_], what: str) -> NDArray[np.float64]:
+    """Read finite numbers where they are measured; elsewhere whatever there is becomes zero.
+
+    Raises
+    ------
+    SpecError
+        If there are not as many as places, or a measured one is not finite.
+
+    Examples
+    --------
+    >>> measured_vector([np.nan, 2], np.array([False, True]), "the values")
+    array([0., 2.])
+    """
+    try:
+        given = np.asarray(values, float)
+    except (TypeError, ValueError, OverflowError):
+        raise SpecError(f"{what} are no numbers", needed=f"{measured.size} numbers") from None
+    if given.shape != measured.shape:
+        raise SpecError(f"{what} have shape {given.shape}", needed=f"{measured.size} numbers")
+    return real_vector(np.where(measured, given, 0.0), what)
+
+
 def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
     """Read a matrix `(m, n)` of finite numbers, dense or sparse; one row may come as a vector.
 
     Raises
     ------
     SpecError
-        If it has another number of columns, or a number is not finite.
+        If it is no matrix of numbers or has another number of columns, or a number is not finite.
 
     Examples
     --------
     >>> matrix_rows([1, 1], 2, "A").toarray()
     array([[1., 1.]])
     """
-    given = matrix if scipy.sparse.issparse(matrix) else np.atleast_2d(np.asarray(matrix, float))
-    rows = scipy.sparse.csr_array(given, dtype=float)
+    try:
+        given = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)
+        rows = scipy.sparse.csr_array(given.reshape(1, -1) if given.ndim == 1 else given, dtype=float)  # pyright: ignore[reportAttributeAccessIssue]
+    except (TypeError, ValueError, OverflowError):
+        raise SpecError(f"{what} is no matrix of numbers", needed=f"rows of {n} numbers each") from None
     if rows.shape[1] != n:
         raise SpecError(f"{what} has {rows.shape[1]} columns", needed=f"one for each of {n} cells")
-    if not np.isfinite(rows.data).all():
-        raise SpecError(f"{what} holds a number that is not finite", needed="finite numbers")
+    if not (np.abs(rows.data) < HUGE).all():
+        raise SpecError(
+            f"{what} holds a number that is not finite, or beyond {HUGE:g}", needed="finite numbers"
+        )
     rows.eliminate_zeros()
     return rows
+
+
+def check_generator(rng: object) -> None:
+    """Refuse what cannot draw, such as a seed.
+
+    Raises
+    ------
+    SpecError
+        If it is no NumPy generator.
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise SpecError(
+            f"rng is of type {type(rng).__name__}",
+            needed="a NumPy generator",
+            remedy="np.random.default_rng(1)",
+        )
+
+
+def check_draws(draws: object) -> None:
+    """Refuse a number of draws that is not whole and above zero.
+
+    Raises
+    ------
+    SpecError
+        Unless it is a whole number above zero.
+    """
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise SpecError(f"draws is {draws!r}", needed="a whole number above zero")

@@ -7,7 +7,7 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, limits_of, matrix_rows, real_vector
+from trueup.arrays.exact import Matrix, check_draws, check_generator, limits_of, matrix_rows, real_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring.inequality_problem import kind_and_scale
@@ -71,6 +71,8 @@ def posterior_within(
     >>> found.shape, bool((found[:, 0] >= 2 * found[:, 1]).all())
     ((2000, 2), True)
     """
+    check_draws(draws)
+    check_generator(rng)
     z = real_vector(y, "the noisy counts")
     n = z.size
     forms = [kind_and_scale(law) if law is not None else None for law in each_law(laws, n)]

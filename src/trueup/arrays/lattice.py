@@ -197,7 +197,10 @@ def _law(epsilon: Number | None, rho: Number | None, norm: str):
 
 
 def _cells(A: Matrix) -> int:
-    shape = np.shape(A) if not hasattr(A, "shape") else A.shape  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        shape = np.shape(A) if not hasattr(A, "shape") else A.shape  # pyright: ignore[reportAttributeAccessIssue]
+    except ValueError:
+        raise SpecError("the rows of A differ in length", needed="a matrix of whole numbers") from None
     if len(shape) != 2:
         raise SpecError(f"A has shape {shape}", needed="a matrix, one row for each sum that is kept")
     return int(shape[1])

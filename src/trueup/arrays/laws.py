@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import inf
 from typing import TypeAlias
 
 from trueup.arrays.exact import Number, exact_number
@@ -135,6 +136,8 @@ def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
     ((-2.0, 2.0), 1.645)
     """
     beyond = 1 - float(probabilities(probability))
+    if beyond == 0:
+        return -inf, inf
     reach = law.tail(beyond).counts if law.discrete else law.quantile(1 - beyond / 2)
     return 0.0 - float(reach), float(reach)
 

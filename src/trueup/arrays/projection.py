@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Literal, TypeAlias
 
 import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, matrix_rows, real_vector
+from trueup.arrays.exact import LARGEST, Matrix, check_generator, matrix_rows, real_vector
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.linear.absolute_deviations import least_absolute
 from trueup.kernel.linear.fit import Fit
-from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.polyhedron import FEASIBLE, Polyhedron
 from trueup.kernel.linear.programs import Answer, constrained_least_squares
 from trueup.kernel.linear.secants import FitLoss
 from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_nearest
@@ -104,7 +105,7 @@ def project(
     ConvergenceError
         No point was found within the limits.
     SpecError
-        Shapes or numbers do not fit.
+        Shapes or numbers do not fit, or whole counts would be beyond 2^62.
 
     References
     ----------
@@ -117,16 +118,20 @@ def project(
     >>> project([5, 4, -2], [[1, 1, 1]], [8], nonnegative=True).x
     array([4.5, 3.5, 0. ])
     """
+    if not seconds > 0:
+        raise SpecError(f"seconds is {seconds}", needed="a time limit above zero")
     y = real_vector(y, "the noisy counts")
     weight = real_vector(weights, "the weights", y.size)
     if not (weight > 0).all():
         raise SpecError("a weight is not above zero", needed="weights above zero, 1 / variance")
     polyhedron = _polyhedron(y.size, A, b, (R, least, most), (lower, upper), nonnegative)
     fit = Fit(scipy.sparse.csr_array(scipy.sparse.eye_array(y.size)), y, weight)
+    if whole:
+        _refuse_indivisible(polyhedron)
     answer = nearest_point(polyhedron, fit, norm=norm, whole=whole, seconds=seconds, rng=rng)
     if answer.status is not Status.SOLVED:
         _refuse(polyhedron, answer, bool(whole))
-    x = np.rint(answer.x).astype(np.int64) if whole else answer.x
+    x = _int64(answer.x) if whole else answer.x
     return Projected(x, answer.status, answer.residual, answer.gap, answer.even)
 
 
@@ -153,8 +158,14 @@ def nearest_point(
     """
     if norm not in ("l1", "l2"):
         raise SpecError(f"the norm is {norm!r}", needed="'l1' or 'l2'")
+    if whole not in (True, False, "near", "optimal"):
+        raise SpecError(f"whole is {whole!r}", needed="True, False, 'near' or 'optimal'")
+    if rng is not None:
+        check_generator(rng)
     continuous = constrained_least_squares if norm == "l2" else least_absolute
     if not whole:
+        return continuous(polyhedron, fit)
+    if not polyhedron.cells:  # nothing to make whole
         return continuous(polyhedron, fit)
     order = rng or np.random.default_rng(0)
     if whole == "optimal" and norm == "l1":
@@ -194,6 +205,8 @@ def _polyhedron(
 ) -> Polyhedron:
     equal = scipy.sparse.csr_array((0, n)) if A is None else matrix_rows(A, n, "A")
     sums = real_vector(b, "b", equal.shape[0])
+    if rows[0] is None and not (rows[1] is None and rows[2] is None):
+        raise SpecError("least or most is given without R", needed="R, the rows that they limit")
     ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
     low, high = _ends(rows[1], rows[2], ranged.shape[0], "least and most")
     of_one, up_to_one = _ends(*box, n, "lower and upper")
@@ -218,11 +231,36 @@ def _ends(low: Limit, high: Limit, size: int, what: str) -> tuple[Reals, Reals]:
             np.broadcast_to(np.asarray(none if end is None else end, float), (size,))
             for end, none in ((low, -np.inf), (high, np.inf))
         ]
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         raise SpecError(f"{what} have other shapes", needed=f"{size} limits each, or one number") from None
-    if np.isnan(ends).any() or (ends[0] > ends[1]).any():
+    beyond = (ends[0] == np.inf).any() or (ends[1] == -np.inf).any()
+    if np.isnan(ends).any() or (ends[0] > ends[1]).any() or beyond:
         raise SpecError(f"{what} are no limits", needed="each lower limit at most its upper one")
     return ends[0], ends[1]
+
+
+def _int64(x: Reals) -> NDArray[np.int64]:
+    if (np.abs(x) >= LARGEST).any():
+        raise SpecError("whole counts are beyond 2^62", needed="noisy counts below 2^62, or `whole=False`")
+    return np.rint(x).astype(np.int64)
+
+
+def _refuse_indivisible(polyhedron: Polyhedron) -> None:
+    """Refuse an equality of whole coefficients whose greatest common divisor does not divide its sum.
+
+    A search for whole points proves this only where counts are bounded: `2 x + 2 y = 3` has no end otherwise.
+    """
+    A, b = polyhedron.equal, polyhedron.sums
+    for row in np.flatnonzero(np.diff(A.indptr)):
+        a = A.data[A.indptr[row] : A.indptr[row + 1]]
+        if (np.abs(a) >= 2**53).any() or (a != np.rint(a)).any():
+            continue
+        divisor = gcd(*a.astype(np.int64).tolist())
+        if abs(b[row] - divisor * np.rint(b[row] / divisor)) > FEASIBLE * max(1.0, abs(b[row])):
+            raise InfeasibleError(
+                f"row {row} of A has no whole counts: its coefficients have a common divisor that its sum does not have",
+                remedy="correct it, or take `whole=False`",
+            )
 
 
 def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:

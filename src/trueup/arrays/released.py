@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import whole_vector
+from trueup.arrays.exact import check_draws, check_generator, whole_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.errors import SpecError
 from trueup.inferring.released.pair import two_parts
@@ -30,6 +30,8 @@ class ReleasedPosterior:
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Draw `(draws, n)` true parts: independent behind a mode; four chains, nearly independent, behind a draw."""
+        check_draws(draws)
+        check_generator(rng)
         if self._problem.trials == 0:
             return ZeroPosterior.of(self._problem).draw(draws, rng)
         if not self._drawn:
@@ -86,6 +88,10 @@ def posterior_of_released(
     """
     counts = whole_vector(parts, "the released parts")
     laws = each_law(law, counts.size)
+    if not counts.size or total not in ("independent", "summed") or algorithm not in (1, 2):
+        raise SpecError(
+            "the release is not described", needed="a part, total 'independent' or 'summed', algorithm 1 or 2"
+        )
     if release not in ("mode", "sample") or any(one is None for one in laws):
         raise SpecError(
             "the release is not described", needed="release 'mode' or 'sample', and a law for each part"

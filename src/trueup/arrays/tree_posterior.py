@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import real_vector
+from trueup.arrays.exact import check_draws, check_generator, measured_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.arrays.trees import level_order
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
@@ -39,6 +39,8 @@ class TreePosterior:
 
     def marginal(self, node: int) -> tuple[Integers, Reals]:
         """Counts of a node, in order, and their probabilities."""
+        if isinstance(node, bool) or node not in range(self._place.size):
+            raise SpecError(f"there is no node {node}", needed=f"a node, 0 to {self._place.size - 1}")
         start, offset, masses = marginals(self._solved)
         at = int(self._place[node])
         mass = masses[start[at] : start[at + 1]]
@@ -53,6 +55,8 @@ class TreePosterior:
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Draw `(draws, n)` independent vectors of whole counts that add up."""
+        check_draws(draws)
+        check_generator(rng)
         return joint_draws(self._solved, draws, rng)[:, self._place]
 
 
@@ -99,7 +103,7 @@ def posterior_of_tree(
     order, child_ptr = level_order(parents)
     each = each_law(laws, order.size)
     known = np.array([law is not None for law in each])
-    y = real_vector(np.where(known, np.asarray(values, float), 0.0), "the values", order.size)
+    y = measured_vector(values, known, "the values")
     if any(
         law is not None and law.discrete and value != np.rint(value)
         for law, value in zip(each, y, strict=True)

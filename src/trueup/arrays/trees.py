@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import limits_of, real_vector
+from trueup.arrays.exact import limits_of, measured_vector, real_vector
 from trueup.arrays.projection import Projected, nearest_point
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.linear.fit import Fit
@@ -129,7 +130,7 @@ def reconcile_tree(
         raise SpecError(
             "a variance is negative or not a number", needed="0 or more, infinite where not measured"
         )
-    y = real_vector(np.where(np.isinf(q), 0.0, np.asarray(values, float)), "the values", order.size)[order]
+    y = measured_vector(values, np.isfinite(q), "the values")[order]
     q = np.ascontiguousarray(q[order])
     if (node := unidentified(child_ptr, messages(child_ptr, q)[1])) >= 0:
         raise SpecError(
@@ -139,6 +140,8 @@ def reconcile_tree(
     if not nonnegative:
         _refuse_conflict(child_ptr, q, y, x)
     if whole:
+        if (y[q == 0] != np.rint(y[q == 0])).any():
+            raise InfeasibleError("an exact value is not whole", remedy="correct it, or take `whole=False`")
         weight = np.divide(1.0, q, out=np.zeros(q.size), where=(q > 0) & np.isfinite(q))
         x = controlled_rounding(child_ptr, weight, x)
     out = np.empty_like(x)
@@ -204,6 +207,8 @@ def project_table(
     ------
     SpecError
         Numbers of margins and sums differ, or a shape does not fit.
+    InfeasibleError
+        The sums of two margins exclude each other, or a sum is one that no such table has.
 
     References
     ----------
@@ -215,9 +220,11 @@ def project_table(
     array([[0., 2.],
            [2., 1.]])
     """
-    table = np.asarray(y, float)
-    known = [np.asarray(b, float) for b in sums]
-    kept = [tuple(int(a) for a in margin) for margin in margins]
+    table = _table(y, "the noisy table")
+    known = [_table(b, "the sums") for b in sums]
+    kept = [_axes(margin) for margin in margins]
+    if not kept or not table.size:
+        raise SpecError("there is no margin or no cell", needed="a table with cells, and a margin of it")
     if len(known) != len(kept):
         raise SpecError(f"{len(kept)} margins and {len(known)} tables of sums", needed="sums for each margin")
     for margin, b in zip(kept, known, strict=True):
@@ -225,9 +232,50 @@ def project_table(
             raise SpecError(
                 f"the sums of margin {margin} have shape {b.shape}", needed="a sum for each of its entries"
             )
-    v = None if variances is None else np.asarray(variances, float)
+    _refuse_margins(kept, known, nonnegative, whole)
+    v = None if variances is None else _table(variances, "the variances")
+    if v is not None and v.shape not in ((), table.shape):
+        raise SpecError(f"the variances have shape {v.shape}", needed="one for each cell, or one number")
     found = nearest_table(table, kept, known, variances=v, nonnegative=nonnegative)
     if not whole or found.status is not Status.SOLVED:
         return Projected(found.table, found.status, found.residual, None)
     answer = whole_table(found.table, kept, known, seconds=seconds)
     return Projected(answer.x, answer.status, answer.residual, answer.gap)
+
+
+def _table(values: ArrayLike, what: str) -> Reals:
+    """Finite numbers of any shape."""
+    try:
+        given = np.asarray(values, float)
+    except (TypeError, ValueError, OverflowError):
+        raise SpecError(f"{what} are no table of numbers", needed="numbers, as many in each row") from None
+    real_vector(given.ravel(), what)
+    return given
+
+
+def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that a margin keeps, in order."""
+    try:
+        axes = tuple(int(a) for a in margin)
+    except (TypeError, ValueError):
+        raise SpecError(f"the margin {margin!r} is no tuple of axes", needed="such as (0,)") from None
+    if list(axes) != sorted(set(axes)):
+        raise SpecError(
+            f"the axes of margin {axes} are not in order", needed="each axis once, from the first"
+        )
+    return axes
+
+
+def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative: bool, whole: bool) -> None:
+    """Refuse margins that no table has: two that differ in the sums of both, negative or broken ones where counts are not."""
+    for (m, b), (k, c) in combinations(zip(kept, known, strict=True), 2):
+        both = [
+            t.sum(axis=tuple(i for i, a in enumerate(axes) if a not in set(m) & set(k)))
+            for axes, t in ((m, b), (k, c))
+        ]
+        if np.abs(both[0] - both[1]).max() > 1e-6 * max(1.0, float(np.abs(both[0]).max())):
+            raise InfeasibleError(f"the sums of margins {m} and {k} exclude each other", remedy="correct one")
+    if nonnegative and any((b < 0).any() for b in known):
+        raise InfeasibleError("a sum is negative, and no count may be", remedy="correct it")
+    if whole and any((b != np.rint(b)).any() for b in known):
+        raise InfeasibleError("a sum is not whole", remedy="correct it, or take `whole=False`")

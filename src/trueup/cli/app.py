@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from trueup.cli.printing import print_json
+from trueup.cli.printing import print_json, shown_lines
 from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
 from trueup.version import __version__
 
@@ -169,4 +169,6 @@ def _say_error(text: str) -> None:
 
     console = Console(stderr=True, highlight=False)
     # A log is searched line by line, so off the terminal a message is one line.
-    console.print(Text("error: ", style="bold red") + Text(text), soft_wrap=not console.is_terminal)
+    console.print(
+        Text("error: ", style="bold red") + Text(shown_lines(text)), soft_wrap=not console.is_terminal
+    )

@@ -75,7 +75,9 @@ def _print(answer: PosteriorAnswer, show: int) -> None:
     for i, name in enumerate(names[:show]):
         held = {key: column[i] for key, column in columns.items() if key != answer.asked.level}
         figures = (
-            [f"{held['probability']:.3f}"]
+            ["–"] * len(heads)
+            if undefined is not None and undefined[i] == 1
+            else [f"{held['probability']:.3f}"]
             if answer.asked.event
             else [
                 to_figure(held["mean"]),

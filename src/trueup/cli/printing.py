@@ -41,6 +41,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
+    title, rows = shown(title), [[shown(cell) for cell in row] for row in rows]
     # Words are never cut: an exact amount in two pieces would be read as another one.
     words = [
         max(map(len, " ".join(column).split()), default=0) for column in zip(columns, *rows, strict=True)
@@ -49,4 +50,16 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     drawn = Table(*whole, title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
     for row in rows:
         drawn.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else WIDE).print(drawn)
+    # Names are text, never markup or emoji: '[/x]' is a name like any other.
+    console = Console(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False)
+    console.print(drawn)
+
+
+def shown(text: str) -> str:
+    """The text with characters escaped that would move a terminal's cursor, change its colours or turn its lines."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def shown_lines(text: str) -> str:
+    """The same, of a text of several lines."""
+    return "\n".join(map(shown, text.split("\n")))

@@ -52,7 +52,7 @@ def _bars(console: Any) -> Iterator[Tell]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[parts]}"),
         TimeElapsedColumn(),

@@ -6,6 +6,7 @@ One file: parts that are checked against one another.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -14,6 +15,8 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StrictBool,
+    StrictInt,
     model_validator,
 )
 
@@ -80,6 +83,13 @@ def bin_labels(bins: Sequence[int]) -> tuple[str, ...]:
     return (*ranges, f"{bins[-1]} and more")
 
 
+_OF_DATES = {
+    "month": (re.compile(r"\d{4}-(0[1-9]|1[0-2])", re.ASCII), "2026-03"),
+    "year": (re.compile(r"\d{4}", re.ASCII), "2026"),
+}
+"""How months and years of dates are written."""
+
+
 class AttributePart(SpecPart):
     """An attribute with its public domain."""
 
@@ -97,7 +107,7 @@ class AttributePart(SpecPart):
         None,
         description="beside [table.join]: how many persons of a household have these values; all of them where it is empty",
     )
-    bins: tuple[int, ...] = Field(
+    bins: tuple[StrictInt, ...] = Field(
         (), description="whole numbers at which ranges begin, in place of values: 0, 15, 65"
     )
     date: Literal["month", "year"] | None = Field(
@@ -105,7 +115,9 @@ class AttributePart(SpecPart):
     )
     other: Name | None = Field(None, description="the value of what is not listed, and is not missing")
     missing: Name | None = Field(None, description="the value of what is missing")
-    fold: bool = Field(False, description="upper and lower case, and how many blanks, make no difference")
+    fold: StrictBool = Field(
+        False, description="upper and lower case, and how many blanks, make no difference"
+    )
     partition: bool = Field(True, description="each unit falls under exactly one value")
     recodes: tuple[RecodePart, ...] = Field((), alias="recode", description="groupings that margins may name")
 
@@ -144,6 +156,13 @@ class AttributePart(SpecPart):
             }:
                 raise ValueError(
                     "it has both bins and values; needed: bins alone, whose values follow from them"
+                )
+        if self.date:
+            listed = set(self.values) - {self.other, self.missing}
+            form, example = _OF_DATES[self.date]
+            if wrong := sorted(value for value in listed if not form.fullmatch(plain_text(value))):
+                raise ValueError(
+                    f"its value '{wrong[0]}' is no {self.date} of a date; needed: values such as '{example}'"
                 )
         if self.is_read and self.persons is not None:
             raise ValueError("it is a number of persons, whose values are counted; needed: no other reading")

@@ -37,7 +37,10 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
     array([[ 0.5, -0.5],
            [-0.5,  0.5]])
     """
-    a = np.atleast_2d(np.asarray(matrix, float))
+    dense = matrix.toarray() if hasattr(matrix, "toarray") else matrix  # pyright: ignore[reportAttributeAccessIssue]
+    a = np.atleast_2d(np.asarray(dense, float))
+    if a.ndim != 2 or not np.isfinite(a).all():
+        raise SpecError("the equalities are no matrix of finite numbers", needed="a row for each of them")
     v = np.ones(a.shape[1]) if variances is None else np.asarray(variances, float)
     if v.shape != a.shape[1:] or not (np.isfinite(v) & (v >= 0)).all():
         raise SpecError(

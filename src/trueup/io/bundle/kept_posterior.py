@@ -27,6 +27,8 @@ from trueup.model.records.quantity import Ratio
 
 LARGEST_DRAWS = 1 << 32
 """More counts in all draws than this are not read whole."""
+LARGEST_COUNT = 1 << 53
+"""Counts of draws are below this in size, so that their sums stay exact."""
 _RESTORE = "infer again, or restore the folder"
 
 
@@ -152,6 +154,9 @@ def _of_tables(whole: Cells, tables: Sequence[Margin]) -> Cells:
 
 
 def _attribute(entry: Mapping[str, Any]) -> Attribute:
+    names = [entry["values"], *(r["values"] for r in entry["recodes"])]
+    if any(len(set(values)) < len(values) for values in names):
+        raise BundleError(f"the attribute '{entry['name']}' lists a value twice", remedy=_RESTORE)
     recodes = (Recode(r["name"], tuple(r["values"]), tuple(r["groups"])) for r in entry["recodes"])
     return Attribute(entry["name"], tuple(entry["values"]), entry["partition"], tuple(recodes))
 
@@ -186,6 +191,8 @@ def _counts(path: Path, most: int) -> NDArray:
         found = connection.execute(f'SELECT "count"::BIGINT AS n FROM {table}').fetchnumpy()["n"]
     if np.ma.is_masked(found):
         raise BundleError(f"'{path.name}' holds a row without a count", remedy=_RESTORE)
+    if found.size and not -LARGEST_COUNT < found.min() <= found.max() < LARGEST_COUNT:
+        raise BundleError(f"'{path.name}' holds a count beyond 2^53", remedy=_RESTORE)
     return np.asarray(found)
 
 

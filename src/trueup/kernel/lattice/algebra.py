@@ -29,8 +29,11 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
     >>> integer_matrix([[1, 1, 0], [0, 1, 1]]).shape
     (2, 3)
     """
-    given = np.atleast_2d(np.asarray(invariants))
-    if given.ndim != 2 or given.dtype == object or not np.all(np.isfinite(given)):
+    try:
+        given = np.atleast_2d(np.asarray(invariants))
+    except ValueError:  # rows of different lengths
+        given = np.array(None)
+    if given.ndim != 2 or given.dtype.kind not in "biuf" or not np.all(np.isfinite(given)):
         raise SpecError("the invariants are not a matrix of integers", needed="one row per invariant")
     matrix = np.asarray(given, dtype=np.int64)
     if not np.array_equal(matrix, given):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trueup.errors import SpecError
+
 INTERVAL, COMPLEMENT, WHOLE_LINE = "interval", "complement", "whole line"
 
 
@@ -28,6 +30,11 @@ def fieller(
         `interval`: low..high. `complement`: everything but the open interval low..high, when the
         denominator may be zero. `whole line`: the data exclude nothing; -inf, inf.
 
+    Raises
+    ------
+    SpecError
+        A count is not finite, a variance negative or the quantile not above zero.
+
     References
     ----------
     Fieller (1954), "Some problems in interval estimation".
@@ -39,6 +46,11 @@ def fieller(
     (['interval', 'complement', 'whole line'], [1.68, -30.97, -inf], [2.43, 7.52, inf])
     """
     num, den, var_num, var_den = np.broadcast_arrays(numerator, denominator, *variances)
+    if not (np.isfinite(num) & np.isfinite(den) & (var_num >= 0) & (var_den >= 0)).all() or not quantile > 0:
+        raise SpecError(
+            "a count, a variance or the quantile is no such number",
+            needed="finite counts, variances of 0 or more, a quantile above 0",
+        )
     # a r^2 - 2 b r + c <= 0
     a = den**2 - quantile**2 * var_den
     b = num * den

@@ -101,7 +101,11 @@ class PosteriorAnswer(ThreeLines):
         first: Mapping[str, Any] = {name: column[0] for name, column in self.figures().items()}
         if self.asked.names is not None:
             return f"of each of {len(self.asked.names):,} places of '{self.asked.level}'; see `table()`"
+        undefined = first.get("undefined", 0.0)
+        if undefined == 1:
+            return "not defined, as a denominator is 0 in every draw"
+        given = f", given that no denominator is 0 (probability {1 - undefined:.3f})" if undefined else ""
         if self.asked.event:
-            return f"probability {first['probability']:.3f}"
+            return f"probability {first['probability']:.3f}{given}"
         low, high = to_figure(first["low"]), to_figure(first["high"])
-        return f"mean {to_figure(first['mean'])}, {first['mass']:.1%} interval {low} to {high}"
+        return f"mean {to_figure(first['mean'])}, {first['mass']:.1%} interval {low} to {high}{given}"

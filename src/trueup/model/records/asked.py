@@ -30,10 +30,22 @@ _COMPARED: dict[type, Callable] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
 }
+
+
+def _whole_or_real(operation: Callable) -> Callable:
+    """The operation in whole numbers where its results are below 2^62 in size, else in real ones: 64 bits would wrap around."""
+
+    def combine(left: NDArray, right: NDArray) -> NDArray:
+        real = operation(left.astype(float), right.astype(float))
+        return operation(left, right) if (np.abs(real) < 2.0**62).all() else real
+
+    return combine
+
+
 _COMBINED: dict[type, Callable] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
+    ast.Add: _whole_or_real(operator.add),
+    ast.Sub: _whole_or_real(operator.sub),
+    ast.Mult: _whole_or_real(operator.mul),
     ast.Div: quotients,
 }
 
@@ -111,10 +123,14 @@ class _Reader:
     @cached_property
     def asked(self) -> AskedDraws:
         try:
-            if len(self.text) > LONGEST:
+            if not isinstance(self.text, str) or len(self.text) > LONGEST:
                 raise ValueError
             body = ast.parse(self.text.strip(), mode="eval").body
-            return self._compared(body) if isinstance(body, ast.Compare) else self._value(body)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = self._compared(body) if isinstance(body, ast.Compare) else self._value(body)
+            if np.isinf(found.draws).any():
+                raise self._error("has values that are too large to be computed")
+            return found
         except SyntaxError as error:
             hint = "put names with other characters than letters in quotes" if "=" in self.text else ""
             raise self._error(f"does not parse at position {error.offset or 1}", hint) from None
@@ -124,7 +140,8 @@ class _Reader:
             raise self._error("is no question of at most 10,000 characters, not nested deeply") from None
 
     def _error(self, what: str, remedy: str = "") -> SpecError:
-        shown = self.text if len(self.text) <= 200 else f"{self.text[:200]}..."
+        text = str(self.text)
+        shown = text if len(text) <= 200 else f"{text[:200]}..."
         return SpecError(f"the question '{shown}' {what}", needed=_FORM, remedy=remedy)
 
     def _compared(self, node: ast.Compare) -> AskedDraws:
@@ -167,6 +184,8 @@ class _Reader:
     def _number(self, number: float) -> AskedDraws:
         if not abs(number) < 2**53:
             raise self._error("holds a number beyond 2^53")
+        if number and abs(number) < 2**-53:
+            raise self._error("holds a number that is nearer to 0 than 2^-53")
         return AskedDraws(np.full((1, 1, 1), number))
 
     def _counted(self, count: Count) -> AskedDraws:

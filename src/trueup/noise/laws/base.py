@@ -386,7 +386,10 @@ def draws(size: int) -> int:
 
 def probabilities(probability: ArrayLike) -> Reals:
     """Check probabilities."""
-    p = np.asarray(probability, dtype=np.float64)
+    try:
+        p = np.asarray(probability, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SpecError("a probability is no number", needed="probabilities between 0 and 1") from None
     if not np.all((p >= 0) & (p <= 1)):
         raise SpecError("a probability is outside [0, 1]", needed="probabilities between 0 and 1")
     return p

@@ -9,6 +9,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import ConstraintsPart
+from trueup.model.spec_table import AttributePart
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Section, Table, Text
 from trueup.reporting.drawing.words import listing, plain, said
 from trueup.reporting.sections.protection import laws
@@ -66,10 +67,31 @@ def making(release: Release, spec: Spec, unit: str) -> Section:
             )
         ),
         Text("The rules that the counts had to satisfy: " + "; ".join(stated_rules(spec.constraints)) + "."),
+        *_readings(spec),
         laws(release),
         _stats(release, unit),
     )
     return Section("making", "How it was made", blocks)
+
+
+def _readings(spec: Spec) -> tuple[Text, ...]:
+    """Say what the values of attributes stand for, where rows do not hold them as they are listed."""
+    return tuple(
+        Text(f"How values of {plain(a.name)} were read: {'; '.join(_reading(a))}.")
+        for a in spec.attributes
+        if a.is_read
+    )
+
+
+def _reading(attribute: AttributePart) -> list[str]:
+    said = (
+        (bool(attribute.bins), "whole numbers are counted by ranges"),
+        (attribute.date, f"dates are counted by {attribute.date}"),
+        (attribute.fold, "upper and lower case and repeated blanks make no difference"),
+        (attribute.other, f"what is not listed is counted under “{attribute.other}”"),
+        (attribute.missing, f"what is missing is counted under “{attribute.missing}”"),
+    )
+    return [words for holds, words in said if holds]
 
 
 def noise_making(measurements: Measurements) -> Section:
