@@ -217,7 +217,12 @@ ADDED = {
         ("attribute", 4, "persons", {"band": "grown"}),
     ],
     "wide": [],
-    "records": [("attribute", 0, "partition", False)],
+    "records": [
+        ("attribute", 0, "partition", False),
+        ("attribute", 0, {"name": "sex", "values": ["F", "M"], "fold": True, "missing": "none"}),
+        ("attribute", 1, {"name": "age", "column": "years", "bins": [0, 1, 2]}),
+        ("attribute", 1, {"name": "age", "values": ["2019", "2020"], "date": "year", "other": "else"}),
+    ],
 }
 MOST = {"counts": 45, "wide": 45, "records": 45, "joined": 25}
 """Specs of each kind that are compared with each other: 3,270 pairs; of linked tables 21 where that has to be fast."""
@@ -233,7 +238,7 @@ def specs_of(name):
     for *path, last, value in ADDED[name]:
         changed = copy.deepcopy(BASES[name])
         _at(changed, path)[last] = value
-        added.append(((*path, last), changed))
+        added.append(((*path, last, *(value if isinstance(value, dict) else ())), changed))
     for path, document in [((), BASES[name]), *mutants(BASES[name]), *added]:
         try:
             spec = Spec.model_validate(document)

@@ -7,13 +7,13 @@ import pytest
 from scipy.stats import chi2
 
 from tests.conformance.structures import STRUCTURES
+from trueup.arrays import projection
 from trueup.kernel.linear.whole_fit import in_any_order, whole_nearest
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace, Exact
-from trueup.reconciling import general_projection
 from trueup.reconciling.general_projection import GeneralProjection
 
 METHODS = (GeneralProjection("l1", "optimal"), GeneralProjection())
@@ -60,7 +60,7 @@ def _p_value(seen, classes):
 def test_equally_good_points_are_equally_likely(method, draw, classes, rng, monkeypatch):
     assert _p_value(draw(method, rng), classes) > 1e-6
     given_order = lambda solve, polyhedron, fit, rng: solve(polyhedron, fit)  # noqa: E731
-    monkeypatch.setattr(general_projection, "in_any_order", given_order)
+    monkeypatch.setattr(projection, "in_any_order", given_order)
     assert _p_value(draw(method, rng), classes) < 1e-6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,8 +22,19 @@ def refuse_alike(what: str, names: list[str]) -> None:
 
 def refuse_repeats(what: str, names: list[str]) -> None:
     """Refuse a name that is declared twice."""
-    if twice := [name for name in names if names.count(name) > 1]:
+    if twice := repeated(names):
         raise ValueError(f"{what} '{twice[0]}' is declared twice")
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """Names that are there more than once, in order.
+
+    Examples
+    --------
+    >>> repeated(["a", "b", "a"])
+    ['a']
+    """
+    return [name for name, times in Counter(names).items() if times > 1]
 
 
 def refuse_unknown_name(name: str, names: list[str], what: str, where: str) -> None:

@@ -23,7 +23,7 @@ from pydantic import (
 from trueup.files.text import folded_case, plain_text
 from trueup.model.figure_columns import is_figure
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_repeats, refuse_unknown_name
+from trueup.model.names import refuse_repeats, refuse_unknown_name, repeated
 
 _SPELT_OUT = 12  # groups of a recode that a message writes down
 
@@ -206,14 +206,16 @@ class AttributePart(SpecPart):
 
     def _refuse_misgrouped(self, recode: RecodePart) -> None:
         listed = [value for group in recode.groups.values() for value in group]
+        held = set(listed)
         where = f"recode '{recode.name}'"
         if not self.partition:
             raise ValueError(f"{where} sums values of '{self.name}', which overlap")
-        for value in listed:
+        known = set(self.values)
+        for value in (each for each in listed if each not in known):
             refuse_unknown_name(value, list(self.values), f"value of '{self.name}'", where)
-        if twice := [value for value in listed if listed.count(value) > 1]:
+        if twice := repeated(listed):
             raise ValueError(f"{where} holds '{twice[0]}' in two groups, or twice in one")
-        if lost := [value for value in self.values if value not in listed]:
+        if lost := [value for value in self.values if value not in held]:
             raise ValueError(f"{where} has no group for '{lost[0]}'")
         if empty := [name for name, group in recode.groups.items() if not group]:
             raise ValueError(f"{where} has nothing in its group '{empty[0]}'")

@@ -268,11 +268,14 @@ class _Stack:
                 f"'{parts[0].name}' and '{parts[1].name}' are the same attribute: name one of them"
             )
         name = " x ".join(part.name for part in parts)
+        records, combined = self.records[table], self.combined[table]
+        held = [
+            {label: {i for i, of in enumerate(combined) if of[at] in own} for label, own in p.groups.items()}
+            for p, at in zip(parts, owners)
+        ]
         groups: Values = {
             ", ".join(labels): [
-                record
-                for record, held in zip(self.records[table], self.combined[table])
-                if all(held[at] in p.groups[label] for p, at, label in zip(parts, owners, labels))
+                records[i] for i in sorted(set.intersection(*map(dict.__getitem__, held, labels)))
             ]
             for labels in product(*(p.groups for p in parts))
         }
