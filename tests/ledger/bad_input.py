@@ -135,7 +135,7 @@ BAD = [
     ("a delta that was spent", lambda x: compose([Cost("rho", HALF, HALF)]).at_delta(HALF), PrivacyError, "used up"),
     ("rho converted at delta 0", lambda x: epsilon_of(HALF, Fraction(0)), SpecError, "between zero and one"),
     ("rho converted at delta 1", lambda x: epsilon_of(HALF, Fraction(1)), SpecError, "between zero and one"),
-    ("rho converted at a float delta", lambda x: epsilon_of(HALF, 1e-6), SpecError, "no Fraction"),
+    ("rho converted at a delta in words", lambda x: epsilon_of(HALF, "little"), SpecError, "between zero and one"),
     ("a negative rho converted", lambda x: epsilon_of(-HALF, HALF), SpecError, "rho is negative"),
     ("a plan for an unknown level", lambda x: planned(weights={"block": 1.0}), SpecError, "no level 'block'"),
     ("a plan with a target of 0", lambda x: planned(targets={"area": 0.0}), SpecError, "out of range"),

@@ -47,7 +47,10 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
     >>> exact_or_zero(0, "rho"), exact_or_zero(".5", "rho")
     (Fraction(0, 1), Fraction(1, 2))
     """
-    zero = isinstance(value, int | float | Fraction | Decimal | np.number) and value == 0
+    number = isinstance(value, int | float | Fraction | Decimal | np.number)
+    if number and value < 0:
+        raise SpecError(f"{what} is negative", needed="a number, zero or more")
+    zero = number and value == 0
     return Fraction(0) if zero and not isinstance(value, bool) else exact_number(value, what)
 
 

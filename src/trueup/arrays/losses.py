@@ -189,7 +189,10 @@ def _decimal_up(value: Fraction) -> Decimal:
 
 
 def _delta(value: Number) -> Fraction:
-    delta = exact_number(value, "delta")
-    if delta >= 1:
-        raise SpecError("delta is not below one", needed="a delta such as 1e-10")
+    try:
+        delta = exact_number(value, "delta")
+    except SpecError:
+        delta = Fraction(0)
+    if not 0 < delta < 1:
+        raise SpecError("delta is not between zero and one", needed="a delta such as 1e-10")
     return delta

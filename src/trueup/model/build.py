@@ -41,7 +41,7 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
         If they are not, and the full cross is too large for any other method; or if the tables have bounds.
     """
     cells = build_cells(spec, tree)
-    if _asks_for_one_table(spec):
+    if _asks_for_one_table(spec) or _measures_all(spec, cells):
         return cells
     constraints = build_constraints(spec, cells)
     if crossing(constraints) and (fault := cyclic(cells, constraints.held)) and cells.n > LARGEST_CROSS:
@@ -63,6 +63,13 @@ def _asks_for_one_table(spec: Spec) -> bool:
         spec.infer.get("method", FAMILY_INFERENCE) == FAMILY_INFERENCE,
     )
     return not all(methods) or "quantity" in spec.infer
+
+
+def _measures_all(spec: Spec, cells: Cells) -> bool:
+    """Return True if a query measures the finest cells."""
+    return any(
+        query_margin(cells, query, level) == cells.finest for query in spec.queries for level in query.budgets
+    )
 
 
 def crossing(constraints: Constraints) -> bool:
