@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.noise.rational import rational
+
+if TYPE_CHECKING:
+    import scipy
 
 Number: TypeAlias = int | float | str | Fraction | Decimal | np.number
 """One exact number: 0.1, "0.1", "1/10" and Fraction(1, 10) are the same one."""
@@ -155,6 +157,8 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
     >>> matrix_rows([1, 1], 2, "A").toarray()
     array([[1., 1.]])
     """
+    import scipy  # its parts load when first used
+
     try:
         given = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)
         rows = scipy.sparse.csr_array(given.reshape(1, -1) if given.ndim == 1 else given, dtype=float)  # pyright: ignore[reportAttributeAccessIssue]
