@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trueup.kernel.grids.points import zoom
 from trueup.kernel.grids.splits import log_gamma_ratio, log_split
 from trueup.kernel.grids.sums import convolve_at, log_spacings, parabolas, slope_and_scale
+from trueup.kernel.messages.pairs import plan_pairs
 
 
 def convolved(xf, lf, xg, lg, xo):
@@ -97,3 +99,14 @@ def test_slope_and_scale_of_a_parabola():
     mean = (p * x).sum() / p.sum()
     assert scale == pytest.approx(45.0)
     assert slope == pytest.approx(0.2 - mean / 45.0**2)
+
+
+@pytest.mark.parametrize("step", [0.4, 0.2])
+def test_finer_grids_may_have_more_points(step):
+    """Of a long window with a short scale: with as many points at any gap, finer grids never were fine enough."""
+    plan, x = plan_pairs(np.array([1, 1])), np.arange(0, 5401, 27)
+    p = np.exp(-x / 400.0)
+    ends = np.zeros(1, np.int64), np.full(1, 5400)
+    ptr, found = zoom(plan, np.array([0, len(x)]), x, p / p.sum(), np.ones(1), *ends, step)
+    assert ptr[-1] == len(found) > 60 / step
+    assert np.diff(found).max() <= 5400 * step / 80 + 1

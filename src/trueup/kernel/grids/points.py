@@ -28,8 +28,8 @@ FARAWAY = 1e17
 """Counts that no window reaches."""
 WIDE_GAPS, SEEN = 0.3, 1e-6
 """Weight of a gap's share of a scale beside its mass, where grids are judged; and mass of gaps that are."""
-MOST = 200
-"""Gaps of a window up to which points are added where a sum's parts ask for it."""
+MOST = 80.0
+"""Gaps of a window, over their width in standard scores, up to which points are added where a sum's parts ask for it."""
 BEYOND = 4e-11
 """Marginal mass beyond the end of a window that is left out."""
 
@@ -240,7 +240,7 @@ def _points_of(x, score, first, last, widest, step):
     _beyond(found, x[0], first, max(x[1] - x[0], 1))
     _beyond(found, x[-1], last, max(x[-1] - x[-2], 1))
     out = np.unique(np.array(found))
-    return _filled(out[(out >= first) & (out <= last)], max(widest, (last - first) / MOST))
+    return _filled(out[(out >= first) & (out <= last)], max(widest, (last - first) * step / MOST))
 
 
 @njit(cache=True)
