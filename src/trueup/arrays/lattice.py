@@ -168,7 +168,7 @@ class LatticeNoise:
         return square if isinstance(self.law, LatticeGaussian) else np.sqrt(square)
 
     def explain(self) -> list[str]:
-        """How it is drawn: which sampler, in which arithmetic, at what expected cost."""
+        """Say how it is drawn: by which sampler, in which arithmetic, at what expected cost."""
         return self.law.bound.explain()
 
     def draw(self, count: int, words: Words) -> Integers:
@@ -207,7 +207,7 @@ def _cells(A: Matrix) -> int:
 
 
 def _kept(lattice: Lattice, v: NDArray) -> NDArray[np.bool_]:
-    """Whether vectors `(..., n)` are on the lattice."""
+    """Return True where vectors `(..., n)` are on the lattice."""
     kept = (v == np.rint(v)).all(axis=-1) & (v[..., lattice.pinned] == 0).all(axis=-1)
     for piece in lattice.pieces:
         kept &= (v[..., piece.cells.ravel()] @ piece.invariants.T == 0).all(axis=-1)

@@ -28,7 +28,7 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Projected:
-    """What `project` found.
+    """The point that `project` found.
 
     Attributes
     ----------
@@ -163,9 +163,7 @@ def nearest_point(
     if rng is not None:
         check_generator(rng)
     continuous = constrained_least_squares if norm == "l2" else least_absolute
-    if not whole:
-        return continuous(polyhedron, fit)
-    if not polyhedron.cells:  # nothing to make whole
+    if not (whole and polyhedron.cells):
         return continuous(polyhedron, fit)
     order = rng or np.random.default_rng(0)
     if whole == "optimal" and norm == "l1":

@@ -22,7 +22,7 @@ def ask(
     column: str = "area",
     level: float | str | None = None,
 ) -> PosteriorAnswer:
-    """PosteriorAnswer a question about the true counts from the draws of a posterior.
+    """Answer a question about the true counts from the draws of a posterior.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ from trueup.inferring.chains import (
     run_side_by_side,
     thinned,
 )
-from trueup.inferring.method import InferenceMethod, Progress, announce
+from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.kernel.families.walk import WalkState, tuned, walk
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.layouts.family import FamilyProblem, family_problem
@@ -193,14 +193,14 @@ class _Chains:
 
     @property
     def chains(self) -> int:
-        """How many run side by side."""
+        """Number of chains that run side by side."""
         return len(self.states)
 
     def first(self, tell: Progress) -> NDArray:
         """Tune the lengths of moves, and make the first run."""
         announce(self.progress, "tuning Markov chains")
         for _ in range(TUNING_ROUNDS):
-            tally = self._walk(TUNING_SWEEPS, TUNING_SWEEPS, _silent)[1]
+            tally = self._walk(TUNING_SWEEPS, TUNING_SWEEPS, silent)[1]
             self.means = [tuned(mean, counted) for mean, counted in zip(self.means, tally, strict=True)]
         told = in_all(self.limit.deadline, self.seconds * self.kept)
         announce(self.progress, f"{self.chains} Markov chains, {told} predicted")
@@ -266,10 +266,6 @@ class _Chains:
 
 
 def _nested(constraints: Constraints) -> bool:
-    """Whether each invariant is a sum of the next finer one."""
+    """Return True if each invariant is a sum of the next finer one."""
     cells, ordered = constraints.cells, sorted(constraints.invariants, key=constraints.cells.size)
     return all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))
-
-
-def _silent(done: int, of: int) -> None:
-    pass

@@ -60,11 +60,6 @@ class FamilyTree(Method):
         """Whether tables are settled at posterior means."""
         return self.estimates == "posterior-means"
 
-    @property
-    def shrinks(self) -> bool:
-        """Whether estimates are drawn towards a prior: posterior means are."""
-        return self.posterior
-
     def refuses(self, constraints: Constraints) -> str | None:
         """Refuse bounds."""
         return "it keeps no bounds on a family of tables" if constraints.bounds else None

@@ -39,7 +39,7 @@ class OwnAreas(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PlacesAsked:
-    """PlacesAsked or areas, each a list of places of the last level.
+    """Places or areas, each a list of places of the last level.
 
     Attributes
     ----------

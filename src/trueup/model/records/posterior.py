@@ -318,7 +318,8 @@ class Posterior(Tabled):
                 )
             return count.draws(self.cells, self.draws)[..., 0]
         margin, group = self._labels.found[name]
-        return self.sums(margin)[..., group]
+        whole = self.cells.finest_tables == (margin,)  # whose draws need no summing
+        return (self.draws if whole else self.sums(margin))[..., group]
 
     def ratio_summary(self, level: float | str | None = None, rows: int | None = None) -> Columns:
         """Describe every ratio of the spec at every place of the levels reported, or the first `rows` of them: posterior, noisy

@@ -90,7 +90,7 @@ def asked_results(posterior: Posterior, unit: str, areas: Mapping[str, NDArray] 
     if areas is not None:
         labels = list(areas)[: list(areas).index("mean")]
         names = [", ".join(map(str, each)) for each in zip(*(areas[name] for name in labels))]
-        figures.append(_asked(areas, names, f"{plain(labels[0]).capitalize()}", unit, line))
+        figures.append(_asked(areas, names, plain(labels[0]).capitalize(), unit, line))
     if posterior.ratios:
         columns = posterior.ratio_summary()
         for ratio in posterior.ratios:
