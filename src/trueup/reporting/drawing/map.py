@@ -113,24 +113,9 @@ def draw_map(
     )
 
 
-def draw_counts(
-    cells: Cells,
-    features: Sequence[Mapping[str, Any]],
-    counts: Mapping[str, NDArray],
-    margins: Mapping[str, NDArray],
-    unit: str,
-    confidence: str,
-) -> Map:
-    """Draw the same places shaded by their counts: a fifth of the places to a shade.
-
-    Raises
-    ------
-    DataError
-        If the shapes are of no level that was released.
-    """
-    certain = draw_map(cells, features, counts, margins, unit, confidence)
-    held = counts[certain.level]
-    at = {cells.tree.label(certain.level, place): place for place in range(held.size)}
+def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confidence: str) -> Map:
+    """Draw the places of a map shaded by their counts, all of the level: a fifth of the places to a shade."""
+    at = {key: place for place, key in enumerate(cells.tree.labels(certain.level))}
     shown = np.array([at[shape.key] for shape in certain.shapes])
     ends = np.unique(np.quantile(held[shown], [0.2, 0.4, 0.6, 0.8], method="inverted_cdf"))
     ends = ends[ends < held[shown].max()]
@@ -157,4 +142,4 @@ def _names(cells: Cells, level: str) -> list[str]:
     held = cells.tree.names[at] if cells.tree.names else None
     if held is not None:
         return [str(name) for name in held]
-    return [cells.tree.label(level, place) for place in range(cells.tree.sizes[at])]
+    return cells.tree.labels(level)

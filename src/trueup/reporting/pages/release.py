@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
+from trueup.model.cells import Margin
 from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Page, Section
-from trueup.reporting.drawing.map import Map, draw_counts, draw_map
+from trueup.reporting.drawing.map import Map, draw_map, shaded_by_count
 from trueup.reporting.drawing.outlines import read_shapes
 from trueup.reporting.drawing.words import number, plural, table_name
 from trueup.reporting.pages.measurements import warning
@@ -42,17 +43,18 @@ def release_page(
     if release.guarantee.kind == "none":
         return published_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
+    places = None if shapes is None else release_map(release, unit, level, read_shapes(shapes))
     return Page(
         spec.title,
         "Report on a release of counts with formal privacy protection",
         warning(measurements),
         _summary(release, spec, unit, level),
         (
-            released_results(release, unit, level, _counts_map(release, unit, level, shapes)),
+            released_results(release, unit, level, _counts_map(release, unit, level, places)),
             protected(measurements.guarantee),
             cost(measurements),
             release_error(release, unit),
-            *_map(release, unit, level, shapes),
+            *_map(places),
             released_counts(release, unit, level),
             adjustments(release, unit),
             enumerated(measurements),
@@ -78,17 +80,15 @@ def refuse_map(shapes: object) -> None:
         raise SpecError("shapes are given", needed="a release in one part, whose page shows single counts")
 
 
-def _map(release: Release, unit: str, level: float | str, shapes: str | Path | None) -> tuple[Section, ...]:
-    if shapes is None:
+def _map(places: Map | None) -> tuple[Section, ...]:
+    return () if places is None else (Section("map", "How certain the numbers are, by place", (places,)),)
+
+
+def _counts_map(release: Release, unit: str, level: float | str, places: Map | None) -> tuple[Map, ...]:
+    if places is None:
         return ()
-    drawn = release_map(release, unit, level, read_shapes(shapes))
-    return (Section("map", "How certain the numbers are, by place", (drawn,)),)
-
-
-def _counts_map(
-    release: Release, unit: str, level: float | str, shapes: str | Path | None
-) -> tuple[Map, ...]:
-    return () if shapes is None else (release_map(release, unit, level, read_shapes(shapes), by_count=True),)
+    counts = release.sums(Margin(places.level))
+    return (shaded_by_count(places, release.cells, counts, unit, f"{read_confidence(level)} %"),)
 
 
 def release_map(
@@ -96,10 +96,8 @@ def release_map(
     unit: str,
     level: float | str,
     features: Sequence[Mapping[str, Any]],
-    *,
-    by_count: bool = False,
 ) -> Map:
-    """Draw the places of a release by how certain their counts are, or by the counts themselves.
+    """Draw the places of a release by how certain their counts are.
 
     Raises
     ------
@@ -109,8 +107,7 @@ def release_map(
     places = [m for m in release.published if not m.attributes]
     margins = {m.level: error for m in places if (error := release.margin_of_error(m, level)) is not None}
     counts = {m.level: release.sums(m) for m in places}
-    drawn = draw_counts if by_count else draw_map
-    return drawn(release.cells, features, counts, margins, unit, f"{read_confidence(level)} %")
+    return draw_map(release.cells, features, counts, margins, unit, f"{read_confidence(level)} %")
 
 
 def _summary(release: Release, spec: Spec, unit: str, level: float | str) -> tuple[tuple[str, str], ...]:
