@@ -81,7 +81,7 @@ def dataset_of(cells: Cells, margin: Margin, figures: Figures, attributes: Mappi
     kept, shape = cells.kept(margin), cells.margin_shape(margin)
     dims = (margin.level, *(recode.name for recode in kept))
     coordinates: dict[str, Any] = {
-        margin.level: [tree.label(margin.level, place) for place in range(shape[0])],
+        margin.level: tree.labels(margin.level),
         **{recode.name: list(recode.values) for recode in kept},
     }
     for name, column in (place_keys(tree, level) | readable_names(tree, level)).items():

@@ -283,6 +283,10 @@ class Tree:
         """How many children each place of a level has."""
         return np.diff(self.child_ptr[self.level_ptr[level] : self.level_ptr[level + 1] + 1])
 
+    def labels(self, level: str) -> list[str]:
+        """Return the keys of all places of a level, each as one text."""
+        return [self.label(level, place) for place in range(self.sizes[self.level(level)])]
+
     def label(self, level: str, place: int) -> str:
         """Return the key of a place as one text, for errors and reports."""
         at = self.level(level)

@@ -153,7 +153,7 @@ Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 def _groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
     """Join places that share units, by their keys and by a crosswalk, to groups that both records hold."""
-    names = [_names(cells, level) for cells in (old, new)]
+    names = [cells.tree.labels(level) for cells in (old, new)]
     at = [{name: i for i, name in enumerate(held)} for held in names]
     known = [_last_parts(cells, level) | held for cells, held in zip((old, new), at)]
     pairs = [] if crosswalk is None else _pairs(crosswalk, known, level)
@@ -179,10 +179,6 @@ def _groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
     rank = np.empty(order.size, np.int64)  # groups in the order of the second record's places
     rank[np.argsort(order)] = np.arange(order.size)
     return rank[part[:n]], rank[part[n:]]
-
-
-def _names(cells: Cells, level: str) -> list[str]:
-    return [cells.tree.label(level, place) for place in range(cells.tree.sizes[cells.tree.level(level)])]
 
 
 def _last_parts(cells: Cells, level: str) -> dict[str, int]:
@@ -266,7 +262,7 @@ def _drawn(
 
 def _labels(cells: Cells, margin: Margin, groups: NDArray[np.int64]) -> dict[str, NDArray]:
     """Name the groups by the places of the later release, joined by + where there are several, and the values."""
-    names = np.array(_names(cells, margin.level), dtype=object)
+    names = np.array(cells.tree.labels(margin.level), dtype=object)
     places = [
         " + ".join(names[groups == group]) if joined else names[np.flatnonzero(groups == group)[0]]
         for group, joined in enumerate(np.bincount(groups) > 1)

@@ -165,7 +165,7 @@ class Explorer:
         tree = self.release.cells.tree
         if level not in tree.levels:
             raise TrueupError(f"there is no level '{level[:60]}'", needed=f"one of {', '.join(tree.levels)}")
-        keys = {tree.label(level, i): i for i in range(tree.sizes[tree.level(level)])}
+        keys = {key: i for i, key in enumerate(tree.labels(level))}
         if lost := [place for place in places if place not in keys]:
             raise TrueupError(
                 f"level '{level}' has no place '{lost[0][:60]}'", needed="places of this release"

@@ -253,7 +253,7 @@ def labels(tree: Tree, level: str) -> NDArray:
     at = tree.level(level)
     columns = list(tree.keys[at].values()) if tree.keys and tree.keys[at] else []
     if not columns:
-        return np.array([tree.label(level, place) for place in range(tree.sizes[at])])
+        return np.array(tree.labels(level))
     if any(column.dtype == object for column in columns):
         return as_text(
             ["/".join(k.replace("~", "~0").replace("/", "~1") for k in key) for key in zip(*columns)]

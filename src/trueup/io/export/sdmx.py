@@ -77,7 +77,7 @@ class _Flow:
     @classmethod
     def of(cls, table: ExportedTable, agency: str) -> _Flow:
         tree, margin = table.cells.tree, table.margin
-        places = [tree.label(margin.level, place) for place in range(tree.sizes[tree.level(margin.level)])]
+        places = tree.labels(margin.level)
         names = tree.names[tree.level(margin.level)] if tree.names else None
         readable = places if names is None else [str(name) for name in names]
         area = StructureComponent("REF_AREA", margin.level, dict(zip(codes(places), readable)))

@@ -176,10 +176,12 @@ class _Reader:
         return left.with_other(right, combine)
 
     def _brought_to(self, asked: AskedDraws, finer: str) -> AskedDraws:
+        if asked.level == finer:
+            return asked
         tree = self.names.cells.tree
         holder = tree.ancestors(tree.level(finer), tree.level(str(asked.level)))
-        names = tuple(tree.label(finer, place) for place in range(holder.size))
-        return asked if asked.level == finer else AskedDraws(asked.draws[..., holder], finer, names)
+        names = tuple(tree.labels(finer))
+        return AskedDraws(asked.draws[..., holder], finer, names)
 
     def _number(self, number: float) -> AskedDraws:
         if not abs(number) < 2**53:

@@ -59,9 +59,9 @@ class PlacesAsked:
     @classmethod
     def of_level(cls, cells: Cells, level: str) -> PlacesAsked:
         """List all places of a level."""
-        tree, at = cells.tree, cells.tree.level(level)
-        names = tuple(tree.label(level, place) for place in range(tree.sizes[at]))
-        return cls(level, names, np.arange(tree.sizes[-1]), tree.leaf_ptr(at))
+        tree = cells.tree
+        leaves = np.arange(tree.sizes[-1])
+        return cls(level, tuple(tree.labels(level)), leaves, tree.leaf_ptr(tree.level(level)))
 
     @classmethod
     def of_areas(cls, own: OwnAreas) -> PlacesAsked:

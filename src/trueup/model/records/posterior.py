@@ -355,7 +355,7 @@ class Posterior(Tabled):
         weights = above, below, whole = ratio_weights(self.cells, ratio)
         draws, places = quotients(values @ above, values @ below + whole), values.shape[2]
         return {
-            "place": np.array([self.cells.tree.label(name, p) for p in range(places)]),
+            "place": np.array(self.cells.tree.labels(name)),
             "level": np.full(places, name),
             "quantity": np.full(places, ratio.name),
             **(noisy_ratio(self.cells, self.noisy, weights, name, level) if self.noisy else {}),

@@ -176,8 +176,7 @@ def _names(cells: Cells, margin: Margin) -> list[str]:
     """Name every group as a reader does: the place with what holds it, then values; of the whole values alone."""
     level = cells.tree.level(margin.level)
     places = np.arange(cells.tree.sizes[level])
-    named = names_with_parents(cells, level, places)
-    labels = named or [cells.tree.label(margin.level, int(place)) for place in places]
+    labels = names_with_parents(cells, level, places) or cells.tree.labels(margin.level)
     if not margin.attributes:
         return labels
     values = [", ".join(each) for each in _combinations(cells, margin)]
