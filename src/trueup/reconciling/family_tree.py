@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.kernel.status import Status, largest
+from trueup.kernel.status import Status
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.histogram import UNSETTLED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.reconciling.method import Method, Solution
-
-CHUNK_CELLS = 500_000
-"""Cells up to which rows of values are solved together."""
+from trueup.reconciling.from_the_top import FromTheTop, in_chunks, settling_stats
+from trueup.reconciling.method import Solution
 
 
 @dataclass(frozen=True)
-class FamilyTree(Method):
+class FamilyTree(FromTheTop):
     """Reconcile several tables that share margins, without the table that would hold them all.
 
     Least squares uses every table for every margin that they share. Its components are those of the full cross that some
@@ -40,25 +38,12 @@ class FamilyTree(Method):
         `posterior-means` or `least-squares`: at what the children of a place are settled; see `histogram-tree`.
     """
 
-    rounding: Literal["controlled", "none"] = "controlled"
-    estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
-
     name: ClassVar[str] = "family-tree"
     title: ClassVar[str] = (
         "several tables without their full cross: least squares of all, then settled along a junction tree"
     )
     structures: ClassVar[frozenset[str]] = frozenset({"family"})
     effort: ClassVar[int] = 8
-
-    @property
-    def integer(self) -> bool:
-        """Whether it returns whole numbers."""
-        return self.rounding == "controlled"
-
-    @property
-    def posterior(self) -> bool:
-        """Whether tables are settled at posterior means."""
-        return self.estimates == "posterior-means"
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Refuse bounds."""
@@ -85,26 +70,16 @@ class FamilyTree(Method):
         drawn: np.random.Generator | None = None,
     ) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding. With `drawn` tables are drawn."""
-        rows = np.atleast_2d(values)
-        seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-        size = max(1, CHUNK_CELLS // state.cells.n)
-        parts = [slice(i, i + size) for i in range(0, len(rows), size)]
-        done = [self._settled(state, rows[part], seeds[part], drawn) for part in parts]
-        counts = np.concatenate([each.values for each in done]).reshape(*values.shape[:-1], state.cells.n)
-        stats = {key: largest(each.stats[key] for each in done) for key in done[0].stats}
-        return Solution(counts, Status.worst(each.status for each in done), stats)
+        return in_chunks(
+            values, state.cells.n, rng, lambda rows, seeds: self._settled(state, rows, seeds, drawn)
+        )
 
     def _settled(
         self, state: FamilyProblem, rows: NDArray, seeds: NDArray, drawn: np.random.Generator | None
     ) -> Solution:
         how = {"integer": self.integer, "posterior": self.posterior, "drawn": drawn}
         counts, tables = state.settle(rows, seeds, **how)
-        stats = {
-            "largest optimality residual (counts)": largest(t.residual for t in tables),
-            "units without a place": sum(t.misplaced for t in tables),
-            "parents settled without their margins": sum(t.relaxed for t in tables),
-            "most iterations": max(t.iterations for t in tables),
-        }
+        stats = settling_stats(*tables)
         solved = not stats["units without a place"] and stats[
             "largest optimality residual (counts)"
         ] <= tolerance_for(rows, UNSETTLED)

@@ -39,6 +39,7 @@ from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
 from trueup.layouts.histogram import CONFLICT, UNSETTLED
+from trueup.reconciling.from_the_top import settling_stats
 from trueup.reconciling.known_sums import Exact, summed_up
 from trueup.reconciling.segments import Segment
 
@@ -202,12 +203,7 @@ def down(
         first=plan.first,
     )
     first = int(above is not None)
-    stats = {
-        "largest optimality residual (counts)": settled.residual,
-        "units without a place": settled.misplaced,
-        "parents settled without their margins": settled.relaxed,
-        "most iterations": settled.iterations,
-    }
+    stats = settling_stats(settled)
     solved = not settled.misplaced and settled.residual <= tolerance_for(settled.values[-1], UNSETTLED)
     tables = tuple(plan.fold.unfold(x) for x in settled.values[first:])
     return Settlement(tables, range(segment.top + first, segment.bottom + 1), stats, solved)

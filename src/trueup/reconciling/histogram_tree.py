@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,15 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.at_once import at_once, invariants_kept
-from trueup.reconciling.method import Method, Solution
+from trueup.reconciling.from_the_top import FromTheTop, in_chunks, settling_stats
+from trueup.reconciling.method import Solution
 
 if TYPE_CHECKING:
     from trueup.reconciling.segments import SegmentPlan
 
 
 @dataclass(frozen=True)
-class HistogramTree(Method):
+class HistogramTree(FromTheTop):
     """Reconcile histograms on a hierarchy that several marginals measure.
 
     Weighted least squares over all places and marginals at once, split into independent ANOVA components. The root's total
@@ -51,24 +53,11 @@ class HistogramTree(Method):
         `posterior-means` or `least-squares`: at what the children of a parent are settled.
     """
 
-    rounding: Literal["controlled", "none"] = "controlled"
-    estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
-
     name: ClassVar[str] = "histogram-tree"
     title: ClassVar[str] = (
         "histograms on a hierarchy: least squares in the ANOVA basis, then posterior means settled from the top"
     )
     structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
-
-    @property
-    def integer(self) -> bool:
-        """Whether it returns whole numbers."""
-        return self.rounding == "controlled"
-
-    @property
-    def posterior(self) -> bool:
-        """Whether tables are settled at posterior means."""
-        return self.estimates == "posterior-means"
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Refuse bounds, and invariants that cross each other."""
@@ -113,9 +102,6 @@ class Within(NamedTuple):
     lower: tuple[Lower, ...]
 
 
-CHUNK_CELLS = 500_000  # rows of values are solved together up to this many cells
-
-
 def solution(
     problem: HistogramProblem,
     values: NDArray,
@@ -132,19 +118,13 @@ def solution(
 
     `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
     """
-    rows = np.atleast_2d(values)
-    seeds = rng.integers(2**63, size=len(rows), dtype=np.uint64)
-    size = max(1, CHUNK_CELLS // problem.cells.n) if within is None else len(rows)
-    parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-    tiled = {len(part): problem.tiled(len(part)) for part in parts}
-    starts = range(0, len(rows), size)
-    done = [
-        _solve(tiled[len(part)], part, chains, seeds[i : i + size], integer, posterior, within, first, drawn)
-        for i, part in zip(starts, parts, strict=True)
-    ]
-    counts = np.concatenate([counts for counts, _, _ in done]).reshape(*values.shape[:-1], problem.cells.n)
-    stats = {key: largest(s[key] for _, _, s in done) for key in done[0][2]}
-    return Solution(counts, Status.worst(status for _, status, _ in done), stats)
+    tiled = cache(problem.tiled)
+
+    def solve(rows: NDArray, seeds: NDArray) -> Solution:
+        how = (integer, posterior, within, first, drawn)
+        return Solution(*_solve(tiled(len(rows)), rows, chains, seeds, *how))
+
+    return in_chunks(values, problem.cells.n, rng, solve, together=within is not None)
 
 
 def _solve(
@@ -165,11 +145,7 @@ def _solve(
     settled = problem.settle(
         fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed, first=first, drawn=drawn
     )
-    stats = {
-        "largest optimality residual (counts)": settled.residual,
-        "units without a place": settled.misplaced,
-        "parents settled without their margins": settled.relaxed,
-        "most iterations": settled.iterations,
+    stats = settling_stats(settled) | {
         "left on structural zeros by least squares (counts)": left,
         "tables solved by a general program": 0,
     }
