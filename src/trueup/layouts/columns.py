@@ -57,7 +57,7 @@ VAGUE = 1e4
 
 
 def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-    """Say what the column sampler does not keep; None if it keeps everything."""
+    """Return the reason why the column sampler cannot keep all rules, or None."""
     if not constraints.nonnegative:
         return "it takes nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
@@ -75,7 +75,7 @@ def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> st
 
 
 def without_upper(constraints: Constraints) -> Constraints:
-    """The same constraints with lower bounds alone."""
+    """Return the constraints with lower bounds alone."""
     lower = (replace(b, upper=None) for b in constraints.bounds if b.lower is not None)
     return replace(constraints, bounds=tuple(lower))
 
@@ -104,17 +104,17 @@ class ColumnProblem:
 
     @property
     def cells(self) -> Cells:
-        """The finest cells."""
+        """Return the the finest cells."""
         return self.constraints.cells
 
     @property
     def columns(self) -> int:
-        """Cells of a place."""
+        """Return the number of cells of a place."""
         return self.cells.n // self.cells.shape[0]
 
     @cached_property
     def places(self) -> Places:
-        """The tree."""
+        """Return the tree of places."""
         tree = self.cells.tree
         return Places(
             tree.child_ptr.astype(np.int64), tree.level_ptr.astype(np.int64), tree.parents.astype(np.int64)
@@ -122,7 +122,7 @@ class ColumnProblem:
 
     @cached_property
     def open(self) -> NDArray[np.float64]:
-        """`(n,)` 1 for the columns that may be other than zero."""
+        """Return `(n,)` 1 for the columns that may be other than zero."""
         return 1.0 - self.constraints.zero_cells.reshape(self.cells.shape[0], -1)[0]
 
     @cached_property
@@ -138,7 +138,7 @@ class ColumnProblem:
 
     @cached_property
     def _known(self) -> list[tuple[Margin, NDArray, Any, int]]:
-        """Margin, values, form, and 1 for lower bounds, -1 for upper ones, of all that was measured or is bounded."""
+        """Return margin, values, form, and side (1 lower, -1 upper bound, 0 measured) of all that was measured or bounded."""
         exact = (0.0, 0.0, 0.0)
         known = [
             (h.margin, np.asarray(v), exact if h.exact else tuple(h.law.form or exact), 0)
@@ -152,13 +152,13 @@ class ColumnProblem:
         return known
 
     def _among(self, margin: Margin, where: dict[str, str]) -> NDArray[np.bool_]:
-        """`(groups,)` the groups that hold cells with given attribute values."""
+        """Return a mask `(groups,)` of the groups that hold cells with given attribute values."""
         held = np.broadcast_to(self.cells.where(where), self.cells.shape).ravel()
         return self.cells.sum(held.astype(np.int64), margin) > 0
 
     @cached_property
     def tables(self) -> MeasuredTables:
-        """What was measured, for the kernel."""
+        """Return the measured tables for the kernel."""
         group = [cell_groups(self.cells.marginal(m.attributes)) for m, *_ in self._known]
         sizes = np.array([g.max() + 1 for g in group], np.int64)
         slope, curve, reach = (np.array([f[i] for _, _, f, _ in self._known], float) for i in range(3))
@@ -179,7 +179,7 @@ class ColumnProblem:
         )
 
     def moves(self, starts: Sequence[NDArray[np.integer[Any]]]) -> Directions:
-        """Directions, and steps and windows by the widths of the noise.
+        """Return the directions of moves, with steps and windows that follow the widths of the noise.
 
         A step is at most a quarter of the deviation that noise leaves to a lowest place along its direction, and half of the
         largest total: no posterior is much wider than either.
@@ -218,7 +218,7 @@ class ColumnProblem:
         )
 
     def _longest(self, columns: NDArray[np.int64], largest: int) -> NDArray[np.float64]:
-        """Longest steps `(k,)` of directions `(k, columns)`."""
+        """Return the longest steps `(k,)` of directions `(k, columns)`."""
         precision = np.zeros(len(columns))
         for h, group in zip(self.headers, self.tables.group):
             if self.cells.tree.level(h.margin.level) == len(self.cells.tree.levels) - 1 and not h.exact:
@@ -235,7 +235,7 @@ class ColumnProblem:
 
     @property
     def _sums_are_narrow(self) -> bool:
-        """Whether some sum of a lowest place's cells is known better than these: single columns then move little."""
+        """Return True if some sum of a lowest place's cells is known better than the cells: single columns then move little."""
         last = len(self.cells.tree.levels) - 1
         known = {True: np.inf, False: np.inf}  # the finest cells, and sums of theirs
         for h in self.headers:
@@ -246,7 +246,7 @@ class ColumnProblem:
 
     @property
     def _scales(self) -> NDArray[np.float64]:
-        """Per level, the narrowest noise of a count there or above (counts)."""
+        """Return per level the narrowest noise (counts) at it or above."""
         narrowest = np.full(len(self.cells.tree.levels), np.inf)
         for h in self.headers:
             if not h.exact:
@@ -256,7 +256,7 @@ class ColumnProblem:
         return np.maximum(known, 1.0)
 
     def _pairs(self) -> NDArray[np.int64]:
-        """`(p, 2)` columns that differ in one attribute."""
+        """Return `(p, 2)` pairs of columns that differ in one attribute."""
         grid = np.arange(self.columns).reshape(self.cells.shape[1:])
         found = [np.zeros((0, 2), np.int64)]
         for axis in range(grid.ndim):
@@ -266,7 +266,7 @@ class ColumnProblem:
         return self._only_open(np.concatenate(found))
 
     def _squares(self) -> NDArray[np.int64]:
-        """`(q, 4)` columns of two values each of two attributes, (+1, -1, -1, +1)."""
+        """Return `(q, 4)` columns of two values each of two attributes, with signs (+1, -1, -1, +1)."""
         grid = np.arange(self.columns).reshape(self.cells.shape[1:])
         found = [np.zeros((0, 4), np.int64)]
         for one in range(grid.ndim):
@@ -285,7 +285,7 @@ class ColumnProblem:
         return np.ascontiguousarray(columns[self.open[columns].all(axis=1)], dtype=np.int64)
 
     def start(self, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
-        """Counts `(leaves, n)` that keep what is exact: the default release of the values, with noise of `away` deviations added.
+        """Return counts `(leaves, n)` that keep what is exact: the default release of the values plus `away` deviations of noise.
 
         Raises
         ------
@@ -300,7 +300,7 @@ class ColumnProblem:
         return self._moved_below(found.reshape(self.cells.shape[0], -1))
 
     def _moved_below(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Move what lies above the lowest places' upper bounds to places with room under the same exact totals.
+        """Move counts above the lowest places' upper bounds to places with room under the same exact totals.
 
         Raises
         ------
@@ -330,19 +330,19 @@ class ColumnProblem:
         return x
 
     def _upper(self, bound: Bound) -> NDArray[np.float64]:
-        """`(groups,)` the most that an upper bound leaves."""
+        """Return `(groups,)` the largest counts that an upper bound allows."""
         among = self._among(bound.margin, dict(bound.where))
         return np.where(among, np.asarray(bound.upper, float), np.inf)
 
     def _missed(self, flat: NDArray[np.int64]) -> bool:
-        """Whether tables do not keep what was measured exactly."""
+        """Return True if tables do not keep what was measured exactly."""
         exact = [(h.margin, v) for h, v in zip(self.headers, self.values) if h.exact]
         return any((self.cells.sum(flat, margin) != v).any() for margin, v in exact)
 
     def _noisier(
         self, headers: Sequence[Measured], rng: np.random.Generator, away: float
     ) -> NDArray[np.float64]:
-        """What was measured with noise of `away` deviations added; zeros for headers that nobody measured."""
+        """Return measured values with `away` deviations of noise added; zeros for headers without values."""
         values, at = np.zeros(sum(self.cells.size(h.margin) for h in headers)), 0
         for h, v in zip(self.headers, self.values, strict=True):
             part = values[at : at + len(v)]
@@ -354,7 +354,7 @@ class ColumnProblem:
         return values
 
     def state(self, x: NDArray[np.integer[Any]], a: float, kappa: float, rate: float = 0.0) -> ChainState:
-        """A chain's state at tables `(leaves, n)`, which it changes: concentrations, and the rate of uninhabited places."""
+        """Return a chain's state at tables `(leaves, n)`, with concentrations `a`, `kappa` and the rate of uninhabited places."""
         levels = len(self.cells.tree.levels)
         tree, flat = self.cells.tree, x.ravel().astype(np.int64)
         total = np.concatenate([self.cells.sum(flat, Margin(level)) for level in tree.levels])
@@ -392,14 +392,14 @@ class ColumnProblem:
         )
 
     def work(self) -> TreeMessages:
-        """Room for the messages of one chain."""
+        """Allocate the message arrays of one chain."""
         nodes, inner = len(self.places.parent), int(self.places.level_ptr[-2])
         own = np.zeros(WIDE * inner + NARROW * (nodes - inner), np.float32)
         return TreeMessages(own, np.zeros(WIDE * (nodes + 2), np.float32), np.zeros((nodes, 4), np.int32))
 
     @property
     def connected(self) -> bool:
-        """Whether moves are proved to reach every table: nothing is exact but totals of places, and nothing is bounded.
+        """Return True if moves are proved to reach every table: only totals of places are exact, and nothing is bounded.
 
         Then one may move a unit between columns of a place (pairs), and in a column between any two places under the same
         fixed totals (singles): these lead from any table to any other through nonnegative ones.
@@ -410,7 +410,7 @@ class ColumnProblem:
 
 
 def _together(gaps: list[NDArray], total: int) -> NDArray:
-    """Differences one after the other, in single precision where it holds them exactly: whole ones, of no more than millions."""
+    """Return differences one after the other, in single precision if they are whole and small enough to be exact there."""
     whole = all(gap.dtype.kind in "iu" or bool((gap == np.rint(gap)).all()) for gap in gaps)
     largest = 2 * total + max(float(np.abs(gap).max(initial=0)) for gap in gaps)
     return np.concatenate(
@@ -419,14 +419,14 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
 
 
 def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]:
-    """`(leaves, n)` counts to take from each place so that they add up to `excess`, in proportion to its own."""
+    """Return `(leaves, n)` counts to take from each place so that they add up to `excess`, in proportion to the place's own."""
     below = np.cumsum(x, axis=1)
     ends = below * excess[:, None] // np.maximum(below[:, -1:], 1)  # whole, and the last is the excess
     return np.diff(ends, axis=1, prepend=0)
 
 
 def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
-    """Add counts `(n,)` to places that have room, as far as it goes."""
+    """Add counts `(n,)` to places that have room, as far as room goes."""
     room = np.maximum(most - x.sum(axis=1), 0)
     for column in np.flatnonzero(freed):
         below = np.minimum(np.cumsum(room), freed[column])
@@ -438,7 +438,7 @@ def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.flo
 def default_tables(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Whole counts `(n,)` that keep every invariant: the default of `reconcile` for histograms.
+    """Return whole counts `(n,)` that keep every invariant, by the default method of `reconcile` for histograms.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Collect likelihoods, priors and bounds into the factor tables of the tree kernels."""
+"""Factor tables of the tree kernels, collected from likelihoods, priors and bounds."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class FittedMasses(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the prior that was fitted."""
+        """Return the the name of the prior that was fitted."""
         return Estimated().name
 
 
 class FactorTable:
-    """Grows factor by factor; equal laws and priors share one table.
+    """A table of factors that grows one by one; equal laws and priors share an entry.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class FactorTable:
         self._rows: list[tuple[Integers, Integers, int]] = []
 
     def add_law(self, law: Law, nodes: Integers, values: NDArray, depth: float | Reals) -> None:
-        """Say what published values leave of nodes' counts, down to `depth` nats below the peak: one for all, or each its own.
+        """Add the likelihood of nodes' counts given published values, down to `depth` nats below the peak; one law, or one each.
 
         Values whose tables differ by a shift alone share one: noise that is added has a table for each fraction, a
         perturbation one for each value.
@@ -98,7 +98,7 @@ class FactorTable:
                 self._add_kind(law, nodes[same], values[same], one)
 
     def _add_kind(self, law: Law, nodes: Integers, values: NDArray, depth: float) -> None:
-        """Measure nodes whose tables are one table, shifted."""
+        """Add measured nodes whose tables are one table, shifted."""
         if not len(nodes):
             return
         key = (law, float(law.kinds(values[0])), depth)
@@ -145,7 +145,7 @@ class FactorTable:
         self._rows.append((nodes, np.zeros(len(nodes), np.int64), self._known[key][0]))
 
     def add_splits(self, splits: Split) -> None:
-        """Let every node split its count among its children, as the fields `SPLIT` of `Factors` have it."""
+        """Let every node split its count among its children; `SPLIT` names the fields of `Factors`."""
         self._splits = splits
 
     def build(self) -> Factors:
@@ -195,18 +195,18 @@ class FactorTable:
 
 
 def _one_size(prior: Poisson | NegativeBinomial) -> float:
-    """Size of a negative binomial; infinite for Poisson."""
+    """Return the size of a negative binomial; infinite for Poisson."""
     return float(prior.size) if isinstance(prior, NegativeBinomial) else np.inf  # pyright: ignore[reportArgumentType]
 
 
 def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
-    """Log masses of a value's true counts, and how far below the value they begin."""
+    """Return log masses of a value's true counts, and how far below the value they begin."""
     first, log = law.table(value, depth)
     return log, int(np.floor(value)) - first
 
 
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
-    """Log mass of a unimodal prior where it is within `depth` nats of its peak; minus its first count."""
+    """Return a unimodal prior's log mass within `depth` nats of its peak, and minus its first count."""
     top = int(np.max(prior.mean)) + 1
     peak = float(np.max(prior.logpmf(np.arange(min(top, LONGEST) + 1))))
     last = top + 1

@@ -1,4 +1,4 @@
-"""A family of tables laid out for its methods: least squares of all at once, and each table settled beside its parent."""
+"""Families of tables laid out for their methods: least squares of all at once, and each table settled beside its parent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trueup.model.nested import canonical
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What a table shares with its parent in the junction tree.
+    """The margin that a table shares with its parent in the junction tree.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class TableLayout:
 
     @property
     def levels(self) -> int:
-        """Number of its levels."""
+        """Return the number of its levels."""
         return self.tree.spine.depth
 
 
@@ -113,11 +113,11 @@ class FamilyProblem:
 
     @property
     def cells(self) -> FamilyCells:
-        """The cells of all tables."""
+        """Return the the cells of all tables."""
         return family_cells(self.constraints)
 
     def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:
-        """Least squares of measured values `(b, q)`; see `FamilyLeastSquares.fit`."""
+        """Fit measured values `(b, q)` by least squares; see `FamilyLeastSquares.fit`."""
         parts = split(rows, self.headers, self.cells.whole)
         sizes = self.cells.tree.sizes
         answers = [
@@ -131,13 +131,13 @@ class FamilyProblem:
         return self.least_squares.fit(answers, subtrees=subtrees)
 
     def estimates(self, rows: NDArray, margin: Margin) -> NDArray:
-        """Least-squares estimates `(b, groups)` of a margin from measured values `(b, q)`."""
+        """Return least-squares estimates `(b, groups)` of a margin from measured values `(b, q)`."""
         level = self.cells.tree.level(margin.level)
         found = self.least_squares.table(self.fit(rows), level, self.marginal(margin))
         return found.reshape(len(rows), -1)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """A margin as a marginal of the family's axes."""
+        """Return a margin as a marginal of the family's axes."""
         return _marginal(self.cells, bases_of(self.cells), margin)
 
     def settle(
@@ -185,7 +185,7 @@ class FamilyProblem:
 
     @cached_property
     def standard_errors(self) -> dict[Margin, NDArray]:
-        """Standard errors (counts) of least squares, of every measured margin and every separator."""
+        """Return standard errors (counts) of least squares for every measured margin and every separator."""
         cells = self.cells
         margins = {canonical(cells, h.margin) for h in self.headers} | {*cells.tables, *cells.separators}
         return {m: self._spread(m) for m in sorted(margins, key=str)}
@@ -235,7 +235,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
 
 
 def bases_of(cells: FamilyCells) -> list[Recode]:
-    """For every attribute the finest view that a table has of it; summed out where none has any."""
+    """Return for every attribute the finest view that a table has of it; summed out if none has any."""
     found = []
     for at, attribute in enumerate(cells.attributes):
         views = [cells.recodes(table.attributes)[at] for table in cells.tables]
@@ -244,7 +244,7 @@ def bases_of(cells: FamilyCells) -> list[Recode]:
 
 
 def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Marginal:
-    """A margin as a marginal of the values of each attribute's finest view."""
+    """Return a margin as a marginal of the values of each attribute's finest view."""
     own = cells.recodes(margin.attributes)
     return tuple(
         np.array(view.groups)[np.unique(base.groups, return_index=True)[1]]

@@ -1,4 +1,4 @@
-"""What the rules of a family say of each table: what is known exactly, what is zero, and in which order tables can be settled."""
+"""Rules of a family table by table: exact margins, zeros, and the order in which tables can be settled."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trueup.model.nested import canonical
 
 
 def family_cells(constraints: Constraints) -> FamilyCells:
-    """The cells of constraints that are those of a family."""
+    """Return the constraints' cells, asserting that they belong to a family."""
     assert isinstance(constraints.cells, FamilyCells), "only a family of tables is laid out so"
     return constraints.cells
 
@@ -35,7 +35,7 @@ def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) ->
 
 
 def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
-    """For every table, what the invariants say of it."""
+    """Return for every table the margins that invariants fix."""
     cells = family_cells(constraints)
     found = []
     for own in cells.sets:
@@ -47,7 +47,7 @@ def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
 
 
 def rooted(cells: FamilyCells, known: Sequence[Sequence[Margin]]) -> JunctionTree:
-    """A junction tree in which every table's invariants are nested with what is settled before it; the flattest one."""
+    """Return the flattest junction tree in which each table's invariants are nested with what is settled before it."""
 
     def flatness(tree: JunctionTree) -> int:
         depth: dict[int, int] = {}
@@ -75,7 +75,7 @@ def _nested(cells: FamilyCells, tree: JunctionTree, table: int, known: Sequence[
 
 
 def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArray[np.bool_]]:
-    """For every table which cells of a place are zero, by its own zeros or since a table that shares them has no other."""
+    """Return per table a mask of a place's cells that are zero, by its own zeros or by those of tables that share them."""
     cells = family_cells(constraints)
     masks = [
         mask.reshape(part.shape[0], -1)[0]

@@ -1,4 +1,4 @@
-"""A family of tables as the kernel of its Markov chains takes it."""
+"""Families of tables laid out for the kernel of their Markov chains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class FamilyWalk:
-    """Everything about a family but the measured values.
+    """A family's layout for its Markov chains, without measured values.
 
     Attributes
     ----------
@@ -67,14 +67,14 @@ class FamilyWalk:
         return cls(cells, tuple(headers), layout, open_)
 
     def given(self, values: NDArray) -> WalkLayout:
-        """The layout with measured values `(q,)`."""
+        """Return the the layout with measured values `(q,)`."""
         noisy = np.repeat(
             [not h.exact for h in self.headers], [self.cells.size(h.margin) for h in self.headers]
         )
         return self.layout._replace(noisy=np.ascontiguousarray(values[noisy], float))
 
     def state(self, counts: Integers, alpha: NDArray) -> WalkState:
-        """The state of a chain at agreeing tables `(n,)`."""
+        """Return a chain's state at agreeing tables `(n,)`."""
         noisy = [h.sums(self.cells, counts) for h in self.headers if not h.exact]
         sums = np.concatenate(noisy).astype(float)
         held = np.bincount(self.layout.group, weights=counts, minlength=len(self.layout.parts))
@@ -82,7 +82,7 @@ class FamilyWalk:
 
     @property
     def chances(self) -> NDArray:
-        """Running sums of the chances of the tables: a cell has as many turns as any other."""
+        """Return cumulative probabilities of choosing each table, in proportion to its open cells."""
         cells = np.diff(self.layout.open_ptr).astype(float)
         return np.cumsum(cells) / cells.sum()
 
@@ -96,7 +96,7 @@ def _own(cells: FamilyCells, i: int) -> slice:
 
 
 def _shared_cells(cells: FamilyCells, i: int, margin: Margin) -> Integers:
-    """For every cell of a table the group of a margin that holds it."""
+    """Return for every cell of a table the group of a margin that holds it."""
     return cells.parts[i].groups(cells.tables[i], margin)
 
 
@@ -106,7 +106,7 @@ def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def _alike(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.bool_]) -> dict[str, Any]:
-    """Classes of cells with equal shared cells: first of table 0, and so on."""
+    """Return classes of cells with equal shared cells: first those of table 0, and so on."""
     like, classes = np.zeros(cells.n, np.int64), 0
     for i, others in enumerate(near):
         part = np.zeros(cells.parts[i].n, np.int64)
@@ -152,7 +152,7 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
 
 
 def _groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]) -> dict[str, Any]:
-    """What the prior of every cell is given: the shared cell of its table's parent; of the root, the number of records."""
+    """Return for every cell the count that its prior is given: its parent's shared cell, or the number of records at the root."""
     group, count = np.zeros(cells.n, np.int64), 0
     for i, above in enumerate(parent):
         margin = Margin(cells.tree.levels[0]) if above < 0 else cells.separator(i, above)
@@ -162,7 +162,7 @@ def _groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_])
 
 
 def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
-    """Which noisy sums count each cell, and their laws."""
+    """Return the noisy sums that count each cell, and their laws."""
     seen, sizes = _sums_of(cells, [h.margin for h in headers])
     forms: list[Any] = [h.law.form for h in headers]
     return {
@@ -174,7 +174,7 @@ def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:
 
 
 def _sums_of(cells: FamilyCells, margins: Sequence[Margin]) -> tuple[Integers, list[int]]:
-    """`(n, columns)` which groups of margins count each cell, within the first table that holds each; -1 for none."""
+    """Return `(n, columns)` the groups of margins that count each cell, in the first table holding each margin; -1 if none."""
     sizes = [cells.size(margin) for margin in margins]
     columns: list[list[Integers]] = [[] for _ in cells.tables]
     for first, margin in zip(_ptr(sizes), margins):

@@ -1,4 +1,4 @@
-"""What the methods for crossing margins share: measurements laid out on a tree of histograms."""
+"""Common layout of the methods for crossing margins: measurements on a tree of histograms."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class HistogramProblem:
 
     @property
     def cells(self) -> Cells:
-        """The finest cells."""
+        """Return the the finest cells."""
         return self.constraints.cells
 
     def answers(self, values: NDArray) -> list[list[NDArray]]:
-        """Lay values `(b, q)` out: per level and planned marginal, `(b * places, groups)`, row after row."""
+        """Lay values `(b, q)` out per level and planned marginal as `(b * places, groups)`, row after row."""
         parts = split(values, self.headers, self.cells)
         table = []
         for level, name in enumerate(self.cells.tree.levels):
@@ -74,13 +74,13 @@ class HistogramProblem:
         return answers[:, self.fold.columns(self.cells.marginal(margin.attributes))]
 
     def tiled(self, copies: int) -> HistogramProblem:
-        """The same problem for several rows of values at once."""
+        """Return the same problem for several rows of values at once."""
         zeros = tuple(np.tile(mask, (copies, 1)) for mask in self.zeros)
         lower = tuple(part.at(np.tile(np.arange(len(part.tables[0])), copies)) for part in self.lower)
         return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower) if copies > 1 else self
 
     def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
-        """Estimates of values `(b, q)`, structural zeros held; and what is left on the zeros (counts).
+        """Return least-squares estimates of values `(b, q)` with structural zeros held, and the largest count left on zeros.
 
         For b other than 1 the problem must be `tiled`.
         """
@@ -133,36 +133,36 @@ class HistogramProblem:
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
-        """Nested marginals to settle at a level: the exact and bounded ones there or below, then what fits of `wanted`."""
+        """Return the nested marginals to settle at a level: exact and bounded ones there or below, then fitting ones of `wanted`."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = self.lower[0].marginals if self.lower else ()
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     @property
     def chains(self) -> list[list[Marginal]]:
-        """The settling sequence of every level: what it measures, the root's after its total."""
+        """Return the settling sequence of every level: its measured marginals, and for the root its total first."""
         plans = [[m for m, _ in plan] for plan in self.tree.plan]
         plans[0].append(self.marginal(()))
         return [self.chain(level, wanted) for level, wanted in enumerate(plans)]
 
     @property
     def first(self) -> list[Marginal]:
-        """What the root's cells are settled within: its total, and every marginal that is measured anywhere."""
+        """Return the marginals that the root's cells are settled within: its total, and every marginal measured anywhere."""
         return [self.marginal(()), *(m for plan in self.tree.plan for m, _ in plan)]
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
-        """The marginal of the (folded) histograms by the named attributes and recodes."""
+        """Return the the marginal of the (folded) histograms by the named attributes and recodes."""
         return self.fold.marginal(self.cells.marginal(attributes))
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
-        """Name rules that are proved to exclude each other in some row of values `(b, q)`; None if nothing proves it."""
+        """Return the error naming rules proved to exclude each other in some row of values `(b, q)`, or None."""
         linear = LinearProblem(self.constraints, self.headers)
         if self.cells.n > CONFLICT_CELLS:
             return next((error for row in values if (error := linear.disagreement(row))), None)
         return next((error for row in values if (error := linear.conflict(row))), None)
 
     def _refuse_excluded(self, values: NDArray) -> None:
-        """Refuse an invariant that is not zero on cells none of which can occur."""
+        """Refuse an invariant above zero on cells none of which can occur."""
         if self.fold.trivial:
             return
         parts = split(values, self.headers, self.cells)

@@ -16,7 +16,7 @@ from trueup.model.constraints import Bound, Constraints
 
 
 def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
-    """The marginals of the (folded) histograms that have lower bounds, coarse to fine."""
+    """Return the the marginals of the (folded) histograms that have lower bounds, coarse to fine."""
     cells = constraints.cells
     found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
     return settling_sequence((), found[-1], found[:-1]) if found else []
@@ -25,7 +25,7 @@ def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
 def level_bounds(
     constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
 ) -> list[NDArray[np.int64]]:
-    """A level's own lower bounds for every bounded marginal; zero where there is none.
+    """Return a level's own lower bounds for every bounded marginal; zero if there is none.
 
     `(places, groups)`, or `(1, groups)` if they are the same at every place.
     """

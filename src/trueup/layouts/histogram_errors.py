@@ -10,7 +10,7 @@ from trueup.model.cells import Margin
 
 
 def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
-    """Standard errors (counts) of the least-squares estimates, for every measured margin and every level's total."""
+    """Return standard errors (counts) of least squares for every measured margin and every level's total."""
     cells, tree = problem.cells, problem.tree
     margins = (
         {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
@@ -26,7 +26,7 @@ def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray
 
 
 def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
-    """Errors of a folded table in the table itself: none where nothing can occur."""
+    """Return a folded table's errors in the full table: zero for impossible cells."""
     full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
     full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
     return full.ravel()

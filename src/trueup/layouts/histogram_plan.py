@@ -1,4 +1,4 @@
-"""What is measured of histograms on each level, the basis that suits it, and what histogram kernels cannot keep."""
+"""Measured marginals of histograms by level, the basis that suits them, and constraints that histogram kernels cannot keep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larg
 
 
 def refuses_on_histogram(constraints: Constraints) -> str | None:
-    """What the histogram kernels cannot keep."""
+    """Return the reason why histogram kernels cannot keep the constraints, or None."""
     if any(b.upper is not None for b in constraints.bounds):
         return "it keeps no upper bounds on crossing margins"
     if constraints.bounds and not constraints.nonnegative:
@@ -33,7 +33,7 @@ def refuses_on_histogram(constraints: Constraints) -> str | None:
 
 
 def small_fold(constraints: Constraints) -> Fold | None:
-    """The fold of the structural zeros; None if it fuses too many codes for dense blocks."""
+    """Return the fold of the structural zeros, or None if it fuses too many codes for dense blocks."""
     cells = constraints.cells
     fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in constraints.zeros])
     return fold if fold.widest <= FUSED_CODES else None
@@ -42,7 +42,7 @@ def small_fold(constraints: Constraints) -> Fold | None:
 def level_plans(
     constraints: Constraints, headers: Sequence[Measured], fold: Fold
 ) -> list[list[tuple[Marginal, float]]]:
-    """For every level the measured marginals of the folded histograms, and the variances of their noise.
+    """Return for every level the measured marginals of the folded histograms, and the variances of their noise.
 
     Raises
     ------
@@ -72,13 +72,13 @@ def domain_of(
     plan: Sequence[Sequence[tuple[Marginal, float]]],
     known: Sequence[Margin] = (),
 ) -> Domain:
-    """The basis in which all planned marginals, and those of known tables, are block diagonal."""
+    """Return the basis in which all planned marginals, and those of known tables, are block diagonal."""
     others = (fold.marginal(cells.marginal(m.attributes)) for m in known)
     return Domain.of([fold.marginal(detailed(cells)), *(m for part in plan for m, _ in part), *others])
 
 
 def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: str) -> None:
-    """Raise SpecError if a level's measurements do not determine its histograms: with the ring of tables, if there is one."""
+    """Raise SpecError if a level's measurements do not determine its histograms; name a ring of tables if there is one."""
     cells = constraints.cells
     if not determines(domain, plan):
         if ring := cyclic(cells, constraints.held):

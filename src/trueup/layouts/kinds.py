@@ -11,7 +11,7 @@ Reals = NDArray[np.float64]
 
 
 class Kinds(NamedTuple):
-    """The second kind of parts, as the note in `trueup.kernel.messages.kinds` has it, and how it follows the hyperparameters.
+    """The second kind of parts (see `trueup.kernel.messages.kinds`), as a function of the hyperparameters.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Kinds(NamedTuple):
 
     @classmethod
     def of(cls, log_a: float, share: float, ratio: float, mean: float) -> Kinds:
-        """Parts are negative binomial at one rate, and all together have a `mean`.
+        """Return kinds whose parts are negative binomial at one rate and together have a `mean`.
 
         With rho the share of the second kind, given by its logit, and `c = b / a` the ratio, given by its own,
 

@@ -1,4 +1,4 @@
-"""Any constraints at all, written as rows: what the methods for general constraints share, and conflicts in labels."""
+"""Any linear constraints written as rows: common code of the general methods, and conflicts in labels."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ class LinearProblem:
 
     @property
     def cells(self) -> Cells:
-        """The finest cells."""
+        """Return the the finest cells."""
         return self.constraints.cells
 
     @property
     def lowest(self) -> float:
-        """The lowest that a count may be."""
+        """Return the lowest value that a count may take."""
         return 0.0 if self.constraints.nonnegative else -np.inf
 
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-        """The 0/1 matrix (groups, n) of a margin."""
+        """Return the the 0/1 matrix (groups, n) of a margin."""
         return margin_rows(self.cells, margin, groups)
 
     @cached_property
     def fit_matrix(self) -> scipy.sparse.csr_array:
-        """All noisy measured sums, one a row."""
+        """Return all noisy measured sums, one per row."""
         rows = [self.sums(h.margin, h.groups) for h in self.headers if not h.exact]
         return scipy.sparse.csr_array(
             scipy.sparse.vstack([scipy.sparse.csr_array((0, self.cells.n)), *rows], format="csr")
         )
 
     def fit(self, values: NDArray, weight: Callable[[Law], float] | None = None) -> Fit:
-        """The measured sums of one row of values `(q,)`, weighted relative to the widest noise: by 1 / variance
+        """Return the measured sums of one row of values `(q,)`, weighted relative to the widest noise: by 1 / variance
         unless another weight of a law is given."""
         weight = weight or (lambda law: 1 / law.variance)
         pairs = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if not h.exact]
@@ -70,15 +70,15 @@ class LinearProblem:
         return Fit(self.fit_matrix, measured, weights).relative()
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
-        """The constraints, with the exact values of one row `(q,)`."""
+        """Return the the constraints, with the exact values of one row `(q,)`."""
         return polyhedron(self.constraints, self._blocks(values))[0]
 
     def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:
-        """Name rows that cannot hold together, no more than needed; None if all can."""
+        """Return the error naming rows that cannot hold together, no more than needed, or None."""
         return contradiction(*polyhedron(self.constraints, self._blocks(values)), integer=integer)
 
     def disagreement(self, values: NDArray) -> InfeasibleError | None:
-        """Name two invariants whose common sums differ, exactly, at any size; None if no two do."""
+        """Return the error naming two invariants whose common sums differ (compared exactly), or None."""
         exact = [(h, v) for h, v in zip(self.headers, self._split(values), strict=True) if h.exact]
         for (one, v), (other, w) in combinations([(h, v) for h, v in exact if h.groups is None], 2):
             shared = common(self.cells, one.margin, other.margin)
@@ -97,7 +97,7 @@ class LinearProblem:
         return None
 
     def refused(self, answer: Answer, values: NDArray, *, integer: bool = False) -> Answer:
-        """The answer, unless it is none because the constraints exclude each other: then an error that says so."""
+        """Return the answer; raise the error of a conflict if constraints exclude each other."""
         if answer.status is not Status.SOLVED and (error := self.conflict(values, integer=integer)):
             raise error
         return answer
@@ -106,7 +106,7 @@ class LinearProblem:
         return split(values, self.headers, self.cells) if self.headers else []
 
     def _blocks(self, values: NDArray) -> Iterator[RowBlock]:
-        """The rows of the invariants with their values, then those of all other rules."""
+        """Yield the rows of the invariants with their values, then those of all other rules."""
         for header, part in zip(self.headers, self._split(values), strict=True):
             if header.exact:
                 groups = range(self.cells.size(header.margin)) if header.groups is None else header.groups
@@ -117,7 +117,7 @@ class LinearProblem:
 
 
 def log_slope(law: Law) -> float:
-    """Mean slope of minus a law's log mass, from 0 out to its standard deviation (1 / counts).
+    """Return the mean slope of minus a law's log mass from 0 to its standard deviation (1 / counts).
 
     For two-sided geometric noise of mass `exp(-epsilon |k|)` it is epsilon, 1 / scale, whatever the distance: the
     weighted absolute deviations are then minus the log likelihood, up to a constant.
@@ -135,7 +135,7 @@ def log_slope(law: Law) -> float:
 
 
 def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
-    """The margin that both of two margins sum to: places of the higher level by the coarser attributes; None if
+    """Return the margin that both margins sum to: places of the higher level by the coarser attributes; None if
     neither's attributes refine the other's."""
     level = min(one.level, other.level, key=cells.tree.level)
     tables = [cells.marginal(m.attributes) for m in (one, other)]
@@ -145,7 +145,7 @@ def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
 
 
 def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
-    """Which cells `(n,)` some measured sum is of alone: two tables have no query of all their records."""
+    """Return a mask `(n,)` of the cells that some measured sum counts alone."""
     rows, found = problem.fit_matrix, np.zeros(problem.cells.n, bool)
     found[rows.indices[rows.indptr[:-1][np.diff(rows.indptr) == 1]]] = True
     return found

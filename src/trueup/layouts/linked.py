@@ -1,4 +1,4 @@
-"""Linked counts on a hierarchy as their sampler takes them: places, what was measured, moves, and where to start.
+"""Linked counts on a hierarchy laid out for their sampler: places, measurements, moves, and a start.
 
 One file: every part reads the same columns, tables and places of one problem.
 """
@@ -39,7 +39,7 @@ VAGUE = 10**8
 
 
 def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-    """Say what the sampler of linked counts does not keep; None if it keeps everything."""
+    """Return the reason why the sampler of linked counts cannot keep all rules, or None."""
     if not constraints.nonnegative:
         return "it takes nonnegative counts"
     if len(constraints.cells.tree.levels) < 2:
@@ -56,7 +56,7 @@ def refuses_linked(constraints: Constraints, headers: Sequence[Measured]) -> str
 
 
 class _Table(NamedTuple):
-    """Values of a margin: groups of columns (-1 where it does not count them), its level, values and laws of each."""
+    """Values of a margin: its level, groups of columns (-1 if not counted), and values and laws of each group."""
 
     level: int
     group: Integers
@@ -82,18 +82,18 @@ class LinkedProblem:
 
     @property
     def cells(self) -> Cells:
-        """The finest cells."""
+        """Return the the finest cells."""
         return self.constraints.cells
 
     @cached_property
     def links(self) -> PlaceLinks:
-        """What links the columns of a place."""
+        """Return the links among the columns of a place."""
         found = links_of(self.constraints)
         assert isinstance(found, PlaceLinks), found
         return found._replace(changes=distinct([*found.changes, *self._typical(found)]))
 
     def _typical(self, links: PlaceLinks) -> Iterator[Integers]:
-        """Several households with persons in the proportions of all places: what small places change along.
+        """Yield several households with persons in the proportions of all places: changes for small places.
 
         They rest on the published values alone, as the chains do.
         """
@@ -109,7 +109,7 @@ class LinkedProblem:
 
     @cached_property
     def places(self) -> LinkedPlaces:
-        """The tree."""
+        """Return the tree of places."""
         tree = self.cells.tree
         edges = [tree.leaf_ptr(level) for level in range(len(tree.levels))]
         return LinkedPlaces(
@@ -123,7 +123,7 @@ class LinkedProblem:
 
     @cached_property
     def tables(self) -> list[_Table]:
-        """What was measured; headers of disjoint groups of one margin share a table."""
+        """Return the measured tables; headers of disjoint groups of one margin share a table."""
         found: list[tuple[Margin, _Table]] = []
         for header, values in zip(self.headers, self.values, strict=True):
             at = np.arange(self.cells.size(header.margin)) if header.groups is None else header.groups
@@ -148,7 +148,7 @@ class LinkedProblem:
 
     @cached_property
     def known(self) -> LinkedValues:
-        """Where the values of each table start, and their laws."""
+        """Return where the values of each table start, and their laws."""
         start = np.cumsum([0, *(len(t.value) for t in self.tables)])[:-1]
         return LinkedValues(
             start.astype(np.int64),
@@ -159,7 +159,7 @@ class LinkedProblem:
 
     @cached_property
     def moves(self) -> LinkedMoves:
-        """Every move, and what it changes."""
+        """Return all moves, and the table values that each changes."""
         rows, n, levels = self.links.moves, self.links.slack.shape[1], len(self.cells.tree.levels)
         columns = [np.flatnonzero(row) for row in rows]
         sums = np.stack([rows[:, p].sum(axis=1) for p in self.links.pools], axis=1)
@@ -179,14 +179,14 @@ class LinkedProblem:
 
     @cached_property
     def units(self) -> Integers:
-        """`(n,)` the move that changes a column alone, -1 for none."""
+        """Return `(n,)` the move that changes a column alone, -1 for none."""
         single = np.count_nonzero(self.links.changes, axis=1) == 1
         found = np.full(self.links.slack.shape[1], -1, np.int64)
         found[self.links.changes[single].argmin(axis=1)] = np.flatnonzero(single)
         return found
 
     def _touched(self, rows: Integers, levels: int) -> Iterator[Integers]:
-        """Of every move and level: tables, groups, and by how much `(m, 3)`."""
+        """Yield for every move and level the changed tables, groups and amounts `(m, 3)`."""
         changes = []
         for t in self.tables:
             counted = t.group >= 0
@@ -204,7 +204,7 @@ class LinkedProblem:
 
     @cached_property
     def forms(self) -> LinkedForms:
-        """Sums of a place's cells that its density depends on."""
+        """Return the sums of a place's cells that its density depends on."""
         table = np.hstack([np.eye(self.links.slack.shape[1], dtype=np.int64), self.links.slack.T])
         pools = np.array([table[:, p].sum(axis=1) for p in self.links.pools])
         group, level = np.array([t.group for t in self.tables]), np.array([t.level for t in self.tables])
@@ -218,7 +218,7 @@ class LinkedProblem:
 
     @cached_property
     def pools(self) -> LinkedPools:
-        """Pools of two tables, and what their columns hold of those that come after them."""
+        """Return the pools of two tables, and how much of later pools each of their columns holds."""
         joined, links = self.constraints.joined, self.links
         n, (size, *_) = links.slack.shape[1], joined.links
         held = np.zeros((len(links.pools), len(links.pool_of)), np.int64)
@@ -239,8 +239,10 @@ class LinkedProblem:
 
     @cached_property
     def exchanged(self) -> bool:
-        """Whether households are exchanged with their persons: of two tables, if pools have all cells that moves change, and all
-        persons whose number households determine."""
+        """Return True if households are exchanged with their persons.
+
+        Of two tables they are if pools have all cells that moves change, and all persons whose number households determine.
+        """
         joined, n = self.constraints.joined, self.links.slack.shape[1]
         if joined is None or (self.links.pool_of[:n] < 0)[self.links.changes.any(axis=0)].any():
             return False
@@ -253,13 +255,13 @@ class LinkedProblem:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether places are drawn whole: any change of their cells keeps what must hold, but for signs."""
+        """Return True if places are drawn whole: any change of their cells keeps all rules but signs."""
         free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
         return free and self.links.slack.shape[1] <= WIDE
 
     @cached_property
     def widest(self) -> NDArray[np.float64]:
-        """`(k,)` longest distance of the values of a window of each move (counts)."""
+        """Return `(k,)` the longest distance (counts) of the values in a window of each move."""
         precisions = [t.slope**2 / 2 + 2 * t.curve for t in self.tables]
         sd = np.array([1.0 / np.sqrt(p[p > 0].min()) for p in precisions])
         own, ptr = self.moves, self.moves.touch_ptr
@@ -272,7 +274,7 @@ class LinkedProblem:
         return found
 
     def start(self, rng: np.random.Generator, away: float) -> Integers:
-        """Tables `(leaves, n)` that keep the rules, near the values with noise of `away` deviations added."""
+        """Return tables `(leaves, n)` that keep the rules, near the values with `away` deviations of noise added."""
         noisy = [
             np.asarray(v, float) + away * h.law.variance**0.5 * rng.normal(size=len(v))
             for h, v in zip(self.headers, self.values, strict=True)
@@ -281,7 +283,7 @@ class LinkedProblem:
         return self._repaired(np.where(self.constraints.zero_combinations, 0, x))
 
     def _finest(self, noisy: Sequence[NDArray]) -> Integers:
-        """Own values of the finest counts; 1 where there is none."""
+        """Return measured values of the finest counts; 1 if there is none."""
         x = np.ones(self.cells.n)
         for header, values in zip(self.headers, noisy):
             if canonical(self.cells, header.margin) == self.cells.finest:
@@ -289,7 +291,7 @@ class LinkedProblem:
         return np.maximum(np.rint(x), 0).astype(np.int64).reshape(self.cells.shape[0], -1)
 
     def _settled(self, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Both tables settled alone, then persons divided anew where households determine their number."""
+        """Return both tables settled alone, with persons divided anew where households determine their number."""
         joined = self.constraints.joined
         persons, households = (self._alone(table, noisy, rng) for table in joined.tables)
         kinds = households.reshape(len(households), joined.households.size, -1)
@@ -305,7 +307,7 @@ class LinkedProblem:
         return np.concatenate([persons, households], axis=1)
 
     def _alone(self, table: RecordTable, noisy: Sequence[NDArray], rng: np.random.Generator) -> Integers:
-        """Whole tables `(leaves, cells of a place)` of one of two tables, by what was measured of it."""
+        """Return whole tables `(leaves, cells of a place)` of one of two tables, from its own measurements."""
         joined, rules = self.constraints.joined, own_constraints(self.constraints, table)
         mine = [(h, v) for h, v in zip(self.headers, noisy) if joined.table(h.margin) is table]
         headers = [Measured(h.query, joined.own_margin(h.margin), h.law) for h, _ in mine]
@@ -317,7 +319,7 @@ class LinkedProblem:
         return found.reshape(self.cells.shape[0], -1)
 
     def _repaired(self, x: Integers) -> Integers:
-        """Give persons where a slack lacks them, and take some where there are too many."""
+        """Add persons where a slack lacks them, and take some where there are too many."""
         pairs = zip(self.links.slack, self.links.persons, strict=True)
         for row, persons in sorted(pairs, key=lambda pair: -pair[0][pair[1][0]]):
             short, sign = np.maximum(-(x @ row), 0), int(row[persons[0]])
@@ -328,7 +330,7 @@ class LinkedProblem:
         return x
 
     def state(self, x: Integers, a: float, kappa: float) -> LinkedState:
-        """A chain's state at tables `(leaves, n)` of the cells."""
+        """Return a chain's state at tables `(leaves, n)` of the cells."""
         tree, levels = self.cells.tree, len(self.cells.tree.levels)
         table = self.links.table(x)
         sums = np.stack([table[:, p].sum(axis=1) for p in self.links.pools], axis=1)
@@ -358,7 +360,7 @@ class LinkedProblem:
         )
 
     def normal(self, state: LinkedState) -> NormalPlaces:
-        """Quadratic laws around a chain's tables, not taken yet."""
+        """Return empty quadratic laws around a chain's tables."""
         leaves, n = len(state.x), self.links.slack.shape[1]
         empty = np.zeros((leaves, n)), np.zeros((leaves, n, n))
         steps = np.zeros(leaves, np.int64), np.zeros(leaves, np.int64)
@@ -366,7 +368,7 @@ class LinkedProblem:
 
     @property
     def connected(self) -> bool:
-        """Whether moves are proved to reach every table.
+        """Return True if moves are proved to reach every table.
 
         Where there are no slacks: units of one pool are exchanged with its first kind, and a household comes and goes with its
         persons of first kinds, so that every table leads to the empty one. With slacks this is not proved.
@@ -379,7 +381,7 @@ def _starts(parts: Sequence) -> Integers:
 
 
 def _divided(whole: NDArray, parts: Integers) -> Integers:
-    """Wholes `(leaves,)` divided about as parts `(leaves, k)` are; what rounding leaves goes to the largest."""
+    """Divide wholes `(leaves,)` in about the proportions of parts `(leaves, k)`; rounding's remainder goes to the largest."""
     shares = (parts + 0.1) / (parts + 0.1).sum(axis=1, keepdims=True)
     found = np.floor(whole[:, None] * shares).astype(np.int64)
     found[np.arange(len(found)), shares.argmax(axis=1)] += whole.astype(np.int64) - found.sum(axis=1)

@@ -1,4 +1,4 @@
-"""What links the counts of persons and households of a place: slacks, pools, and the changes that keep every link.
+"""Links among the counts of persons and households of a place: slacks, pools, and the changes that keep every link.
 
 Two tables of records that `[table.join]` links, or counts of persons and households at every place under rules such as
 
@@ -41,7 +41,7 @@ MORE = 4
 
 
 class PlaceLinks(NamedTuple):
-    """What links the columns of a place: `n` cells, then `m` slacks.
+    """The links among the columns of a place: `n` cells, then `m` slacks.
 
     Attributes
     ----------
@@ -65,16 +65,16 @@ class PlaceLinks(NamedTuple):
 
     @property
     def moves(self) -> Integers:
-        """`(k, n + m)` changes of all columns."""
+        """Return `(k, n + m)` changes of all columns."""
         return np.hstack([self.changes, self.changes @ self.slack.T])
 
     def table(self, cells: Integers) -> Integers:
-        """All columns `(..., n + m)` of tables `(..., n)`."""
+        """Return all columns `(..., n + m)` of tables `(..., n)`."""
         return np.concatenate([cells, cells @ self.slack.T], axis=-1)
 
     @property
     def pool_of(self) -> Integers:
-        """`(n + m,)` the pool of each column, -1 for none."""
+        """Return `(n + m,)` the pool of each column, -1 for none."""
         found = np.full(sum(self.slack.shape), -1, np.int64)
         for g, columns in enumerate(self.pools):
             found[columns] = g
@@ -82,7 +82,7 @@ class PlaceLinks(NamedTuple):
 
 
 def links_of(constraints: Constraints) -> PlaceLinks | str:
-    """What links the counts of a place, or why that is beyond the sampler."""
+    """Return the links among the counts of a place, or the reason why the sampler cannot keep them."""
     open_ = ~constraints.zero_combinations
     if constraints.joined is not None:
         return _of_tables(constraints.joined, open_)
@@ -90,7 +90,7 @@ def links_of(constraints: Constraints) -> PlaceLinks | str:
 
 
 def _of_rules(constraints: Constraints, open_: NDArray[np.bool_]) -> PlaceLinks | str:
-    """Pairs of rules `k h <= persons <= K h`, or none at all."""
+    """Return links from pairs of rules `k h <= persons <= K h`, or from no rules at all."""
     pairs: dict[tuple, dict[str, int]] = defaultdict(dict)
     last = constraints.cells.tree.levels[-1]
     for rule in constraints.linear:
@@ -105,7 +105,7 @@ def _of_rules(constraints: Constraints, open_: NDArray[np.bool_]) -> PlaceLinks 
 
 
 def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...], str, int] | None:
-    """Persons and households of a rule, which side it bounds, and by how many times the households."""
+    """Return a rule's persons, households, side ('least' or 'most') and factor; None for another form."""
     row = np.sum(
         [float(by) * name_mask(cells, name).ravel() for name, by in rule.coefficients.items()], axis=0
     )
@@ -122,7 +122,7 @@ def _sides(cells: Cells, rule: Linear) -> tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.bool_]) -> PlaceLinks:
-    """Columns under pairs of rules: persons, households, least and most."""
+    """Return links from pairs of rules: persons, households, least and most."""
     n, rng = len(open_), np.random.default_rng(len(open_))
     slack, pools, changes = [], [], [_unit(n, {j: 1}) for j in np.flatnonzero(open_)]
     for persons, households, least, most in pairs:
@@ -144,7 +144,7 @@ def _paired(pairs: list[tuple[Integers, Integers, int, int]], open_: NDArray[np.
 
 
 def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
-    """Households, and the persons that they hold."""
+    """Return links between households and the persons that they hold."""
     shared = prod(a.size for a in joined.persons.shared)
     n, rng = len(open_), np.random.default_rng(len(open_))
     at = np.arange(n).reshape(joined.records, shared)
@@ -190,19 +190,19 @@ def _of_tables(joined: LinkedTables, open_: NDArray[np.bool_]) -> PlaceLinks:
 
 
 def room_of(joined: LinkedTables) -> Integers:
-    """How many persons a household of each kind holds at most."""
+    """Return the largest number of persons that a household of each kind holds."""
     size = joined.links[0]
     return np.where((not size.exact) & (size.persons == size.persons.max()), joined.most, size.persons)
 
 
 def impossible(joined: LinkedTables) -> NDArray[np.bool_]:
-    """Which kinds of households would hold more persons of some set than they hold of all."""
+    """Return a mask of household kinds that would hold more persons of some set than in all."""
     room = room_of(joined)
     return np.any([link.persons > room for link in joined.links], axis=0)
 
 
 def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
-    """`LinkedTables.demands`, none below zero.
+    """Return `LinkedTables.demands`, none below zero.
 
     A top code may ask for more of a set than another one does of the set around it. Moves then keep the number of the
     household, or add the persons where that has a top code too.
@@ -219,13 +219,13 @@ def _demands(joined: LinkedTables) -> tuple[Integers, Integers]:
 
 
 def _last_inside(joined: LinkedTables, persons: Integers) -> Integers:
-    """Persons, those that no further link counts last, so that these are taken first."""
+    """Return persons, those that no further link counts last, so that these are taken first."""
     counted = np.sum([joined.inside(link) for link in joined.links[1:]], axis=0) * np.ones(len(persons))
     return persons[np.argsort(-counted, kind="stable")]
 
 
 def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list[Integers]:
-    """Households with their persons: one more, one in place of another, and two in place of two that hold as many."""
+    """Return changes of households with their persons: one more, one for another, and two for two that hold as many."""
     changes, every = [], list(held)
     for h, needs in held.items():
         changes += [_unit(n, {h: 1}) + each for each in _divisions(needs, n, rng)]
@@ -248,14 +248,14 @@ def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list
 
 
 def _some(every: list[int], h: int, rng: np.random.Generator) -> list[int]:
-    """The neighbours of a kind of households, and some others."""
+    """Return the neighbours of a kind of households, and some random others."""
     at = every.index(h)
     near = [every[k] for k in (at - 1, at + 1) if 0 <= k < len(every)]
     return list(dict.fromkeys([*near, *(int(x) for x in rng.permutation(every)[:EXCHANGES] if x != h)]))
 
 
 def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Generator) -> list[Integers]:
-    """Persons of given sets, so many of each: all of the first kind of a set, then divided at random."""
+    """Return ways to fill sets with persons: all of a set's first kind, then divided at random."""
     first = np.zeros(n, np.int64)
     for of, many in needs:
         if many:
@@ -273,7 +273,7 @@ def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Gen
 
 
 def _swaps(columns: Integers, n: int) -> list[Integers]:
-    """One more of one kind and one less of another: of the first with each, of neighbours, and all of few."""
+    """Return exchanges of one kind for another: of the first with each, of neighbours, and all of few kinds."""
     k = len(columns)
     pairs = {(i, j) for i in range(k) for j in range(i + 1, k) if i == 0 or j == i + 1 or k <= 8}
     return [_unit(n, {columns[i]: 1, columns[j]: -1}) for i, j in sorted(pairs)]
@@ -287,12 +287,12 @@ def _unit(n: int, by: dict) -> Integers:
 
 
 def distinct(changes: Sequence[Integers]) -> Integers:
-    """Each once, whatever its sign."""
+    """Return each change once, whatever its sign."""
     rows = [tuple(int(x) for x in row) for row in changes]
     signed = (min(row, tuple(-x for x in row)) for row in rows if any(row))
     return np.array(list(dict.fromkeys(signed)), np.int64)
 
 
 def _pools(free: Integers, others: Sequence[Integers]) -> tuple[Integers, ...]:
-    """The free pool first; of others those with two columns or more, since one alone is its pool's sum."""
+    """Return the free pool, then other pools of two columns or more (one alone is its pool's sum)."""
     return (free, *(p for p in others if len(p) > 1))

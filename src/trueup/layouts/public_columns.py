@@ -12,12 +12,12 @@ Reals = NDArray[np.float64]
 
 
 def column_name(given: str | tuple[float, ...]) -> str:
-    """Name what a prior was given: a column, or numbers."""
+    """Return the name of a prior's input: a column, or numbers."""
     return f"column '{given}'" if isinstance(given, str) else "numbers that were given"
 
 
 def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """A public number for each of the finest cells."""
+    """Return a public number for each of the finest cells."""
     cells = nested.cells
     if not isinstance(given, str):
         if len(given) != cells.n:
@@ -37,7 +37,7 @@ def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
 
 
 def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
-    """Shares of the finest cells, up to a constant: not all 0."""
+    """Return the shares of the finest cells, up to a constant; refuse all zeros."""
     values = public_column(given, nested)
     if not np.isfinite(values).all() or (values < 0).any():
         raise SpecError(
@@ -49,7 +49,7 @@ def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
 
 
 def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
-    """A covariate less its mean, over its standard deviation."""
+    """Return a covariate less its mean, over its standard deviation."""
     spread = float(np.std(values))
     if not np.isfinite(values).all() or spread == 0:
         raise SpecError(

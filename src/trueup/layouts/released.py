@@ -75,48 +75,48 @@ class ReleasedSum:
 
     @property
     def trials(self) -> int:
-        """The released total."""
+        """Return the the released total."""
         return int(self.counts.sum())
 
     @property
     def summed(self) -> bool:
-        """Whether the released total rests on the noisy parts as well as on its own noisy count."""
+        """Return True if the released total combines the noisy parts with its own noisy count."""
         return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
 
     @property
     def redrawn(self) -> bool:
-        """Whether the released total was drawn given the sum of the noisy parts."""
+        """Return True if the released total was drawn given the sum of the noisy parts."""
         return self.algorithm == 1 and (self.total_law is None or self.summed)
 
     @property
     def kinds(self) -> tuple[list, Integers]:
-        """Distinct laws of the parts, and which one each part has."""
+        """Return the distinct laws of the parts, and which one each part has."""
         distinct = list(dict.fromkeys(self.laws))
         return distinct, np.array([distinct.index(law) for law in self.laws])
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the sum of the parts' noise, and of what a draw adds (counts)."""
+        """Return the standard deviation (counts) of the sum of the parts' noise and of what a draw adds."""
         twice = 2 if self.algorithm == 1 else 1
         return float(np.sqrt(twice * sum(law.variance for law in self.laws) + 0.25))
 
     def sum_of_noise(self, distance: int) -> MassTable:
-        """Log masses of the sum of the parts' noise, right in relative terms out to `distance` (counts)."""
+        """Return log masses of the sum of the parts' noise, accurate in relative terms out to `distance` (counts)."""
         distinct, kind = self.kinds
         return convolved({((law, 0),): int(n) for law, n in zip(distinct, np.bincount(kind))}, distance)
 
     @property
     def reach(self) -> float:
-        """How far the noisy parts' sum may be from the released total (counts)."""
+        """Return the largest distance considered between the noisy parts' sum and the released total (counts)."""
         slowest = max(self.width(law) for law in self.every_law())
         return 2 * (12 * self.spread + slowest)
 
     def width(self, law) -> int:
-        """How far a count and what was drawn of it may be apart (counts)."""
+        """Return the largest distance considered between a count and its draw (counts)."""
         return half_width(law) * (2 if self.algorithm == 1 else 1)
 
     def radius(self) -> int:
-        """How far the released total can be from the noisy parts' sum; -1 where it is not bound to it."""
+        """Return the largest distance of the released total from the noisy parts' sum; -1 if it is not bound to it."""
         if self.total_law is None:
             return 0
         if not self.summed:
@@ -136,7 +136,7 @@ class ReleasedSum:
             far *= 2
 
     def tables(self, *, on_sum: bool) -> Tables:
-        """Tilted masses of the parts."""
+        """Return the tilted masses of the parts."""
         distinct, kind = self.kinds
         prior, largest = self._prior_masses()
         tilt = self.tilts()
@@ -150,20 +150,20 @@ class ReleasedSum:
         return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
 
     def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
-        """Tilted masses of the parts, with their noisy counts in play (`redrawn`)."""
+        """Return tilted masses of the parts with their noisy counts as variables (`redrawn`)."""
         distinct, kind = self.kinds
         pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
         return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
 
     def tilts(self) -> Reals:
-        """Tilts to choose from, per count."""
+        """Return the tilts to choose from, per count."""
         slowest = min(
             -(law.logpmf(half_width(law)) - law.logpmf(half_width(law) - 1)) for law in self._slopes()
         )
         return released_tilts(self.spread, float(slowest))
 
     def _prior_masses(self) -> tuple[Reals | None, int]:
-        """Masses of the prior of each part, None if flat, and the largest weight that can be asked for."""
+        """Return the prior masses of each part (None if flat), and the largest weight that can be asked for."""
         if isinstance(self.prior, Flat):
             return None, 0
         window = self.prior.window()
@@ -175,11 +175,11 @@ class ReleasedSum:
         return [law for law in self.every_law() if half_width(law) > 1]
 
     def every_law(self) -> list:
-        """Distinct laws of the parts and the total."""
+        """Return the distinct laws of the parts and the total."""
         return [*self.kinds[0], *([self.total_law] if self.total_law else [])]
 
     def likelihood(self, tilt: Reals, radius: int) -> Total:
-        """Likelihood, and prior, of the true total."""
+        """Return the likelihood, times the prior, of the true total."""
         m, law = self.trials, self.total_law
         width = int(self.reach) + max(radius, 0)
         low = max(m - width, 0)
@@ -198,7 +198,7 @@ class ReleasedSum:
         return Total(log, low, radius, ceiling)
 
     def log_prior_of_split(self, total: Integers) -> Reals:
-        """Log prior of one way to split a total, all being equally likely; 0 if it is flat."""
+        """Return the log prior of one way to split a total, all being equally likely; 0 if it is flat."""
         from scipy.special import gammaln
 
         log, n = self.prior_total.logpmf(total), len(self.laws)
@@ -220,12 +220,12 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
 
 
 def half_width(law) -> int:
-    """Half width of a law's table."""
+    """Return the half width of a law's table."""
     return int(law.reach(LEFT_OUT)) + 1
 
 
 def redrawn(law, true: Integers, drawn: Integers) -> Reals:
-    """Mass of a draw from the posterior of a count given its noisy version, given the count itself.
+    """Return the mass of a draw from the posterior of a count given its noisy version, given the count itself.
 
     Parameters
     ----------

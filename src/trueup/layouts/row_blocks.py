@@ -19,7 +19,7 @@ FIRST_TABLE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class FactorBlock:
-    """Rows of one kind: a sparse matrix `(r, n)` and what stands in each column of `Rows`, a number or `(r,)`."""
+    """Rows of one kind: a sparse matrix `(r, n)` and, for each column of `Rows`, a number or `(r,)` values."""
 
     matrix: Any
     centre: Any = 0.0
@@ -32,19 +32,19 @@ class FactorBlock:
     tabled: Any = 0.0
 
     def column(self, name: str) -> NDArray:
-        """One of the columns, in full."""
+        """Return one of the columns in full."""
         return np.broadcast_to(np.asarray(getattr(self, name), float), self.matrix.shape[:1])
 
     @property
     def factors(self) -> Reals:
-        """All columns `(r, 11)`, in the order of `Rows.factors`."""
+        """Return all columns `(r, 11)` in the order of `Rows.factors`."""
         first = (self.column(name) for name in ("centre", "slope", "curve", "reach", "low", "high"))
         gamma = (np.broadcast_to(part, self.matrix.shape[:1]) for part in self.gamma)
         return np.column_stack([*first, *gamma, self.column("tabled")]).astype(float)
 
 
 def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorBlock, ...], Reals, Reals]:
-    """A prior on cells `(n,)` as blocks of rows, its table of log masses, and the box `(2, n)` of its support."""
+    """Return a prior on cells `(n,)` as blocks of rows, its table of log masses, and the box `(2, n)` of its support."""
     n, none, box = box.shape[1], np.zeros(0), box.copy()
     each, whole = scipy.sparse.eye_array(n, format="csr"), scipy.sparse.csr_array(np.ones((1, n)))
     if not isinstance(prior, Flat):
@@ -79,7 +79,7 @@ def prior_blocks(prior: Prior | FittedMasses, box: Reals) -> tuple[tuple[FactorB
 
 
 def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
-    """The total's factor makes its own prior flat (see `FlatTotal.log_total`)."""
+    """Yield the factor that makes the total's own prior flat (see `FlatTotal.log_total`)."""
     cells = max(int((box[1] > 0).sum()), 1)
     if prior.split == "uniform":
         yield FactorBlock(whole, high=prior.upper, gamma=(1, -1, cells, 0))

@@ -56,7 +56,7 @@ class RowProblem:
 
     @classmethod
     def of(cls, problem: LinearProblem, values: NDArray, prior: Prior | FittedMasses) -> RowProblem:
-        """Write everything that is known as rows.
+        """Write all measurements and rules as rows.
 
         Raises
         ------
@@ -71,12 +71,12 @@ class RowProblem:
 
     @property
     def n(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
         return self.box.shape[1]
 
     @cached_property
     def rows(self) -> Rows:
-        """The factors in the kernels' layout."""
+        """Return the the factors in the kernels' layout."""
         blocks = (*self.noisy, *self.perturbed, self.held, *self.prior)
         matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
         factors = np.vstack([b.factors for b in blocks])
@@ -87,12 +87,12 @@ class RowProblem:
 
     @cached_property
     def fixed(self) -> NDArray[np.bool_]:
-        """Which rows are exact."""
+        """Return a mask of the exact rows."""
         return self.rows.factors[:, HIGH] - self.rows.factors[:, LOW] <= 2 * SLACK
 
     @cached_property
     def limits(self) -> tuple[Any, Reals, Reals]:
-        """Every row that has hard bounds, those of a law with bounded noise included: matrix, low, high."""
+        """Return matrix, low and high of every row with hard bounds, those of bounded noise included."""
         walls = [
             _walls(block)
             for block in self.noisy
@@ -112,14 +112,14 @@ class RowProblem:
 
     @property
     def has_holes(self) -> bool:
-        """Whether a prior or a published value makes a count between two possible ones impossible."""
+        """Return True if a prior or a published value makes a count between two possible ones impossible."""
         if self.perturbed:  # tables end in possible counts
             return bool(not np.isfinite(self.table).all())
         possible = np.flatnonzero(np.isfinite(self.table))
         return bool(len(possible) and len(possible) <= possible[-1] - possible[0])
 
     def estimate(self) -> tuple[Reals, Reals]:
-        """A rough centre of the posterior `(n,)` by least squares, and rough standard deviations."""
+        """Return a rough centre `(n,)` of the posterior by least squares, and rough standard deviations."""
         spreads = [np.sqrt(1 / (0.5 * b.column("slope") ** 2 + 2 * b.column("curve"))) for b in self.noisy]
         exact = self.held.column("low") == self.held.column("high")
         rough = self.rough
@@ -181,7 +181,7 @@ def _noisy(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, ...]:
 def _perturbed(
     problem: LinearProblem, values: NDArray, table: Reals
 ) -> tuple[tuple[FactorBlock, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
-    """Blocks of the perturbed values, the table that they read with that of the prior first, and least squares."""
+    """Return blocks of the perturbed values, their tables after that of the prior, and their terms of least squares."""
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         law: Any = header.law
@@ -201,7 +201,7 @@ def _perturbed(
 
 
 def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
-    """Let published values of single cells close their boxes."""
+    """Narrow the boxes of single cells to what their published values allow."""
     box = box.copy()
     for block in blocks:
         single = np.diff(block.matrix.indptr) == 1
@@ -212,7 +212,7 @@ def _closed(blocks: tuple[FactorBlock, ...], box: Reals) -> Reals:
 
 
 def _held(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, Reals]:
-    """Hard rows: those of one cell close its box."""
+    """Return hard rows, and the box narrowed by those of one cell."""
     polyhedron = problem.polyhedron(values)
     matrix, (low, high) = polyhedron.matrix, polyhedron.bounds
     box = np.stack(

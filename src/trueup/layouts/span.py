@@ -1,4 +1,4 @@
-"""How far the widths of noise may differ before methods that weigh all of it together lose the wide noise."""
+"""Limits on how far noise widths may differ before methods that weigh all noise together lose the wide part."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
 
 
 def refuse_wide_levels(headers: Sequence[Measured], most: float) -> None:
-    """The same for the noise of each level by itself."""
+    """Raise SpecError if the noise of some level alone spans more than `most` times its variance."""
     for level in {h.margin.level: None for h in headers}:
         refuse_wide_span([h for h in headers if h.margin.level == level], most)

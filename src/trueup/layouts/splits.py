@@ -74,12 +74,12 @@ class Splits:
 
     @property
     def of_kinds(self) -> int:
-        """How many of the hyperparameters, the last ones, are of two kinds."""
+        """Return how many of the hyperparameters, the last ones, describe two kinds."""
         return 0 if not self.mean else 2 if self.middle is None else 3
 
     @property
     def concentrations(self) -> int:
-        """How many of the hyperparameters are logs of concentrations."""
+        """Return how many of the hyperparameters are logs of concentrations."""
         others = self.covariates.shape[1] + int(self.category.max(initial=-1) + 1) + self.of_kinds
         return len(self.names) - others
 
@@ -89,13 +89,13 @@ class Splits:
         return self.child_ptr[:-1][inner] - 1
 
     def _by_parent(self, values: Reals) -> Reals:
-        """Sum what every node but the root holds, by parent; give each node its parent's sum, 0 for the root."""
+        """Sum values of all nodes but the root by parent; give each node its parent's sum, 0 for the root."""
         sums = np.add.reduceat(values[1:], self._starts)
         sizes = np.diff(np.append(self._starts, len(values) - 1))
         return np.concatenate([[0.0], np.repeat(sums, sizes)])
 
     def shares(self, theta: Reals) -> Reals:
-        """Shares `m` (n,) of every node among its siblings; 0 at the root and where no unit can be."""
+        """Return shares `m` (n,) of every node among its siblings; 0 at the root and where no unit can be."""
         p = self.concentrations
         score = self.log_share.copy()
         if beta := self.covariates.shape[1]:
@@ -112,7 +112,7 @@ class Splits:
         return np.divide(weight, total, out=np.zeros(len(weight)), where=total > 0)
 
     def of_two_kinds(self, total: float) -> Splits | None:
-        """Let parts of the last level be of two kinds, given about the sum of all; None where they are not alike."""
+        """Return a prior with two kinds of last-level parts, given about their total; None if the parts are not alike."""
         last = self.level == self.level.max()
         uneven = (
             self.covariates.shape[1] or (self.category[last] >= 0).any() or np.ptp(self.log_share[last]) > 0
@@ -131,7 +131,7 @@ class Splits:
         return replace(self, names=(*self.names, *names), depths=depths, mean=mean, middle=middle)
 
     def with_kinds(self, theta: Reals, share: float, ratio: float) -> Reals:
-        """Append hyperparameters of two kinds, whose odds are the same everywhere, to those of one."""
+        """Append hyperparameters of two kinds, equal odds everywhere, to those of one."""
         return np.concatenate([theta, np.zeros(self.of_kinds - 2), [share, ratio]])
 
     def _kinds(self, theta: Reals) -> Kinds:
@@ -140,11 +140,11 @@ class Splits:
 
     @property
     def _parent(self) -> Integers:
-        """Parent of every node; 0 for the root."""
+        """Return the parent of every node; 0 for the root."""
         return np.concatenate([[0], np.repeat(np.arange(len(self.free)), np.diff(self.child_ptr))])
 
     def _more(self, many: NDArray) -> Reals:
-        """By how much the log of numbers of parts is above its mean."""
+        """Return the log of numbers of parts less its mean."""
         assert self.middle is not None
         return np.log(many) - self.middle
 
@@ -214,7 +214,7 @@ class Splits:
         return spread.T @ spread
 
     def log_hyperprior(self, theta: Reals) -> tuple[float, Reals]:
-        """Return its log density (up to a constant) and gradient.
+        """Return the hyperprior's log density (up to a constant) and gradient.
 
         Each concentration: `a / (1 + a)` uniform on (0, 1), the uniform shrinkage prior (Christiansen and Morris 1997), so
         `log a` is standard logistic: proper, whatever the likelihood does at 0 and at infinity, where it tends to
@@ -233,11 +233,11 @@ class Splits:
         return float(log.sum()), np.where(uniform, -np.tanh(z / 2), -z) / scale
 
     def held(self) -> Integers:
-        """For each attribute value, how many nodes add it."""
+        """Return how many nodes add each attribute value."""
         return np.bincount(self.category[self.category >= 0], minlength=0)
 
     def families(self) -> Integers:
-        """For each concentration, how many children with siblings inform it."""
+        """Return how many children with siblings inform each concentration."""
         many = self._by_parent(self.free.astype(float))
         counted = self.free & (many > 1)
         return np.bincount(self.level[counted], minlength=self.concentrations)[: self.concentrations]
@@ -278,7 +278,7 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
-    """For each node the attribute values that it adds to its parent's, numbered over all margins that add some."""
+    """Return for each node the attribute values added to its parent's, numbered over all margins that add some."""
     category, names, levels = np.full(nested.level_ptr[-1], -1), [], []
     for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
         if margin.level == before.level and margin.attributes:

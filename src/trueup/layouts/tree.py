@@ -1,4 +1,4 @@
-"""What every method for nested margins shares: measurements laid out on the nodes of one tree."""
+"""Common layout of the methods for nested margins: measurements on the nodes of one tree."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ class TreeProblem:
 
     @property
     def child_ptr(self) -> NDArray[np.int64]:
-        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        """Return child pointers: the children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
         return self.nested.child_ptr
 
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
-        """The nodes of each header's values."""
+        """Return the the nodes of each header's values."""
         every = np.arange(len(self.variance))
         return tuple(every[at] for at in self.at)
 
     @cached_property
     def messages(self) -> tuple[Reals, Reals]:
-        """Gain and spread of every node; see `trueup.kernel.tree.least_squares.messages`."""
+        """Return gain and spread of every node; see `trueup.kernel.tree.least_squares.messages`."""
         return messages(self.child_ptr, self.variance)
 
     def bounds(self) -> tuple[Reals, Reals]:
-        """Bounds `(nodes,)` on every node (counts), written afresh."""
+        """Return new arrays of bounds `(nodes,)` on every node (counts)."""
         return _bounds(self.constraints, self.nested)
 
     def parts(self, measured: NDArray) -> list[NDArray]:
@@ -77,7 +77,7 @@ class TreeProblem:
         return split(measured, self.headers, self.nested.cells)
 
     def whole_bounds(self, measured: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` where there is none."""
+        """Return bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` if there is none."""
         lower, upper = self.bounds()
         lower = np.where(np.isinf(lower), -OPEN, np.ceil(np.maximum(lower, -(2.0**59)))).astype(np.int64)
         upper = np.where(np.isinf(upper), OPEN, np.floor(np.minimum(upper, 2.0**59))).astype(np.int64)
@@ -115,11 +115,11 @@ class TreeProblem:
         return nodes[..., self.nested.at(self.nested.margins[-1])]
 
     def leaves_unmeasured(self) -> bool:
-        """Whether some finest cell was not measured."""
+        """Return True if some finest cell was not measured."""
         return bool(np.isinf(self.finest(self.variance)).any())
 
     def conflict(self, nodes: Sequence[int] | NDArray) -> InfeasibleError:
-        """Name the nodes whose exact values and bounds cannot hold together."""
+        """Return the error naming nodes whose exact values and bounds cannot hold together."""
         return InfeasibleError(
             f"the invariants and bounds of {self._names(nodes)} cannot hold together",
             remedy="correct one of them",
@@ -161,7 +161,7 @@ def tree_problem(constraints: Constraints, headers: Sequence[Measured]) -> TreeP
 
 
 def _weight(header: Measured, combined: Reals) -> Reals | float:
-    """What the values of a header count for, given the variances that they and others have together: one number, or many."""
+    """Return the weight of a header's values given the variances combined with others: one number, or many."""
     if header.exact:
         return 1.0
     if np.isinf(header.law.variance):  # an interval without an upper end
@@ -173,7 +173,7 @@ def _weight(header: Measured, combined: Reals) -> Reals | float:
 
 
 def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
-    """Standard error of the weighted least-squares estimate of every node, by margin (counts).
+    """Return the standard error (counts) of the weighted least-squares estimate of every node, by margin.
 
     Closed form: the posterior variance under flat priors and Gaussian noise of the same variances,
     which is the variance of the linear estimate whatever the law.
@@ -184,7 +184,7 @@ def tree_standard_errors(problem: TreeProblem) -> dict[Margin, Reals]:
 
 
 def refuse_unmeasured(problem: TreeProblem) -> None:
-    """Refuse finest cells that nothing measured: their counts would be made up."""
+    """Refuse finest cells that nothing measured: their counts would be invented."""
     if problem.leaves_unmeasured():
         finest = problem.nested.margins[-1]
         raise SpecError(
@@ -216,19 +216,19 @@ def refuse_conflicts(problem: TreeProblem, nodes: Reals) -> None:
 
 
 def whole_values(problem: TreeProblem, x: Reals, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Round node values `(..., nodes)` under control; the rng settles ties."""
+    """Round node values `(..., nodes)` with controlled rounding; the rng settles ties."""
     seeds = rng.integers(2**63, size=x.shape[:-1], dtype=np.uint64)
     return controlled_rounding(problem.child_ptr, inverse_variance(problem), x, seeds)
 
 
 def inverse_variance(problem: TreeProblem) -> Reals:
-    """1 / variance of every node; 0 for exact nodes (they are integers) and unmeasured ones."""
+    """Return 1 / variance of every node; 0 for exact nodes (they are integers) and unmeasured ones."""
     known = problem.variance > 0
     return np.divide(1.0, problem.variance, out=np.zeros(len(known)), where=known)
 
 
 def largest_adjustment(problem: TreeProblem, nodes: Reals, x: NDArray) -> float:
-    """How far reconciliation moved a measured value (counts)."""
+    """Return the largest distance (counts) that reconciliation moved a measured value."""
     moved = np.subtract(x, nodes)
     if not (measured := problem.variance < np.inf).all():
         moved = moved[..., measured]

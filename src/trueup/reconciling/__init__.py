@@ -1,4 +1,4 @@
-"""reconcile: measurements in, counts that satisfy every constraint out.
+"""The verb reconcile: turn measurements into counts that satisfy every constraint.
 
 A method is a frozen dataclass in a file of its own, listed once in `METHODS`. From that list
 follow the spec, its schema, `trueup methods`, the docs table and the conformance suite.
@@ -55,7 +55,7 @@ BEFORE_NOISE = 2**52
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A method with what it computed from constraints and laws, ready for any measured values."""
+    """A method together with its state for given constraints and laws, ready for any measured values."""
 
     method: Method
     constraints: Constraints
@@ -63,13 +63,13 @@ class Prepared:
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured], method: Method) -> Prepared:
-        """Let a method agree to constraints and laws; SpecError if it does not fit them."""
+        """Prepare a method for constraints and laws; raise SpecError if it does not fit them."""
         refuse_misfit(method, constraints, headers)
         return cls(method, constraints, method.prepare(constraints, headers))
 
     @property
     def simulation(self) -> ErrorSimulation:
-        """What simulates the errors of its releases."""
+        """Return the simulation of its releases' errors."""
         whole = (
             chosen_level(self.constraints.cells, WORK // self.method.effort) < 0
         )  # else some places are prepared
@@ -81,7 +81,7 @@ class Prepared:
         )
 
     def reconcile(self, measurements: Measurements) -> Release:
-        """Do the same as the verb."""
+        """Reconcile measurements with the prepared method."""
         refuse_inexact(measurements.flat)
         solution = self.method.apply(self.state, measurements.flat, measurements.rng())
         name = self.method.name
@@ -155,7 +155,7 @@ def reconcile(
 
 
 def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
-    """Hold noisy tables that others published in the cells of these tables alone, where they are an acyclic family.
+    """Return noisy tables that others published as a family of tables, if their margins form an acyclic one.
 
     Such tables are read into their full cross, which their own methods of inference take.
     """
@@ -168,7 +168,7 @@ def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
 
 
 def unsolved(method: str, why: str) -> ConvergenceError:
-    """The error of a method that has no answer; that the rules are at fault is said by `InfeasibleError` alone."""
+    """Return the error for a method that found no answer; contradictory rules raise `InfeasibleError` instead."""
     return ConvergenceError(
         f"method '{method}' has no answer: {why}",
         remedy="use the method 'general-projection' with more 'seconds', or coarser margins",
@@ -176,7 +176,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
 
 
 def published(constraints: Constraints) -> tuple[Margin, ...]:
-    """List the margins whose tables are released: totals of every level, all measured, the finest."""
+    """Return the margins whose tables are released: totals of every level, everything measured, and the finest cells."""
     cells = constraints.cells
     kept = cells.coarsest.attributes
     if constraints.joined is not None:  # nothing is a sum of persons and households
@@ -194,7 +194,7 @@ def published(constraints: Constraints) -> tuple[Margin, ...]:
 
 
 def _published_of_family(cells: FamilyCells, constraints: Constraints) -> tuple[Margin, ...]:
-    """The tables, all that is measured, what tables share, and totals of the levels that a table has."""
+    """Return the margins of a family: its tables, all that is measured, shared margins, and level totals that a table has."""
     totals = (Margin(level) for level in cells.tree.levels if cells.holders(Margin(level)))
     own = (canonical(cells, m) for m in (*constraints.margins, *constraints.invariants))
     return _coarse_first(cells, {*totals, *own, *cells.tables, *cells.separators})
@@ -230,12 +230,12 @@ def default(constraints: Constraints) -> Method:
 
 
 def build(name: str, parameters: Mapping[str, Any]) -> Method:
-    """Make a method from its name and parameters; SpecError with a hint where either is unknown."""
+    """Make a method from its name and parameters; raise SpecError with a hint if either is unknown."""
     return make(METHODS, "reconciliation", name, parameters)
 
 
 def misfit(method: Method, constraints: Constraints, headers: Sequence[Measured] = ()) -> str | None:
-    """Say why a method does not fit constraints, and measurements if any are given; None if it does."""
+    """Return the reason why a method does not fit the constraints (and measurements, if given), or None."""
     structural = structural_misfit(method, constraints.structure())
     return structural or method.refuses(constraints) or (method.refuses_noise(headers) if headers else None)
 
@@ -246,7 +246,7 @@ def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Me
 
 
 def refuse_inexact(counts: NDArray[np.int64], most: int = LARGEST) -> None:
-    """Raise DataError for counts that double precision cannot hold: sums would not be exact."""
+    """Raise DataError if counts are too large for double precision to hold their sums exactly."""
     if (np.abs(counts) > most).any():
         raise DataError(
             f"a count or a sum of counts is beyond 2^{most.bit_length() - 1}; beyond 2^53 methods of reconciliation, which "

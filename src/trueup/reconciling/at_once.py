@@ -1,4 +1,4 @@
-"""What a faster method could not solve, solved by a general program for the whole problem at once."""
+"""A general program for the whole problem at once, used when a faster method found no answer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def at_once(
     whole: bool,
     seconds: float = 60.0,
 ) -> Answer:
-    """Nearest (whole) counts `(n,)` to one row of values `(q,)`, by least squares over all rules.
+    """Return the nearest (whole) counts `(n,)` to one row of values `(q,)`, by least squares under all rules.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def at_once(
 def invariants_kept(
     cells: Cells, headers: Sequence[Measured], values: NDArray, counts: NDArray
 ) -> NDArray[np.bool_]:
-    """Which rows of whole counts `(b, n)` have exactly the invariants of their row of values `(b, q)`."""
+    """Return a mask of the rows of whole counts `(b, n)` that have exactly the invariants of their values `(b, q)`."""
     found = np.ones(len(counts), bool)
     for header, part in zip(headers, split(values, headers, cells), strict=True):
         if header.exact:

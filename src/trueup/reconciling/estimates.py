@@ -31,7 +31,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 @dataclass(frozen=True, eq=False)
 class EstimateLayout:
-    """Which measured values are of each node; depends on no value.
+    """The measured values of each node: which ones, and where they stand; independent of their numbers.
 
     Attributes
     ----------
@@ -56,17 +56,17 @@ class EstimateLayout:
     monte_carlo: int
 
     def readings(self, node: int) -> list[tuple]:
-        """Laws of a node's noisy counts, and where the counts are."""
+        """Return the laws of a node's noisy counts, and where the counts stand."""
         rows = range(self.ptr[node], self.ptr[node + 1])
         return [(self.problem.headers[self.header[r]].law, self.place[r]) for r in rows]
 
     def inner(self) -> NDArray[np.bool_]:
-        """Which nodes have children."""
+        """Return a mask of the nodes that have children."""
         return np.diff(self.problem.child_ptr) > 0
 
     @cached_property
     def plain_sums(self) -> dict[int, tuple[Counter, Integers]]:
-        """Nodes whose children were each measured once: shapes of the noise, and where the values are."""
+        """Return, for each node whose children were all measured once, the counts of noise laws and where the values stand."""
         first, last = self.problem.child_ptr[:-1], self.problem.child_ptr[1:]
         once = np.append(0, np.cumsum((self.exact >= 0) | (np.diff(self.ptr) == 1)))
         nodes = np.flatnonzero(self.inner() & (once[last] - once[first] == last - first))
@@ -79,14 +79,14 @@ class EstimateLayout:
         return shapes, np.array([*exact, *(place for _, place in noisy)], np.int64)
 
     def settled(self) -> NDArray[np.bool_]:
-        """Which nodes are exact or structural zeros."""
+        """Return a mask of the nodes that are exact or structural zeros."""
         return (self.exact >= 0) | (self.problem.bounds()[1] == 0)
 
 
 def layout(
     problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
 ) -> EstimateLayout:
-    """Lay out what is known of each node before any value."""
+    """Lay out what is known of each node before any value is seen."""
     prior.refuse_other_than(problem.nested.nodes[-1].size)
     prior_total.refuse_varying()
     nodes = problem.variance.size
@@ -119,7 +119,7 @@ def layout(
 
 
 class Estimator:
-    """Modes and draws for one plan; keeps what does not depend on the values from row to row."""
+    """Modes and draws for one layout; what does not depend on the values is kept from row to row."""
 
     def __init__(self, plan: EstimateLayout, rng: np.random.Generator) -> None:
         self.plan, self.rng = plan, rng
@@ -147,7 +147,7 @@ class Estimator:
         self.sums: dict[tuple, MassTable] = {}
 
     def _known(self, values: Integers) -> Integers:
-        """Exact values and structural zeros."""
+        """Return the exact values, and 0 for structural zeros and unknown nodes."""
         estimates = np.zeros(self.plan.exact.size, np.int64)
         given = self.plan.exact >= 0
         estimates[given] = values[self.plan.exact[given]]
@@ -194,7 +194,7 @@ class Estimator:
 
 
 def _sum_below(plan: EstimateLayout, values: Integers, below: dict[int, Sum], children: range) -> Sum:
-    """Add up the children's readings: shapes of the noise, and the centre."""
+    """Return the noise laws of the children's readings, counted, and the sum of their values."""
     shapes, centre = Counter(), 0
     for c in children:
         if plan.exact[c] >= 0:

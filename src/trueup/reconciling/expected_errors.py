@@ -1,4 +1,4 @@
-"""The errors that a method makes, found by measuring and reconciling populations that stand in for the true one.
+"""A method's expected errors, found by measuring and reconciling populations that stand in for the true one.
 
 Populations are measured under the laws of the release and reconciled as it was, again and again; the errors are sorted by
 the size of the count that came out. After a release they are drawn from what its measurements say of the true counts (see
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class ErrorSimulation:
-    """What is needed to simulate the errors of a release; called with the release, it returns them.
+    """A simulation of a release's errors: call it with the release to run it.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class ErrorSimulation:
         return expected_errors(self.method, some, self.published, rng, said=f"{made}, of {of}", work=work)
 
     def _some(self, whole: Sample, spec: Spec | None, work: int, rng: np.random.Generator) -> Sample:
-        """Some of the places, unless all fit or rules name places that were not chosen."""
+        """Return the sample restricted to some places, or whole if it fits or if rules name places left out."""
         if spec is None or any(h.groups is not None for h in whole.headers):
             return whole
         cells, leaves = some_places(whole.cells, work // self.method.effort, rng)
@@ -119,7 +119,7 @@ class ErrorSimulation:
 
 
 def populations(cells: Cells, work: int) -> int:
-    """How many populations of so many cells are drawn.
+    """Return how many populations to draw for so many cells.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def populations(cells: Cells, work: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Populations (k, n) on some places, with what is measured and what they obey; and the method's state, once prepared."""
+    """Populations (k, n) on some places, with their measurements and constraints, and the prepared method's state."""
 
     cells: Cells
     populations: NDArray[np.int64]
@@ -141,12 +141,12 @@ class Sample:
     state: Any = None
 
     def of(self, whole: Cells) -> str:
-        """How many places of how many, in words."""
+        """Return the words for how many of all places are covered."""
         return f"{self.cells.shape[0]:,} of {whole.shape[0]:,} places"
 
 
 def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cells, NDArray[np.int64]]:
-    """Choose places at random, with all below them, so that `FEWEST` replicates fit into the work; and their leaves.
+    """Choose places at random, with all places below them, so that `FEWEST` replicates fit into the work; return their leaves.
 
     The level they are chosen from is the coarsest of which eight fit.
 
@@ -168,7 +168,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 
 
 def chosen_level(cells: Cells, work: int) -> int:
-    """The level from which `some_places` chooses; -1 where all places fit."""
+    """Return the level from which `some_places` chooses, or -1 if all places fit."""
     most, sizes = work // FEWEST, [cells.n // size for size in cells.tree.sizes]
     if cells.n <= most or cells.is_family:
         return -1
@@ -178,7 +178,7 @@ def chosen_level(cells: Cells, work: int) -> int:
 def at_standard_errors(
     found: ExpectedErrors, errors: Mapping[Margin, NDArray], cells: Cells, work: int
 ) -> ExpectedErrors:
-    """Give the levels that `some_places` thins the standard errors of least squares on all places, where these are known.
+    """Give thinned levels the standard errors of least squares on all places, if they are known.
 
     Places of the level that it chooses from, and of those above, stand for more places than the sample has of them: the few
     that are below say more of their sums than all do, and noise of a place above is shared by fewer, which zero then biases.
@@ -189,7 +189,7 @@ def at_standard_errors(
 
 
 def thinned_levels(cells: Cells, work: int) -> tuple[str, ...]:
-    """The level that `some_places` chooses from and those above; never the last, below which nothing is left out.
+    """Return the level that `some_places` chooses from and those above it, never the last level.
 
     Examples
     --------
@@ -264,7 +264,7 @@ def _replicates(
     rng: np.random.Generator,
     progress: Progress,
 ) -> Iterator[Errors]:
-    """Released counts and errors of every table, batch by batch."""
+    """Yield released counts and errors of every table, batch by batch."""
     cells, headers = sample.cells, sample.headers
     state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
     values = sum(h.sums(cells, sample.populations[0]).size for h in headers)
@@ -289,7 +289,7 @@ def _replicates(
 
 
 def _batches(replicates: int, populations: int, size: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The first replicate of every batch, and how many are of each population."""
+    """Yield the first replicate of every batch, and how many replicates each population gets."""
     owner = np.arange(replicates) * populations // replicates
     for start in range(0, replicates, size):
         yield start, np.bincount(owner[start : start + size], minlength=populations)

@@ -50,7 +50,7 @@ class FamilyTree(FromTheTop):
         return "it keeps no bounds on a family of tables" if constraints.bounds else None
 
     def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
-        """Refuse noise that is drawn for all cells of a table together."""
+        """Return the reason if noise is drawn for all cells of a table together, or None."""
         joint = next((h for h in headers if h.law.joint), None)
         return f"query '{joint.query}' has noise on a lattice" if joint else None
 
@@ -59,7 +59,7 @@ class FamilyTree(FromTheTop):
         return family_problem(constraints, headers)
 
     def errors(self, state: FamilyProblem) -> dict[Margin, NDArray]:
-        """Standard errors of the least-squares estimates of every measured margin."""
+        """Return the standard errors of the least-squares estimates of every measured margin."""
         return state.standard_errors
 
     def apply(

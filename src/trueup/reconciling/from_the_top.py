@@ -1,4 +1,4 @@
-"""What methods share that settle tables from the top: parameters, many rows in chunks, and what settling took."""
+"""Common code of methods that settle tables from the top: parameters, chunks of rows, and figures of settling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK_CELLS = 500_000
 
 @dataclass(frozen=True)
 class FromTheTop(Method):
-    """A method that settles tables from the top; its subclasses say what."""
+    """A method that settles tables from the top."""
 
     rounding: Literal["controlled", "none"] = "controlled"
     estimates: Literal["posterior-means", "least-squares"] = "posterior-means"
@@ -65,7 +65,7 @@ def in_chunks(
 
 
 def settling_stats(*tables: SettledTables) -> dict[str, float]:
-    """Say what settling took, of all tables together."""
+    """Return the figures of settling for all tables together."""
     return {
         "largest optimality residual (counts)": largest(t.residual for t in tables),
         "units without a place": sum(t.misplaced for t in tables),

@@ -65,11 +65,11 @@ class GeneralProjection(Method):
 
     @property
     def integer(self) -> bool:
-        """Whether it returns whole numbers."""
+        """Return True if it returns whole numbers."""
         return self.rounding != "none"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
-        """Write everything as rows."""
+        """Write all constraints as rows."""
         problem = LinearProblem(constraints, tuple(headers))
         refuse_unmeasured_rows(problem)
         refuse_wide_span(headers, OF_PROGRAMS)
@@ -105,6 +105,6 @@ class GeneralProjection(Method):
 
 
 def largest_gap(answers: Sequence[Answer]) -> float | None:
-    """The largest of proved gaps; None where nothing was proved for one of them."""
+    """Return the largest of the proved gaps, or None if some answer has no proof."""
     gaps = [a.gap for a in answers]
     return None if None in gaps else largest(g for g in gaps if g is not None)

@@ -71,16 +71,16 @@ class Summary:
 
     @classmethod
     def join(cls, parts: Sequence[Summary]) -> Summary:
-        """Summaries of neighbouring segments, in the order of their places."""
+        """Join summaries of neighbouring segments, in the order of their places."""
         named = [p.arrays() for p in parts]
         return cls.of_arrays({name: np.concatenate([n[name] for n in named]) for name in named[0]})
 
     def of(self, places: slice) -> Summary:
-        """Only some of the places: those at the bottom of a segment are `segment.places(segment.bottom)`."""
+        """Select places; those at the bottom of a segment are `segment.places(segment.bottom)`."""
         return Summary.of_arrays({name: part[places] for name, part in self.arrays().items()})
 
     def arrays(self) -> dict[str, NDArray]:
-        """The same as named arrays, one row a place, for `numpy.savez` or columns of Arrow."""
+        """Return the summary as named arrays, one row per place, for `numpy.savez` or columns of Arrow."""
         covariances = {f"covariance_{i}": c.reshape(len(c), -1) for i, c in enumerate(self.covariances)}
         return {
             "estimates": self.estimates,
@@ -91,7 +91,7 @@ class Summary:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> Summary:
-        """What `arrays` gave."""
+        """Rebuild a summary from the arrays that `arrays` returned."""
         parts = _numbered(arrays, "covariance")
         sides = [int(np.sqrt(p.shape[1])) for p in parts]
         squares = (p.reshape(len(p), d, d) for p, d in zip(parts, sides, strict=True))
@@ -100,7 +100,7 @@ class Summary:
 
 
 def _numbered(arrays: Mapping[str, NDArray], name: str) -> list[NDArray]:
-    """Arrays `name_0`, `name_1`, ..., as many as there are."""
+    """Return the arrays `name_0`, `name_1`, ..., as many as there are."""
     keys = takewhile(lambda key: key in arrays, (f"{name}_{i}" for i in count()))
     return [arrays[key] for key in keys]
 
@@ -210,7 +210,7 @@ def down(
 
 
 def tie_seed(rng: np.random.Generator) -> np.uint64:
-    """The seed of ties that the method `histogram-tree` draws from the measurements' generator."""
+    """Draw the seed for ties that the method `histogram-tree` takes from the measurements' generator."""
     return rng.integers(2**63, size=1, dtype=np.uint64)[0]
 
 
@@ -248,7 +248,7 @@ def _estimates(
 def _known(
     segment: Segment, answers: Answers, below: Summary | None
 ) -> list[tuple[Exact, NDArray[np.int64]]]:
-    """The invariants of a segment and of what is below it, at its top places, held against each other."""
+    """Return the invariants of a segment and of what is below it, summed at its top places and checked against each other."""
     plan, own = segment.plan, []
     for level, tables in zip(segment.measured, answers, strict=True):
         parts = zip(tables, plan.measured[level], plan.columns[level], strict=True)

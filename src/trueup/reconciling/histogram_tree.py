@@ -73,7 +73,7 @@ class HistogramTree(FromTheTop):
         return solution(state, values, state.chains, rng, **how)
 
     def refuses_parts(self) -> str | None:
-        """Whole numbers are settled part by part, from estimates that go up the tree."""
+        """Return the reason if the method needs the whole tree at once; whole numbers are settled part by part."""
         return None if self.integer else super().refuses_parts()
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> SegmentPlan:
@@ -83,12 +83,12 @@ class HistogramTree(FromTheTop):
         return segment_plan(constraints, headers, posterior=self.posterior)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
-        """Standard errors of the least-squares estimates of every measured margin."""
+        """Return the standard errors of the least-squares estimates of every measured margin."""
         return histogram_standard_errors(state)
 
 
 class Within(NamedTuple):
-    """What was settled before: for every row of values, replicate after replicate.
+    """Tables settled before, for every row of values, replicate after replicate.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def solution(
     first: Sequence[Marginal] = (),
     drawn: np.random.Generator | None = None,
 ) -> Solution:
-    """Least squares, then settling, for values `(q,)` or `(b, q)`; many rows of a small problem at once.
+    """Solve for values `(q,)` or `(b, q)`: least squares, then settling, many rows of a small problem at once.
 
     `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
     """
@@ -169,7 +169,7 @@ def _handed_over(
     stats: dict,
     kept: NDArray[np.bool_],
 ) -> tuple[NDArray, Status, dict]:
-    """Rows that could not be settled from the top, solved at once by a general program.
+    """Solve the rows that could not be settled from the top by a general program.
 
     Parents are settled one at a time, so a parent may get a table that no tables of its children add up to
     although other tables would do. What is found that way is as near to the projection of everything measured.

@@ -26,7 +26,7 @@ from trueup.reconciling.segments import Bounds, Segment, SegmentPlan, segment_pl
 
 
 def own_header(joined: LinkedTables, header: Measured) -> Measured:
-    """The header of the table that a header of all records counts; its values stand in the same order."""
+    """Return the header of the one table that a header of all records counts; its values keep their order."""
     return Measured(header.query, joined.own_margin(header.margin), header.law)
 
 
@@ -81,11 +81,11 @@ class JoinedPlan:
 
     @property
     def columns(self) -> tuple:
-        """Per level, where the cells of what is measured stand, of both tables."""
+        """Return per level the cells that each measurement of both tables counts."""
         return tuple((*p, *h) for p, h in zip(self.persons.columns, self.households.columns))
 
     def bounds(self, constraints: Constraints) -> Bounds:
-        """None: what bounds persons are settled households."""
+        """Return no bounds: persons are bounded by settled households."""
         return tuple(() for _ in constraints.cells.tree.levels)
 
 
@@ -120,7 +120,7 @@ class JoinedSegment:
 
     @classmethod
     def of(cls, plan: JoinedPlan, whole: Segment) -> JoinedSegment:
-        """The same places of both tables."""
+        """Return the same places of both tables."""
         bounds = tuple(() for _ in range(whole.spine.depth))
         none = tuple(
             tuple(
@@ -135,7 +135,7 @@ class JoinedSegment:
         )
 
     def answers(self, answers: Answers) -> tuple[Answers, Answers]:
-        """What was measured of each table."""
+        """Return what was measured of each table."""
         orders = [self.plan.order[level] for level in self.persons.measured]
         return tuple(
             [[at[i] for i in order[t]] for at, order in zip(answers, orders, strict=True)] for t in range(2)
@@ -144,24 +144,24 @@ class JoinedSegment:
 
 @dataclass(frozen=True, eq=False)
 class JoinedSummary:
-    """What the places below say of both tables."""
+    """Summaries of the places below, for both tables."""
 
     persons: Summary
     households: Summary
 
     @classmethod
     def join(cls, several: Sequence[JoinedSummary]) -> JoinedSummary:
-        """Summaries of neighbouring segments, in the order of their places."""
+        """Join summaries of neighbouring segments, in the order of their places."""
         return cls(Summary.join([s.persons for s in several]), Summary.join([s.households for s in several]))
 
     def arrays(self) -> dict[str, NDArray]:
-        """The same as named arrays."""
+        """Return both summaries as named arrays."""
         both = {"persons": self.persons, "households": self.households}
         return {f"{name}/{key}": array for name, s in both.items() for key, array in s.arrays().items()}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray]) -> JoinedSummary:
-        """What `arrays` gave."""
+        """Rebuild summaries from the arrays that `arrays` returned."""
         persons, households = (
             Summary.of_arrays(_named(arrays, f"{name}/")) for name in ("persons", "households")
         )
@@ -173,7 +173,7 @@ def _named(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
 
 
 def joined_up(segment: JoinedSegment, answers: Answers, below: JoinedSummary | None = None) -> JoinedSummary:
-    """Say what a segment's measurements and the summaries from below say about its top places."""
+    """Estimate both tables at a segment's top places from its measurements and the summaries from below."""
     persons, households = segment.answers(answers)
     return JoinedSummary(
         parts.up(segment.persons, persons, below and below.persons),

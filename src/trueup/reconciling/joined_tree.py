@@ -1,4 +1,4 @@
-"""Two linked tables: households settled first, then persons within what the households hold.
+"""Two linked tables: households settled first, then persons within the households.
 
 The households are a histogram on the hierarchy by themselves, and so are the persons: each is reconciled as such. What
 links them goes one way. Once the households of every place are settled, the number of persons there follows, for each
@@ -39,7 +39,7 @@ from trueup.reconciling.method import Solution
 
 
 class JoinedProblem(NamedTuple):
-    """Both tables as problems of their own, and which headers of all are of persons."""
+    """Both tables as problems of their own, and the headers that count persons."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -67,7 +67,7 @@ class JoinedTree(HistogramTree):
     structures: ClassVar[frozenset[str]] = frozenset({"joined"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Nothing: two tables have no rules but those that link them, and structural zeros."""
+        """Return None: two tables have no rules beyond their links and structural zeros."""
         return None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedProblem:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -125,12 +125,12 @@ class JoinedTree(HistogramTree):
         return joined_plan(constraints, headers, integer=self.integer, posterior=self.posterior)
 
     def errors(self, state: JoinedProblem) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """None: no closed form holds for persons within settled households."""
+        """Return no errors: no closed form holds for persons within settled households."""
         return {}
 
 
 def within_households(joined: LinkedTables, persons: HistogramProblem, households: NDArray) -> Within:
-    """What tables of households `(b, n)` say of the persons of every level, replicate after replicate."""
+    """Return what tables of households `(b, n)` fix or bound of the persons of every level, replicate after replicate."""
     tree, fold = persons.cells.tree, persons.fold
     cells = joined.households.cells(tree)
 
@@ -153,7 +153,7 @@ def within_households(joined: LinkedTables, persons: HistogramProblem, household
 
 
 def stacked_counts(joined: LinkedTables, persons: NDArray, households: NDArray) -> NDArray:
-    """Counts `(b, n)` of all records, from those of persons and of households."""
+    """Return counts `(b, n)` of all records from those of persons and of households."""
     shared = int(np.prod([a.size for a in joined.persons.shared], dtype=np.int64))
     tables = [
         x.reshape(len(x), -1, table.size, shared) for x, table in zip((persons, households), joined.tables)

@@ -1,4 +1,4 @@
-"""Invariants of a tree's levels held against each other, exactly, level by level and segment by segment.
+"""Exact comparison of a tree's invariants, level by level and segment by segment.
 
 Sums of whole numbers are exact. From the lowest level up every invariant is summed over the children, so that at each
 level those of the levels below stand beside its own; two of which one refines the other have common sums, which differ
@@ -28,7 +28,7 @@ def summed_up(
     own: Sequence[Sequence[tuple[Exact, Table]]],
     below: Sequence[tuple[Exact, Table]],
 ) -> list[tuple[Exact, Table]]:
-    """All invariants of a segment and of what is below it, summed at its top places.
+    """Return all invariants of a segment and of what is below it, summed at its top places; refuse contradictions.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def _hold(levels: Sequence[str], one: tuple[Exact, Table], other: tuple[Exact, T
 
 
 def _common(one: tuple[Exact, Table], other: tuple[Exact, Table]) -> Iterator[tuple[Table, Table]]:
-    """The sums that both have, if one refines the other."""
+    """Yield the sums that two invariants share, if one refines the other."""
     for ((_, fine), table), ((_, coarse), sums) in ((one, other), (other, one)):
         if refines(fine, coarse):
             yield marginalise(table, relative(fine, coarse)), sums

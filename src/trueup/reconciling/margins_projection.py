@@ -1,4 +1,4 @@
-"""Tables that crossing margins measure: projection onto the margins, then controlled rounding with the margins kept.
+"""Tables measured by crossing margins: projection onto the margins, then controlled rounding that keeps them.
 
 One file: the projection, and the rounding of what it finds.
 """
@@ -78,7 +78,7 @@ class MarginsProjection(Method):
 
     @property
     def integer(self) -> bool:
-        """Whether it returns whole numbers."""
+        """Return True if it returns whole numbers."""
         return self.rounding == "controlled"
 
     def refuses(self, constraints: Constraints) -> str | None:
@@ -90,7 +90,7 @@ class MarginsProjection(Method):
         return histogram_problem(constraints, headers)
 
     def errors(self, state: HistogramProblem) -> dict[Margin, NDArray]:
-        """Standard errors of the least-squares estimates of every measured margin."""
+        """Return the standard errors of the least-squares estimates of every measured margin."""
         return histogram_standard_errors(state)
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
@@ -113,7 +113,7 @@ class MarginsProjection(Method):
         return Solution(tables.astype(np.int64) if status is Status.SOLVED else tables, status, stats)
 
     def _row(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator):
-        """The projection's residual, the whole table, whether a general program found it, and whether no table is nearer."""
+        """Return one row's residual, its table, and flags: found by a general program; proved nearest."""
         projection = project_on_margins(state, values, state.first)
         if projection.status is Status.SOLVED:
             margins, sums = exact_margins(state, values)
@@ -135,7 +135,7 @@ class MarginsProjection(Method):
 
 
 def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
-    """The projections of rows of values; nothing is drawn."""
+    """Project rows of values; nothing is random."""
     done = [project_on_margins(state, row) for row in rows]
     stats = {
         "largest residual (counts)": largest(p.residual for p in done),
@@ -148,7 +148,7 @@ def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
 def _round_two_way(
     state: HistogramProblem, x: NDArray, exact: dict[Axes, NDArray], rng: np.random.Generator
 ) -> Answer:
-    """Total, then rows and columns within it, then cells within both; a slight projection between the two."""
+    """Round the total, then rows and columns within it, then cells within both; project again before the last step."""
     total = _whole(next((b.sum() for b in exact.values()), x.sum()))
     rows, columns = (exact.get((axis,), _whole_line(margin_of(x, (axis,)), total, rng)) for axis in (0, 1))
     margins: list[Axes] = [(0,), (1,)]
@@ -160,7 +160,7 @@ def _round_two_way(
 
 
 def _whole(x: float) -> int:
-    """Nearest whole number; a half, to the last digits, goes down."""
+    """Return the nearest whole number; a half, up to rounding errors, goes down."""
     return int(np.ceil(x - 0.5 - SNAP))
 
 
@@ -179,7 +179,7 @@ def _round_many(
     seconds: float,
     rng: np.random.Generator,
 ) -> Answer:
-    """Exact margins (or the total) kept; up to 1,000 cells the other measured margins are kept close too."""
+    """Round with exact margins (or the total) kept; up to 1,000 cells, keep the other measured margins close."""
     zeros = state.constraints.zero_cells.reshape(x.shape)
     if x.size > EXACT_CELLS:
         kept = exact or {(): np.array(_whole(x.sum()))}
@@ -202,7 +202,7 @@ def _kept(state: HistogramProblem, attributes: Sequence[str]) -> Axes:
 
 
 def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[int, ...]], list[NDArray]]:
-    """The invariants as kept axes and tables."""
+    """Return the invariants as kept axes and tables."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     pairs = [(_axes(state, h), np.asarray(p, float)) for h, p in parts if h.exact]
     shapes = [tuple(state.cells.shape[1:][a] for a in axes) for axes, _ in pairs]
@@ -212,7 +212,7 @@ def exact_margins(state: HistogramProblem, values: NDArray) -> tuple[list[tuple[
 def project_on_margins(
     state: HistogramProblem, values: NDArray, first: Sequence[Marginal] = ()
 ) -> Projection:
-    """Nearest table of one row of values, given marginals that are settled `first`; contradictory invariants are an error."""
+    """Return the nearest table to one row of values, with marginals in `first` settled first; refuse contradictory invariants."""
     shape = state.cells.shape[1:]
     margins, sums = exact_margins(state, values)
     # Sums of whole numbers are exact, so margins that differ at all contradict each other.
@@ -243,7 +243,7 @@ def project_on_margins(
 def _nearest(
     state: HistogramProblem, x: NDArray, first: Sequence[Marginal]
 ) -> tuple[NDArray, NDArray, int, bool]:
-    """The nearest nonnegative table to x (1, n), the marginals of `first` settled first unless no table has them all.
+    """Return the nearest nonnegative table to x (1, n), settling the marginals of `first` first if some table has them all.
 
     The last value says whether no nonnegative table is nearer: nothing was settled first, or nothing is below zero.
     """
@@ -259,7 +259,7 @@ def _nearest(
 
 
 def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool_]) -> Projection:
-    """Cut off what is below zero by rounding errors; many such cells move a sum, so that the table is projected once more."""
+    """Set rounding errors below zero to zero; where they move a sum, project once more."""
     table = np.maximum(projection.table, 0.0)
     if not margins:
         return replace(projection, table=table)
@@ -268,7 +268,7 @@ def _not_below_zero(projection: Projection, margins, sums, held: NDArray[np.bool
 
 
 def _onto_exact_margins(state: HistogramProblem, values: NDArray, margins, sums) -> Projection:
-    """All noise is on the finest cells: average what measured them, then the semismooth Newton projection."""
+    """Project when all noise is on the finest cells: average their measurements, then run the semismooth Newton projection."""
     parts = zip(state.headers, split(values, state.headers, state.cells), strict=True)
     noisy = [(p / h.law.variance, 1 / h.law.variance) for h, p in parts if not h.exact]
     precision = sum(w for _, w in noisy)

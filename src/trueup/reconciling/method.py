@@ -1,4 +1,4 @@
-"""What every reconciliation method offers."""
+"""The interface of reconciliation methods."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ class Method(ABC):
 
     @property
     def integer(self) -> bool:
-        """Whether it returns whole numbers."""
+        """Return True if it returns whole numbers."""
         return True
 
     @property
     def nonnegative(self) -> bool:
-        """Whether it keeps counts from falling below zero where the constraints ask for it."""
+        """Return True if it keeps counts from falling below zero where the constraints ask for it."""
         return True
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Say why these constraints are beyond it although their structure is not; None if fine."""
+        """Return the reason why it cannot handle these constraints despite their structure, or None."""
         return None
 
     def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
-        """Say why these measurements are beyond it, whatever the constraints; None if fine."""
+        """Return the reason why it cannot handle the noise of these measurements, or None."""
         return None
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Do once what depends on constraints and laws alone.
+        """Compute what depends on constraints and laws alone.
 
         Raises
         ------
@@ -76,11 +76,11 @@ class Method(ABC):
         """
 
     def refuses_parts(self) -> str | None:
-        """Say why it must hold the whole problem at once; None if it is divisible among parts of the places."""
+        """Return the reason why it needs the whole problem at once, or None if it is divisible among parts of the places."""
         return "it solves for all places at once"
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return what all parts of the places share, for a method that is divisible; its constraints know levels, no places.
+        """Return what all parts of the places share, for a divisible method whose constraints know levels but no places.
 
         Raises
         ------
@@ -90,13 +90,13 @@ class Method(ABC):
         raise NotImplementedError
 
     def errors(self, state: Any) -> dict[Margin, NDArray]:
-        """Standard errors (counts) of its margins where a closed form exists, before nonnegativity and rounding."""
+        """Return standard errors (counts) of margins with a closed form, before nonnegativity and rounding."""
         return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a reconciliation method returns.
+    """The answer of a reconciliation method.
 
     A count or a figure that is not finite is never solved, whatever status a method gives: this is checked here, where every
     solution is made.

@@ -68,7 +68,7 @@ class MultinomialMode(Multinomial):
         )
 
     def _order(self, plan: EstimateLayout, rng: np.random.Generator) -> NDArray[np.int64] | None:
-        """A random order of the nodes that keeps siblings together, or None."""
+        """Return a random order of the nodes that keeps siblings together, or None."""
         if self.ties == "first":
             return None
         child_ptr = plan.problem.child_ptr

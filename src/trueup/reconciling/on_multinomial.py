@@ -1,4 +1,4 @@
-"""What the multinomial methods share: estimates on a tree, split from the top."""
+"""Common code of the multinomial methods: estimates on a tree, split from the top."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trueup.reconciling.method import Method, Solution
 
 
 class Multinomial(Method):
-    """A method that splits each total among its parts; its parameters are the dataclasses' fields."""
+    """A method that splits each total among its parts."""
 
     total: Literal["independent", "summed"]
     monte_carlo: int
@@ -29,13 +29,13 @@ class Multinomial(Method):
         settle_priors(self, COUNT_PRIORS)
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Bounds other than zero are not part of the multinomial model."""
+        """Return the reason if bounds other than zero are given, or None."""
         if constraints.bounds:
             return "it knows invariants and structural zeros, but no other bounds"
         return None if constraints.nonnegative else "it makes counts nonnegative"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
-        """Lay out the tree, and what is measured where."""
+        """Lay out the tree and its measurements."""
         problem = tree_problem(constraints, headers)
         refuse_unmeasured(problem)
         return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
@@ -49,4 +49,4 @@ class Multinomial(Method):
 
     @abstractmethod
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
-        """Counts of all nodes from one row of measured values."""
+        """Return counts of all nodes from one row of measured values."""

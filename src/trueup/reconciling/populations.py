@@ -1,4 +1,4 @@
-"""Populations that measurements leave possible, drawn from what is known of the true one.
+"""Populations that are possible given the measurements, drawn as stand-ins for the true one.
 
 Not the released counts, and no other point: where noise is wide these are too even or too uneven, and errors that are
 simulated on them are those of another population. Draws have the spread that the true counts have, as far as it is known,
@@ -93,7 +93,7 @@ def _within_margins(
     number: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Draws from the noisy values alone, and the nearest tables to them that have the exact margins."""
+    """Draw from the noisy values alone, and return the nearest tables that have the exact margins."""
     parts = split(values, headers, constraints.cells)
     noisy = [(h, part) for h, part in zip(headers, parts, strict=True) if not h.exact]
     flat = np.concatenate([part for _, part in noisy])

@@ -1,4 +1,4 @@
-"""Segments of a hierarchy of histograms: what all of them share, and which places each covers.
+"""Segments of a hierarchy of histograms: their common plan, and which places each covers.
 
 The levels are cut at boundary levels; a *segment* covers the levels from one boundary to the next, both included, and
 a run of neighbouring places of its top level with everything below them. Segments are plain arrays.
@@ -38,7 +38,7 @@ Bounds = tuple[tuple[NDArray[np.int64], ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class SegmentPlan:
-    """What all segments of a problem share; it holds levels but no places, and pickles to a few kilobytes.
+    """The plan that all segments of a problem share; it holds levels but no places, and pickles to a few kilobytes.
 
     Attributes
     ----------
@@ -76,23 +76,23 @@ class SegmentPlan:
 
     @property
     def cells(self) -> int:
-        """Number of cells of a histogram, structural zeros included."""
+        """Return the number of cells of a histogram, structural zeros included."""
         return int(np.prod(self.fold.sizes))
 
     def exact(self, level: int) -> list[Exact]:
-        """The invariants of a level and of those below it."""
+        """Return the the invariants of a level and of those below it."""
         levels = range(level, len(self.levels))
         return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
 
     def bounds(self, constraints: Constraints) -> Bounds:
-        """Lower bounds on the places of constraints, whose tree may be a branch of the whole one."""
+        """Return the lower bounds on the places of constraints, whose tree may be a branch of the whole one."""
         return tuple(
             tuple(level_bounds(constraints, self.fold, self.bounded, name)) if self.bounded else ()
             for name in constraints.cells.tree.levels
         )
 
     def segment(self, constraints: Constraints, top: int, bottom: int, start: int, stop: int) -> Segment:
-        """The places `start` to `stop` of level `top` and all below them down to level `bottom`."""
+        """Return the segment of places `start` to `stop` of level `top`, with all below them down to level `bottom`."""
         tree, counts, firsts = constraints.cells.tree, [], [start]
         first, last = tree.level_ptr[top] + start, tree.level_ptr[top] + stop
         for level in range(top, bottom):
@@ -138,32 +138,32 @@ class Segment:
 
     @property
     def lowest(self) -> bool:
-        """Whether there is nothing below it."""
+        """Return True if nothing is below it."""
         return self.bottom == len(self.plan.levels) - 1
 
     @property
     def measured(self) -> range:
-        """Levels whose measurements it takes."""
+        """Return the levels whose measurements it takes."""
         return range(self.top, self.bottom + self.lowest)
 
     @property
     def start(self) -> int:
-        """Position of its first top place within the level."""
+        """Return the position of its first top place within the level."""
         return self.firsts[0]
 
     @property
     def stop(self) -> int:
-        """Position after its last top place within the level."""
+        """Return the position after its last top place within the level."""
         return self.firsts[0] + self.spine.roots
 
     def places(self, level: int) -> slice:
-        """Its places within a level of the whole tree."""
+        """Return the slice of its places within a level of the whole tree."""
         first = self.firsts[level - self.top]
         return slice(first, first + self.spine.size(level - self.top))
 
     @property
     def memory(self) -> int:
-        """About how many bytes `up` and `down` need, answers and results included."""
+        """Return about how many bytes `up` and `down` need, answers and results included."""
         places = self.spine.child_ptr.size - 1
         answers = max(sum(size for _, size in columns) for columns in self.plan.columns)
         return 8 * places * (3 * self.plan.cells + 2 * answers) + 100_000_000
@@ -178,7 +178,7 @@ def segment_plan(
     known: Sequence[Margin] = (),
     bounded: Sequence[Margin] = (),
 ) -> SegmentPlan:
-    """Prepare what all segments share; tables of `known` margins, and bounds on `bounded` ones, are given on the way down.
+    """Prepare what all segments share; tables of `known` margins and bounds on `bounded` ones are given on the way down.
 
     Raises
     ------

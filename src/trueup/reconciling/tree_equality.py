@@ -39,11 +39,11 @@ class TreeEquality(RoundedTreeMethod):
 
     @property
     def nonnegative(self) -> bool:
-        """It does not keep counts from falling below zero."""
+        """Return False: counts may fall below zero."""
         return False
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Bounds are beyond it; it ignores nonnegativity only where the result is not a release."""
+        """Return the reason if bounds or nonnegativity are asked for, or None."""
         if constraints.bounds:
             return "it knows no bounds"
         if self.integer and constraints.nonnegative:
@@ -51,6 +51,6 @@ class TreeEquality(RoundedTreeMethod):
         return None
 
     def solve(self, state: TreeProblem, nodes: NDArray) -> Solution:
-        """Sweep up and down."""
+        """Solve by one sweep up and one down."""
         refuse_conflicts(state, nodes)
         return Solution(least_squares(state.child_ptr, state.variance, nodes))

@@ -1,4 +1,4 @@
-"""What the methods for nested margins share."""
+"""Common code of the methods for nested margins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RoundedTreeMethod(Method):
 
     @property
     def integer(self) -> bool:
-        """Whether it returns whole numbers."""
+        """Return True if it returns whole numbers."""
         return self.rounding == "controlled"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeProblem:
@@ -57,5 +57,5 @@ class RoundedTreeMethod(Method):
         return Solution(state.finest(counts), solved.status, stats)
 
     def errors(self, state: TreeProblem) -> dict[Margin, NDArray]:
-        """Standard errors of every margin of the chain."""
+        """Return the standard errors of every margin of the chain."""
         return tree_standard_errors(state)

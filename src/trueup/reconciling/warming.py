@@ -1,4 +1,4 @@
-"""Run a method on a few places before any data are read, so that its kernels are compiled by then."""
+"""Compilation of a method's kernels before any data are read, by running it on a few places."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.reconciling.populations import drawn_populations
 
 
 def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
-    """Reconcile zeros on two places of every level but the first: what is compiled depends on types, not on sizes.
+    """Reconcile zeros on two places of every level but the first, so that kernels are compiled for their types.
 
     Noise that is drawn for all places together is left out: its law holds for these places alone.
 
