@@ -1,4 +1,4 @@
-"""infer: published counts in, the posterior of the true counts out.
+"""The verb infer: compute the posterior of the true counts from published counts.
 
 A method is a frozen dataclass in a file of its own, listed once in `METHODS`.
 """
@@ -70,7 +70,7 @@ def infer(
     checkpoint: str | Path | None = None,
     minutes: float | None = None,
 ) -> Posterior:
-    """Say what the true counts may be, given measurements (or a release made from them).
+    """Infer the true counts from measurements (or a release made from them).
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def infer(
 
 
 def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
-    """Name the published values that exclude each other; of one's own measurements, what the method said is enough."""
+    """Name the published values that contradict each other, unless they are measurements whose method already said enough."""
     if getattr(measured.guarantee, "kind", "") == "none" or not all(
         header.law.additive for header in measured.headers
     ):
@@ -236,7 +236,7 @@ def choose_inference(
 
 
 def tiered(source: Measurements | Release, spec: Spec | None, tier: str) -> InferenceMethod:
-    """The method that a spec asks for, or that fits, with a tier.
+    """Return the method that a spec asks for, or that fits, with a tier set.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def tiered(source: Measurements | Release, spec: Spec | None, tier: str) -> Infe
 
 
 def refuse_asked(problem: Problem) -> None:
-    """Refuse what a spec says under `[infer]` where its own measurements could not be inferred so, before they are drawn.
+    """Refuse an `[infer]` entry that does not fit the spec's own measurements, before they are drawn.
 
     Raises
     ------

@@ -86,7 +86,7 @@ def infer_areas(
 
 
 def _labels(posterior: Posterior, margin: Margin, table: AreaTable) -> dict[str, NDArray]:
-    """Area and attributes of every row."""
+    """Return area and attributes of every row."""
     kept = posterior.cells.kept(margin)
     grid = np.indices((len(table.names), *(r.size for r in kept))).reshape(1 + len(kept), -1)
     columns = {table.column: np.array(table.names)[grid[0]]}

@@ -1,4 +1,4 @@
-"""Ask a posterior that was kept: no draw is made anew."""
+"""Questions to a kept posterior: answers from its draws, without new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sums the leaves of a tree can have where each leaf is one of some counts: a prior with holes and an invariant.
+"""Attainable sums of a tree whose leaves take some counts only: a prior with holes, and an invariant.
 
 A set of counts is a whole number whose bit k says that k is in it. The sums of one count of each of two sets are the
 larger set shifted by every count of the smaller.
@@ -17,7 +17,7 @@ WORK = 2_000_000_000
 def nothing_attained(
     child_ptr: NDArray, low: NDArray, high: NDArray, allowed: Mapping[int, NDArray]
 ) -> int | None:
-    """The first node from below whose range no sum of its leaves' counts falls into; None if there is none, or too much to say.
+    """Return the first node from below whose range holds no sum of its leaves' counts; None if none is found.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One driver of Markov chains: they run, are judged, and are made longer until they pass or their time is spent.
+"""The driver of Markov chains: run, judge, and lengthen them until they pass or their time is spent.
 
 *How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
 deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
@@ -28,7 +28,7 @@ ENOUGH, MOST = 100.0, 0.95
 
 
 class Longer(NamedTuple):
-    """How a run may be made longer.
+    """A way to make a run longer.
 
     Attributes
     ----------
@@ -46,25 +46,25 @@ class Longer(NamedTuple):
 
 
 class Engine(Protocol):
-    """What moves chains, and says how far they agree."""
+    """The interface of a chain engine: it moves chains, and diagnoses a run."""
 
     @property
     def limit(self) -> ChainLimit:
-        """Until when they may run."""
+        """Return the limit of time that chains may run."""
         ...
 
     @property
     def chains(self) -> int:
-        """How many run side by side."""
+        """Return how many chains run side by side."""
         ...
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """What the record says of a run: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, whether it `passed`, and
+        """Return the record of a run's diagnostics: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, whether it `passed`, and
         perhaps whether it is as long as is `aimed` at."""
         ...
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """How a run may be made longer; None where it is as long as it may get."""
+        """Return a way to make the run longer, or None if it is as long as it may get."""
         ...
 
 
@@ -75,18 +75,18 @@ class OfWalk:
 
     @property
     def limit(self) -> ChainLimit:
-        """Until when they may run."""
+        """Return the limit of time that chains may run."""
         return self.walk.limit
 
     @property
     def sweeps(self) -> int:
-        """Sweeps of each chain so far."""
+        """Return the sweeps of each chain so far."""
         return self.walk.sweeps
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A run of chains, and what was found.
+    """A run of chains with its diagnostics.
 
     Attributes
     ----------
@@ -105,14 +105,14 @@ class Judged:
 
     @property
     def enough(self) -> bool:
-        """Whether its draws may be called a posterior."""
+        """Return True if its draws may be called a posterior."""
         return self.found["passed"]
 
 
 def until_long_enough(
     engine: Engine, first: Callable[[Progress], NDArray], draws: int, progress: Progress
 ) -> Judged:
-    """Run chains, and make the run longer until it passes, or as long as it may get, or time is spent.
+    """Run chains, and lengthen the run until it passes, reaches its largest length, or its time is spent.
 
     Parameters
     ----------
@@ -147,17 +147,17 @@ def until_long_enough(
 
 
 def in_all(deadline: Deadline, seconds: float) -> str:
-    """Say what the whole command is predicted to take, with so many seconds of wall time from now on."""
+    """Return in words how long the whole command is predicted to take, with so many seconds from now on."""
     return f"about {told_time(deadline.allowed - deadline.left() + seconds)} in all"
 
 
 def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> ConvergenceError:
-    """The error where time was spent before chains said anything."""
+    """Return the error for time that was spent before chains had any result."""
     return deadline.spent(method, f"{sweeps:,} sweeps of its first run", remedy)
 
 
 def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
-    """Say why a run is refused."""
+    """Return the reason why a run is refused."""
     return (
         f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
         f"and the smallest effective size {found['smallest_ess']:.0f} (at least {ENOUGH:.0f}){_short(found)}; {remedy}"
@@ -211,7 +211,7 @@ class Verdict:
 
     @property
     def found(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the diagnostics for the record."""
         return {
             "largest_r_hat": self.worst,
             "r_hat_allowed": self.allowed,

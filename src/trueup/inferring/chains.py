@@ -1,4 +1,4 @@
-"""Markov chains side by side in threads, whatever they walk on: how they run, what says that they agree, which draws are kept."""
+"""Common code of Markov chains run side by side in threads: time limits, convergence diagnostics, and thinning of draws."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LISTENING = 0.2
 
 
 def refuses_settings(prior: Hierarchical, chains: int, of: str) -> str | None:
-    """Say what chains that draw their concentrations do not take; None if it is fine. `of` names what the second is of."""
+    """Return the reason why settings do not suit chains that draw their concentrations, or None; `of` names the second one."""
     if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
         return "of the prior's parameters it takes concentrations alone"
     if len(prior.concentrations) not in (0, 2):
@@ -42,22 +42,22 @@ def refuses_settings(prior: Hierarchical, chains: int, of: str) -> str | None:
 
 
 def told_cost(seconds: float, memory: float) -> str:
-    """Say what time and memory (bytes) chains are predicted to take."""
+    """Return the predicted time and memory (bytes) of chains in words."""
     return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
 
 
 def told_time(seconds: float) -> str:
-    """Say a time in words."""
+    """Return a time in words."""
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
 class OutOfTimeError(Exception):
-    """Chains were stopped because their time is spent; whoever runs them says what that leads to."""
+    """Chains stopped because their time is spent; the caller decides what follows."""
 
 
 @dataclass
 class ChainLimit:
-    """Until when chains may run.
+    """The time that chains may take.
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class ChainLimit:
 
     @property
     def passed(self) -> bool:
-        """Whether either is spent."""
+        """Return True if either limit is reached."""
         return self.deadline.passed or time.process_time() - self.began >= self.processor
 
     def allows(self, processor: float, chains: int) -> bool:
-        """Whether so many seconds of a processor of as many chains side by side fit in what is left."""
+        """Return True if so many seconds of processor time of that many parallel chains fit in the time left."""
         wall = processor / min(chains, cores())
         return wall <= self.deadline.left() and processor <= self.processor - (
             time.process_time() - self.began
@@ -87,7 +87,7 @@ class ChainLimit:
 def refuse_forecast(
     text: str, seconds: float, memory: float, deadline: Deadline, tree: Tree, other: str = ""
 ) -> None:
-    """Refuse chains that are predicted to take longer than what is left, or more memory (bytes) than there is.
+    """Refuse chains that are predicted to take more time than is left, or more memory (bytes) than there is.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def run_side_by_side(
     stop: Callable[[], object],
     limit: ChainLimit,
 ) -> None:
-    """Run chains in threads, one number of `done` each; an interruption calls `stop`, for which they must look.
+    """Run chains in threads, one counter of `done` each; an interruption calls `stop`, which the chains must check.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def run_side_by_side(
 
 
 def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress, limit: ChainLimit) -> None:
-    """Wait for chains, and say how far they are after every twentieth of the way."""
+    """Wait for chains, and report progress after every twentieth of the way."""
     told = 0
     while True:
         finished, left = wait(running, timeout=LISTENING)
@@ -166,7 +166,7 @@ def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress,
 
 
 def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
-    """R-hat and effective sizes of draws `(chains, draws, k)`, some of the numbers at a time."""
+    """Return R-hat and effective sample sizes of draws `(chains, draws, k)`, computed for some quantities at a time."""
     step = max(1, CHUNK // (values.shape[0] * values.shape[1]))
     found = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
     r_hat, ess = (np.concatenate(part) for part in zip(*found))
@@ -174,7 +174,7 @@ def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def thinned(run: NDArray, draws: int) -> NDArray:
-    """Return as many draws as are asked for, evenly from all chains `(chains, kept, n)`; all where there are fewer."""
+    """Return as many draws as are asked for, evenly from all chains `(chains, kept, n)`; all if there are fewer."""
     chains, kept = run.shape[:2]
     each = min(-(-draws // chains), kept)
     if each == kept:  # a copy may be as large as all else
@@ -183,5 +183,5 @@ def thinned(run: NDArray, draws: int) -> NDArray:
 
 
 def told_in_draws(progress: Progress, draws: int) -> Progress:
-    """Tell of sweeps in draws."""
+    """Return a progress function that reports sweeps as draws."""
     return lambda done, of: progress(done * draws // of, draws)

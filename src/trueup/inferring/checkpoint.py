@@ -1,4 +1,4 @@
-"""Checkpoints of Markov chains: a run that was killed goes on from them, and its draws are those of one that was not.
+"""Checkpoints of Markov chains: a killed run resumes from them, and gives the draws of an uninterrupted one.
 
 Each chain writes a file at every checkpoint: what it drew since the last one, where it is, and its generator. The folder also
 says which run it belongs to: the digest of all that draws depend on.
@@ -31,7 +31,7 @@ KEY = "run.json"
 
 
 def key_of(*parts: Any) -> str:
-    """Digest of what draws depend on: arrays by their bytes, all else as it is written; and the version."""
+    """Return a digest of what draws depend on: arrays by their bytes, all else by repr, and the version."""
     digest = hashlib.sha256(__version__.encode())
     for part in parts:
         digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
@@ -39,7 +39,7 @@ def key_of(*parts: Any) -> str:
 
 
 class Saved(NamedTuple):
-    """What a chain left: how many draws it had made, and the arrays that it gave with them."""
+    """A chain's saved state: how many draws it had made, and its arrays."""
 
     draws: int
     arrays: dict[str, NDArray]
@@ -72,7 +72,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, folder: Path, key: str) -> Checkpoint:
-        """Go on with what a folder holds, or begin one.
+        """Open the checkpoints of a folder, or begin new ones.
 
         Raises
         ------
@@ -93,18 +93,18 @@ class Checkpoint:
         return cls(folder)
 
     def due(self, chain: int) -> bool:
-        """Whether it is time for a chain's next one."""
+        """Return True if it is time for a chain's next checkpoint."""
         return time.monotonic() >= self.last.get(chain, -np.inf) + self.every
 
     def save(self, run: str, chain: int, done: int, rng: np.random.Generator, **arrays: NDArray) -> None:
-        """Write one chain's next one, whole or not at all, after so many draws of a run."""
+        """Write a chain's next checkpoint, whole or not at all, after so many draws of a run."""
         path = self.folder / f"{run} {chain} {done:09d}.npz"
         with replacing(path, private=True) as part, part.open("wb") as file:
             np.savez(file, rng=np.array(json.dumps(rng.bit_generator.state)), **arrays)  # pyright: ignore
         self.last[chain] = time.monotonic()
 
     def load(self, run: str, chain: int, rng: np.random.Generator) -> list[Saved]:
-        """What a chain has left of a run, in the order of its draws; its generator goes on where it was."""
+        """Return a chain's saved states of a run in the order of its draws, and restore its generator."""
         found, last = [], None
         for path in sorted(self.folder.glob(f"{escape(run)} {chain} *.npz")):
             held = _arrays(path)
@@ -118,11 +118,11 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """The run that all chains have begun; empty before."""
+        """Return the run that all chains have begun; empty before."""
         return str(_record(self.folder).get("begun", ""))
 
     def begin(self, run: str) -> None:
-        """Say that all chains have begun a run; what the one before left is removed."""
+        """Record that all chains have begun a run, and remove what the one before left."""
         replace_whole(self.folder / KEY, json.dumps(_record(self.folder) | {"begun": run}), private=True)
         with writing(self.folder):
             for path in self.folder.glob("*.npz"):
@@ -131,7 +131,7 @@ class Checkpoint:
 
 
 def _arrays(path: Path) -> dict[str, NDArray]:
-    """The arrays of a checkpoint, none larger than its file: they are not packed, so that no few bytes become many."""
+    """Return the arrays of a checkpoint; they are unpacked, so that none is larger than its file."""
     with _whole(path), ZipFile(path) as held:
         if path.is_symlink() or any(part.compress_type != ZIP_STORED for part in held.infolist()):
             raise ValueError
@@ -141,7 +141,7 @@ def _arrays(path: Path) -> dict[str, NDArray]:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[None]:
-    """Turn whatever a damaged checkpoint makes its readers stumble over into a BundleError."""
+    """Turn any error that a damaged checkpoint causes into a BundleError."""
     try:
         yield
     except Exception:
@@ -161,7 +161,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _record(folder: Path) -> dict[str, str]:
-    """Which run a folder is of, and which of its runs all chains have begun; empty where it does not say."""
+    """Return a folder's record: its run, and the run that all chains have begun; empty if unreadable."""
     try:
         held = json.loads((folder / KEY).read_text())
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Trees all of whose published values close their windows, summed part by part: memory is that of the result.
+"""Trees whose published values all have closed windows, summed part by part: memory is that of the result.
 
 Each part of a cut tree (`trueup.kernel.messages.partition`) sends one message a root to the top, which is summed in turn; then
 each part is summed once more, given what the top knows of its roots. Nothing of a part but its result is kept between.
@@ -74,7 +74,7 @@ class _Part(NamedTuple):
 
     @property
     def window(self) -> tuple[Integers, Integers]:
-        """First count and size of every node's window."""
+        """Return the first count and the size of every node's window."""
         return self.messages.low, np.diff(self.messages.start)
 
     def marginals(self, roots: Reals) -> Reals:
@@ -134,14 +134,14 @@ class ClosedTree:
 
     @classmethod
     def of(cls, problem: TreeProblem, values: NDArray, prior: Prior | FittedMasses) -> ClosedTree | None:
-        """Lay out the tree of measured values `(q,)`; None where some of these are noisy, which closes no window."""
+        """Lay out the tree of measured values `(q,)`; return None if some are noisy, which closes no window."""
         laws = [header.law for header in problem.headers if not header.exact]
         if isinstance(prior, Hierarchical) or not laws or any(law.additive for law in laws):
             return None
         return cls(problem, problem.parts(values), *problem.whole_bounds(values), prior)
 
     def summed(self, draws: int, rng: np.random.Generator, progress: Progress) -> Summed | None:
-        """Sum the whole tree; None where a window is open, it is too much work, or no counts are possible."""
+        """Sum the whole tree; return None if a window is open, it is too much work, or no counts are possible."""
         roots = self._roots()
         if roots is None or (top := self._top(*roots)) is None:
             return None
@@ -151,7 +151,7 @@ class ClosedTree:
         return self._by_parts(top, known, draws, rng, progress)
 
     def histogram(self, kinds: int, counts: int) -> Reals | None:
-        """Expected number `(kinds, counts)` of finest cells of each kind with each count, of parts spread over the tree.
+        """Return the expected number `(kinds, counts)` of finest cells by kind and count, from parts spread over the tree.
 
         Each part is given its own values alone. None where a part cannot be summed.
         """
@@ -175,7 +175,7 @@ class ClosedTree:
 
     @cached_property
     def cut(self) -> Partition | None:
-        """Where a large tree is cut; a prior that is not the same for all cells of a kind keeps it whole."""
+        """Return the cut of a large tree; a prior that varies among cells of a kind keeps it whole."""
         nested = self.problem.nested
         alike = isinstance(self.prior, Flat | Bounded | Masses | FittedMasses)
         large = nested.level_ptr[-1] > PART and alike
@@ -187,7 +187,7 @@ class ClosedTree:
 
     @cached_property
     def _sorted(self) -> list[tuple[Integers, Integers | None]]:
-        """For each header its nodes, ascending, and the order that makes them so."""
+        """Return for each header its nodes, ascending, and the order that sorts them."""
         found = []
         for nodes in self.problem.nodes:
             order = None if (np.diff(nodes) > 0).all() else np.argsort(nodes, kind="stable")
@@ -196,18 +196,18 @@ class ClosedTree:
 
     @cached_property
     def _cell_of(self) -> Integers | None:
-        """The finest cell of each leaf in the nodes' order; None where they are in that order."""
+        """Return the finest cell of each leaf in the nodes' order; None if they are in that order."""
         nested = self.problem.nested
         return None if nested.orders[-1] is None else np.argsort(nested.orders[-1])
 
     def _cells(self, runs: _Runs) -> Integers | slice:
-        """The finest cells of runs that end in leaves."""
+        """Return the finest cells of runs that end in leaves."""
         first = self.problem.nested.level_ptr[-2]
         at = slice(int(runs.last[-1] - first - (runs.last[-1] - runs.first[-1])), int(runs.last[-1] - first))
         return at if self._cell_of is None else self._cell_of[at]
 
     def _runs(self, at: int) -> _Runs:
-        """The runs of nodes of part `at`."""
+        """Return the the runs of nodes of part `at`."""
         ends = self._edges[at : at + 2]
         found = []
         while ends[0] < ends[1]:
@@ -216,7 +216,7 @@ class ClosedTree:
         return _Runs(*np.array(found).T)
 
     def _part(self, at: int, window: tuple[Integers, Integers] | None = None) -> _Part | None:
-        """Sum part `at`; its roots' windows may be known."""
+        """Sum part `at`, whose roots' windows may be known."""
         nodes, child_ptr = subtrees(self.problem.child_ptr, *self._edges[at : at + 2])
         runs = self._runs(at)
         factors = self._factors(runs, nodes)
@@ -225,7 +225,7 @@ class ClosedTree:
         return _solved(child_ptr, factors)
 
     def _factors(self, runs: _Runs, nodes: Integers, *, leaves: bool = True) -> Factors:
-        """Tables of the nodes of runs."""
+        """Return the factor tables of the nodes of runs."""
         table = FactorTable(self.lower[nodes], self.upper[nodes], self.tables)
         shift = runs.first - np.concatenate([[0], np.cumsum(runs.last - runs.first)[:-1]])
         for header, (every, order), values in zip(self.problem.headers, self._sorted, self.values):
@@ -245,7 +245,7 @@ class ClosedTree:
         return table.build()
 
     def _roots(self) -> tuple[Integers, Integers, Reals] | None:
-        """First counts, sizes and masses of the messages of all parts' roots."""
+        """Return first counts, sizes and masses of the messages of all parts' roots."""
         found = []
         self._room = np.zeros(len(self.problem.nested.margins), np.int64)
         for at, (first, last) in enumerate(pairwise(self._edges)):
@@ -272,7 +272,7 @@ class ClosedTree:
         return _solved(top_of(self.problem.child_ptr, self.cut), with_messages(above, low, size, masses))
 
     def _in_one(self, known: Reals, draws: int, rng: np.random.Generator, progress: Progress) -> Summed:
-        """Marginals and draws of a tree that is one part."""
+        """Return marginals and draws of a tree that is one part."""
         part, nested = self._whole, self.problem.nested
         assert part is not None
         leaves = nested.nodes[-1]
@@ -296,7 +296,7 @@ class ClosedTree:
     def _by_parts(
         self, top: _Part, known: Reals, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Summed:
-        """Marginals and draws of a cut tree, part after part."""
+        """Return marginals and draws of a cut tree, part after part."""
         nested, cut = self.problem.nested, self.cut
         assert cut is not None
         drawn = root_draws(rng, top.messages.low[0], known[: top.messages.start[1]], draws)
@@ -345,7 +345,7 @@ class ClosedTree:
         return max(1, min(BLOCK, DRAWN // nodes))
 
     def _grouped(self, level: int, low: Integers, size: Integers, masses: Reals) -> Marginals:
-        """Marginals of a level, in the nodes' order, in the order of its margin's groups."""
+        """Return the marginals of a level, reordered from nodes to the margin's groups."""
         start = np.concatenate([[0], np.cumsum(size)])
         order = self.problem.nested.orders[level]
         if order is None:
@@ -356,7 +356,7 @@ class ClosedTree:
 
 
 def _solved(child_ptr: Integers, factors: Factors) -> _Part | None:
-    """Sum a tree or a forest; None where a window is open or empty, or it is too much work."""
+    """Sum a tree or a forest; return None if a window is open or empty, or it is too much work."""
     if factors.open_ended.any():
         return None
     low, high = bounds(child_ptr, *reach_all(factors))

@@ -1,4 +1,4 @@
-"""Do prior and measurements contradict each other? Residuals of the posterior against what was measured, level by level.
+"""Contradictions of prior and measurements: residuals of the posterior against measured values, level by level.
 
 Let `y = x + e` be the noisy counts of one query at one level and `r = y - E[x | everything]` their residuals, so `r =
 E[e | everything]`: a mean of the noise. If the truth follows the prior, Jensen's inequality bounds every convex
@@ -71,7 +71,7 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
 
 
 def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: Drawn) -> Reals:
-    """Posterior means of the noise of a query, with that of values that a code hides because of what they are."""
+    """Return posterior means of a query's noise, followed by those of values that codes hide because of their size."""
     codes: list[tuple[Any, Any]] = [
         (other.groups, other.law)
         for other in measured.headers
@@ -89,7 +89,7 @@ def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: D
 
 
 def mean_noise(law: Law, ranges: Sequence[tuple[float, float]], counts: NDArray) -> Reals:
-    """Mean of the noise on each count, given that the noisy value lies in some ranges.
+    """Return the mean noise on each count, given that the noisy value lies in some ranges.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def mean_noise(law: Law, ranges: Sequence[tuple[float, float]], counts: NDArray)
 
 
 def _mean(measured: Measurements, header: Measured, drawn: Drawn) -> Reals:
-    """Posterior mean of the counts that a query measured."""
+    """Return the posterior mean of the counts that a query measured."""
     margin = canonical(measured.cells, header.margin)
     exact: Any = drawn.marginals.get(margin)
     counts = exact.mean if exact is not None else measured.cells.sum(drawn.draws.mean(axis=(0, 1)), margin)
@@ -150,7 +150,7 @@ def _least(tilts: Reals, size: float, log_moment: Reals) -> float:
 
 @lru_cache(maxsize=16)
 def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
-    """Tilts t (per count), and the logs of `E exp(t e)` and `E exp(t |e|)` at each, from above where the law is cut off."""
+    """Return tilts t (per count), and upper bounds of `log E exp(t e)` and `log E exp(t |e|)` at each."""
     sd = float(np.sqrt(law.variance))
     at, log = _tabulated(law)
     step = at[1] - at[0] if len(at) > 1 else 1.0
@@ -166,7 +166,7 @@ def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
 
 
 def _tabulated(law: Law) -> tuple[Reals, Reals]:
-    """Noise from 0 up to `REACH` standard deviations, in steps, and its log masses or densities."""
+    """Return noise from 0 to `REACH` standard deviations, in steps, and its log masses or densities."""
     sd = float(np.sqrt(law.variance))
     step = np.ceil(REACH * sd / POINTS) if law.discrete else REACH * sd / POINTS
     at = step * np.arange(np.ceil(REACH * sd / step) + 2)
@@ -175,7 +175,7 @@ def _tabulated(law: Law) -> tuple[Reals, Reals]:
 
 
 def _log_sum(log: Reals, at: Reals, tilts: Reals, falls: float, step: float) -> Reals:
-    """Log of the sum of masses times `exp(t x)`; beyond the table a log-concave law falls at least as fast as at its end."""
+    """Return the log of the sum of masses times `exp(t x)`, bounded above beyond the table by log-concavity."""
     inner = log[None] + tilts[:, None] * at
     ratio = np.exp((tilts - falls) * step)
     return np.logaddexp(np.logaddexp.reduce(inner, axis=1), inner[:, -1] + np.log(ratio) - np.log1p(-ratio))

@@ -1,4 +1,4 @@
-"""Whether a chain's moves are proved to reach every table, and the moves that are needed for the proof.
+"""Proofs that a chain's moves reach every table, and the moves that the proofs need.
 
 Bounds on single cells and rows of several cells (invariants, rules, bounds of margins) split the free cells into
 pieces that no such row links; moves connect all tables if they connect those of every piece. They do, in a piece
@@ -50,7 +50,7 @@ STEPS = 0
 
 
 class Joined(NamedTuple):
-    """How the pieces of a problem are connected.
+    """Proofs of connection for the pieces of a problem.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class _Rows(NamedTuple):
 
 
 def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArray[np.int64]) -> Joined:
-    """Look for a proof in every piece.
+    """Look for a proof of connection in every piece.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArr
 
 
 def _rows(matrix, low, high, box, table) -> _Rows:
-    """Multiply rows until they are whole; those of one cell close its box."""
+    """Multiply rows until they are whole; rows of one cell narrow its box."""
     dense, box = matrix.toarray(), box.copy()
     scale = np.array([_denominator(row) for row in dense])
     dense, low, high = np.rint(dense * scale[:, None]).astype(np.int64), low * scale, high * scale
@@ -141,7 +141,7 @@ def _denominator(row: NDArray[np.float64]) -> int:
 
 
 def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
-    """Vectors `(v, k)` and patterns that connect a piece; None where that is not known."""
+    """Return vectors `(v, k)` and patterns that connect a piece, or None if it is not known."""
     none = np.zeros((0, len(own)), np.int64)
     equal = rows.high - rows.low <= 2 * SLACK
     if _through_a_corner(rows):
@@ -164,7 +164,7 @@ def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
 
 
 def _through_a_corner(rows: _Rows) -> bool:
-    """Whether each row rises or falls all the way from any table to a corner of the box that satisfies all rows."""
+    """Return True if some corner of the box satisfies all rows and every row is monotone towards it."""
     one_way = (rows.matrix >= 0).all(axis=1) | (rows.matrix <= 0).all(axis=1)
     for corner in rows.box:
         if one_way.all() and np.isfinite(corner).all():
@@ -175,7 +175,7 @@ def _through_a_corner(rows: _Rows) -> bool:
 
 
 def _with_slack(rows: _Rows, equal: NDArray[np.bool_]):
-    """The Graver basis with a cell more for each row between limits, without these cells; None where it is large."""
+    """Return the Graver basis with a slack cell for each row between limits, without the slack cells; None if it is large."""
     more = -np.eye(len(equal), dtype=np.int64)[:, ~equal]
     found = _graver(np.hstack([rows.matrix, more]))
     return None if found is None else np.unique(found[:, : rows.matrix.shape[1]], axis=0)
@@ -198,7 +198,7 @@ def _tables(rows: _Rows):
 
 
 def _basis(rows: _Rows):
-    """A reduced basis of the changes that keep every equality; of none where the piece is large."""
+    """Return a reduced basis of the changes that keep every equality; empty if the piece is large."""
     equal = rows.high - rows.low <= 2 * SLACK
     k = rows.matrix.shape[1]
     if k > LARGEST or not equal.any():
@@ -207,7 +207,7 @@ def _basis(rows: _Rows):
 
 
 def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
-    """Vectors and patterns for a sum, a two-way table, or any piece of a lattice; None where not known."""
+    """Return vectors and patterns for a sum, a two-way table, or any piece of a lattice; None if not known."""
     cells, none = piece.cells.ravel(), np.zeros((0, len(own)), np.int64)
     spot = np.stack(np.unravel_index(own[piece.cells], shape))
     if piece.kind == "free":
@@ -228,7 +228,7 @@ def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], mov
 
 
 def _transfers(cells: NDArray, k: int):
-    """One unit from each cell to the next: these lead from any division of a sum to any other, inside any bounds."""
+    """Return moves of one unit from each cell to the next; they connect all divisions of a sum, inside any bounds."""
     vectors = np.zeros((len(cells) - 1, k), np.int64)
     at = np.arange(len(cells) - 1)
     vectors[at, cells[:-1]], vectors[at, cells[1:]] = 1, -1
@@ -242,7 +242,7 @@ def _spread(vectors, cells, k):
 
 
 def _held_above(piece: Piece, rows: _Rows) -> bool:
-    """Whether a cell's own upper bound is below what its row and column leave it."""
+    """Return True if a cell's own upper bound is below what its row and column allow."""
     low, high = rows.box[:, piece.cells]
     table = rows.table[piece.cells]
     if not np.isfinite(low).all():
@@ -252,13 +252,13 @@ def _held_above(piece: Piece, rows: _Rows) -> bool:
 
 
 def _varying(spot: NDArray, axis: int | None = None) -> NDArray[np.bool_]:
-    """Which coordinates differ within a set of cells `(coordinates, ...)`, or along one axis of a table of them."""
+    """Return a mask of the coordinates that differ within a set of cells `(coordinates, ...)`, or along one axis of a table."""
     other = tuple(range(1, spot.ndim)) if axis is None else (axis,)
     return np.asarray((spot.max(axis=other) != spot.min(axis=other)).reshape(len(spot), -1).any(axis=1))
 
 
 def _pattern(moves: Moves, kind: int, ways: tuple[NDArray[np.bool_], ...], spot: NDArray) -> int | None:
-    """The pattern with the fewest axes whose parts change these coordinates and no others of them; None if there is none."""
+    """Return the pattern with the fewest axes whose parts change exactly these coordinates; None if there is none."""
     if len(ways) == 2 and (ways[0] & ways[1]).any():
         return None
     fits = []
@@ -270,7 +270,7 @@ def _pattern(moves: Moves, kind: int, ways: tuple[NDArray[np.bool_], ...], spot:
 
 
 def _covers(moves: Moves, p: int, part: int, way: NDArray[np.bool_], spot: NDArray) -> bool:
-    """Whether a part of a pattern changes all these coordinates: the place, within one group, and attributes."""
+    """Return True if a part of a pattern changes all these coordinates: the place, within one group, and attributes."""
     if not moves.axes[p, part][way[1:]].all():
         return False
     level = moves.places[p, part]
@@ -283,5 +283,5 @@ def _graver(matrix: NDArray[np.int64]):
 
 @lru_cache(maxsize=64)
 def _graver_of(shape: tuple[int, int], data: bytes):
-    """Equal places have equal pieces."""
+    """Return the Graver basis of a matrix, cached because equal places have equal pieces."""
     return graver_basis(np.frombuffer(data, np.int64).reshape(shape))

@@ -1,4 +1,4 @@
-"""Published values that no true table explains: a smallest set of them, by name.
+"""Smallest sets, by name, of published values that no true table explains.
 
 Each value says an interval of a sum of counts, `low <= A x <= high` with x at least zero. By Farkas's lemma no x satisfies a
 set of rows if and only if multipliers u (of upper ends) and l (of lower ends), all at least zero, have
@@ -45,7 +45,7 @@ class _Rows(NamedTuple):
 
 
 def contradicting_values(measured: Measurements, constraints: Constraints) -> InfeasibleError | None:
-    """Name a smallest set of published values and rules that no table of counts satisfies; None if none is found.
+    """Name a smallest set of published values and rules that no table of counts satisfies; return None if none is found.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
 
 
 def _published(measured: Measurements) -> Iterator[RowBlock]:
-    """What each published value says of a sum of counts."""
+    """Yield the rows that published values state about sums of counts."""
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):
         low, high = header.law.bounds(values)
@@ -98,7 +98,7 @@ def _published(measured: Measurements) -> Iterator[RowBlock]:
 
 
 def _certificate(rows: _Rows) -> NDArray[np.int64]:
-    """Rows of one certificate that all together have no solution: the duals of the least total violation."""
+    """Return the rows of one certificate of infeasibility: the duals of the least total violation."""
     m, n = rows.matrix.shape
     one = scipy.sparse.eye_array(m, format="csr")
     upper, lower = np.flatnonzero(np.isfinite(rows.high)), np.flatnonzero(np.isfinite(rows.low))
@@ -120,7 +120,7 @@ def _certificate(rows: _Rows) -> NDArray[np.int64]:
 
 
 def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool] | None:
-    """The fewest rows that have a certificate, and whether that is proved; None if there is none."""
+    """Return the fewest rows that have a certificate, and whether that is proved; None if there is none."""
     m = len(rows.labels)
     columns = scipy.sparse.csc_array(rows.matrix)
     columns.sort_indices()

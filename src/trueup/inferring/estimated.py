@@ -1,4 +1,4 @@
-"""A prior on the finest counts that is estimated from what is published: for each class a smooth mixture.
+"""Priors on the finest counts estimated from published values: a smooth mixture for each class.
 
 The counts of a class (one combination of attribute values) are taken as independent draws of one law, a mixture of a
 mass at zero and of negative binomials of one shape with means on a geometric grid. A negative binomial of size 2 has a
@@ -51,12 +51,12 @@ class FittedMixture(NamedTuple):
 
     @property
     def masses(self) -> FittedMasses:
-        """The prior."""
+        """Return the fitted prior."""
         with np.errstate(divide="ignore"):
             return FittedMasses(np.log(self.weights @ self.components), self.kind)
 
     def refitted(self, expected: Reals) -> FittedMixture:
-        """Fit to expected numbers `(classes, x)` of cells with each count."""
+        """Refit to expected numbers `(classes, x)` of cells with each count."""
         weights = [
             _maximised(weights, self.components.T[some], number[some])
             for weights, number in zip(self.weights, expected)
@@ -94,7 +94,7 @@ def estimated_where_tables_cross(
 
 
 def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]) -> FittedMixture:
-    """Fit a law to each class of the finest cells, to their own values alone.
+    """Fit a mixture to each class of the finest cells, to their own values alone.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
 def _finest(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]
 ) -> list[tuple[Any, NDArray, NDArray, int]]:
-    """Law, cells, values and largest possible count of every header of the finest cells that says something alone."""
+    """Return law, cells, values and largest possible count of every header that measures finest cells directly."""
     found = []
     for header, part in zip(headers, parts):
         if canonical(cells, header.margin) != cells.finest:
@@ -140,7 +140,7 @@ def _finest(
 def _largest(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray], seen: Sequence[tuple]
 ) -> int:
-    """Largest count that a table of masses needs.
+    """Return the largest count that a table of masses needs.
 
     A cell whose own value does not bound it may be `BEYOND` times as large as any that is bounded, or as what a sum leaves
     for each such cell in it, as far as the sum allows.
@@ -169,7 +169,7 @@ def _largest(
 
 
 def _components(counts: NDArray[np.int64]) -> Reals:
-    """Masses `(k, x)` of the components, renormalised on the table."""
+    """Return the masses `(k, x)` of the components, renormalised on the table."""
     from scipy.special import gammaln
 
     top = max(float(counts[-1]), 1.0)
@@ -181,7 +181,7 @@ def _components(counts: NDArray[np.int64]) -> Reals:
 
 
 def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
-    """Weights `(k,)` of one class."""
+    """Return the weights `(k,)` of one class."""
     rows, times = [], []
     for law, at, part, _ in seen:
         values, often = np.unique(part[at % each == kind], return_counts=True)
@@ -192,7 +192,7 @@ def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
 
 
 def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
-    """Weights `(k,)` that maximise the likelihood `(r, k)` of observations that occurred so often, from others on."""
+    """Maximise the likelihood `(r, k)` of observations, each occurring `times`, over weights `(k,)` from a start."""
     if not len(times):
         return weights
     likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
@@ -205,14 +205,14 @@ def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
 
 
 def _evidence(law: Any, value: float, components: Reals) -> Reals:
-    """Probability `(k,)` of a value under each component."""
+    """Return the probability `(k,)` of a value under each component."""
     low, high = (int(end) for end in _window(law, value))
     counts = np.arange(low, min(high, components.shape[1] - 1) + 1)
     return components[:, counts] @ np.exp(law.log_mass(value, counts)) + 1e-300
 
 
 def _window(law: Law, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Smallest and largest true count that is worth a look: what is possible, within eight standard deviations."""
+    """Return the smallest and largest true counts considered: those possible within eight standard deviations."""
     low, high = law.bounds(values)
     reach = np.ceil(8 * law.variance**0.5) if law.additive else float(NO_LIMIT)
     near = np.floor(values) - reach, np.ceil(values) + reach

@@ -82,7 +82,7 @@ class FamilyMoves(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (Flat, Hierarchical)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Refuse what chains of single records cannot keep, and parameters of the prior but concentrations."""
+        """Refuse what chains of single records cannot keep, and prior parameters other than concentrations."""
         prior = self.prior
         if constraints.bounds:
             return "it keeps no bounds on a family of tables"
@@ -144,7 +144,7 @@ class FamilyMoves(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains:
-    """Chains as the driver takes them."""
+    """The chain engine of a family, for the driver."""
 
     method: FamilyMoves
     problem: FamilyProblem
@@ -174,7 +174,7 @@ class _Chains:
         progress: Progress,
         limit: ChainLimit,
     ) -> _Chains:
-        """Start chains apart: at tables that are settled from measured values with further noise."""
+        """Start chains apart, at tables settled from measured values with further noise."""
         spread = np.repeat(
             [np.sqrt(h.law.variance) for h in family.headers],
             [family.cells.size(h.margin) for h in family.headers],
@@ -193,7 +193,7 @@ class _Chains:
 
     @property
     def chains(self) -> int:
-        """Number of chains that run side by side."""
+        """Return the number of chains that run side by side."""
         return len(self.states)
 
     def first(self, tell: Progress) -> NDArray:
@@ -221,7 +221,7 @@ class _Chains:
         return lambda i: self.family.cells.margin_label(margin, i)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """More sweeps to a draw; what came before is warm-up."""
+        """Return a longer run with more sweeps to a draw; earlier sweeps become warm-up."""
         thin = min(
             self.thin * max(2, min(8, math.ceil(1.25 * self.lacking))), self.method.sweeps // self.kept
         )

@@ -46,19 +46,19 @@ class FamilyOdds:
     sd: float
 
     def record(self, splits: Splits) -> dict:
-        """What the record of a posterior says of it, by name."""
+        """Return the entry of a posterior's record, by name."""
         margin = splits.names[splits.concentrations - 1].partition(" of ")[2]
         name = f"spread of the log odds of small parts of {margin} between families"
         return {name: {"mode": self.sd, "sd": None, "shift": None}}
 
 
 def families_at(state: TreeState) -> int:
-    """The level whose counts are the sums of the families of the last."""
+    """Return the level whose counts are the sums of the last level's families."""
     return len(state.problem.nested.margins) - 2
 
 
 def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition | None:
-    """Where a large tree of two kinds of parts is cut to let its families differ; None of others."""
+    """Return the cut of a large tree of two kinds that lets its families differ; None for other trees."""
     level = families_at(state)
     families = np.diff(state.child_ptr)[slice(*state.problem.nested.level_ptr[level : level + 2])]
     if not splits.mean or state.cut is None or (families > 1).sum() < MANY:
@@ -67,7 +67,7 @@ def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition
 
 
 def log_weights(sd: float) -> Reals:
-    """Log weights of the steps, like those of a normal law.
+    """Return log weights of the steps, like those of a normal law.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def estimate_odds(
     cut: Partition,
     progress: Progress,
 ) -> FamilyOdds | None:
-    """Let families differ in their odds, by as much as the values say; None where they do not ask for it.
+    """Let families differ in their odds as much as the values suggest; return None if they do not.
 
     `search` then solves for the mixture, if they do.
     """

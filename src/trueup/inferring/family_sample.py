@@ -33,7 +33,7 @@ GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True, eq=False)
 class FamilySample(TreeState):
-    """A tree problem without what is below some of its nodes.
+    """A tree problem without the descendants of some of its nodes.
 
     Attributes
     ----------
@@ -46,12 +46,12 @@ class FamilySample(TreeState):
 
     @property
     def child_ptr(self) -> Integers:
-        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        """Return child pointers: the children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
         return self.kept_children
 
     @classmethod
     def of(cls, state: TreeState, enough: int) -> FamilySample | None:
-        """Leave out families of levels with more than `enough` counts; None where no level has as many."""
+        """Leave out families of levels with more than `enough` counts; return None if no level has as many."""
         nested = state.problem.nested
         if np.diff(nested.level_ptr).max() <= enough:
             return None
@@ -68,14 +68,14 @@ class FamilySample(TreeState):
         return cls(state.problem, state.prior, None, np.concatenate(levels), child_ptr)
 
     def splits(self, whole: Splits) -> Splits:
-        """The prior of what remains."""
+        """Return the prior of what remains."""
         each = ("free", "level", "log_share", "covariates", "category")
         return replace(
             whole, child_ptr=self.child_ptr, **{name: getattr(whole, name)[self.nodes] for name in each}
         )
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """As `TreeState.factors`; of what is left out, bounds and invariants remain."""
+        """Return the sample's factors as `TreeState.factors` does; bounds and invariants of what is left out remain."""
         every = np.full(len(self.problem.child_ptr) - 1, DEPTHS[0])
         every[self.nodes] = depth
         if (found := super().factors(values, every)) is None:
@@ -88,10 +88,10 @@ class FamilySample(TreeState):
         return with_divisors(own, *bounds(self.child_ptr, *reach_all(own)))
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
-        """What contradicts itself is named when the whole tree is solved."""
+        """Do nothing: contradictions are named when the whole tree is solved."""
 
     def record(self, splits: Splits) -> dict[str, list[int]]:
-        """Of each concentration, how many parts with siblings it was estimated from, and how many there are."""
+        """Return for each concentration how many parts with siblings it was estimated from, and how many there are."""
         used, every = self.splits(splits).families(), splits.families()
         return {
             str(margin): [int(some), int(all_)]

@@ -1,4 +1,4 @@
-"""What `infer` is given: completed where something is left out, refused where it does not fit."""
+"""Checks of what `infer` is given: complete what is left out, refuse what does not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trueup.run.executor import Executor
 
 
 def refuse_fractions(measured: Measurements) -> None:
-    """Refuse a fraction where counts or whole noise alone cannot give one; nothing is rounded in silence."""
+    """Refuse fractions if counts or whole noise alone cannot give them; nothing is rounded silently."""
     for header, values in zip(measured.headers, measured.values):
         whole = np.asarray(values, float) == np.rint(values)
         if (header.exact or header.law.discrete) and not whole.all():
@@ -40,7 +40,7 @@ def refuse_fractions(measured: Measurements) -> None:
 
 
 def refuse_draws(draws: int) -> None:
-    """Refuse a number of draws that is none."""
+    """Refuse a number of draws below one."""
     if not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{draws!r} draws are asked for", needed="a whole number, at least 1")
 
@@ -57,7 +57,7 @@ def refuse_vast(draws: int, counts: int) -> None:
 
 
 def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:
-    """Refuse workers that the method has nothing to do for."""
+    """Refuse workers if the method cannot use them."""
     if workers < 1:
         raise SpecError(f"{workers} workers are asked for", needed="at least 1")
     if (workers > 1 or executor) and not method.parallel:
@@ -71,7 +71,7 @@ def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | N
 def read_given(
     source: Measurements | Release | Sequence[Measurements], spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
-    """All measurements as one record, what binds the true counts, and the spec's entry `[infer]`."""
+    """Return all measurements as one record, the constraints on the true counts, and the spec's entry `[infer]`."""
     if isinstance(source, Release):
         source = source.measurements
     several = (source,) if isinstance(source, Measurements) else tuple(source)
@@ -83,7 +83,7 @@ def read_given(
 
 
 def _distinct(problems: Iterable[Problem]) -> list[Problem]:
-    """The first problem of each spec."""
+    """Return the first problem of each spec."""
     found: list[Problem] = []
     for problem in problems:
         if problem.spec not in (held.spec for held in found):
@@ -94,7 +94,7 @@ def _distinct(problems: Iterable[Problem]) -> list[Problem]:
 def values_for(
     method: InferenceMethod, source: Measurements | Release | Sequence[Measurements], measured: Measurements
 ) -> NDArray:
-    """The values that a method works on: measured ones, or released counts alone."""
+    """Return the values that a method works on: measured ones, or released counts alone."""
     if not method.released:
         return measured.flat
     if not isinstance(source, Release):
@@ -105,7 +105,7 @@ def values_for(
 
 
 def finest_values(measured: Measurements) -> tuple[NDArray, NDArray] | None:
-    """Noisy value and variance of each finest cell; NaN where it was not measured. None for a family of tables."""
+    """Return noisy value and variance of each finest cell, NaN if it was not measured; None for a family of tables."""
     cells = measured.cells
     if cells.is_family:
         return None

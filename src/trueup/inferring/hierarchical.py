@@ -49,7 +49,7 @@ MOST = 2.0
 
 
 class Density(NamedTuple):
-    """What is known of `k` hyperparameters at one point.
+    """The log density of `k` hyperparameters at one point, with its gradient and scores.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ Objective = Callable[[Reals], Density]
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Where the log density of `k` hyperparameters is largest, and its curvature there.
+    """The mode of `k` hyperparameters, and the curvature there.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Estimate:
 
     @property
     def sd(self) -> Reals:
-        """Posterior standard deviations (k,), by the curvature at the mode.
+        """Return posterior standard deviations (k,) from the curvature at the mode.
 
         Of those that more than `FEW` parts inform, by the scatter of scores: too small where the prior describes counts badly,
         so that no record says them.
@@ -106,7 +106,7 @@ class Estimate:
 
     @property
     def matters(self) -> NDArray[np.bool_]:
-        """Whether the uncertainty of each (k,) may widen some interval."""
+        """Return a mask (k,) of hyperparameters whose uncertainty may widen some interval."""
         return self.shift > NOTICED / np.sqrt(len(self.theta))
 
 
@@ -121,7 +121,7 @@ class Ascent(NamedTuple):
 
 
 def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
-    """Return hyperparameters to start from, a guess of their covariance, and those that few parts inform.
+    """Return starting hyperparameters, a guess of their covariance, and those that few parts inform.
 
     The guess of each variance is two over the parts that inform it; few are up to `FEW`.
     """
@@ -132,7 +132,7 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 
 
 def varied(few: Integers, splits: Splits) -> Integers:
-    """Return the hyperparameters that are varied for the curvature: these few, or of many the concentrations among them."""
+    """Return the hyperparameters varied for the curvature: the `few`, or among many their concentrations."""
     return few if len(few) <= VARIED else few[few < splits.concentrations]
 
 
@@ -160,7 +160,7 @@ def ascend(
     steps: int = STEPS,
     late: Callable[[], bool] = lambda: False,
 ) -> Ascent:
-    """Search for the mode until it is no further than `within` standard deviations, as far as is known, or it is `late`.
+    """Search for the mode until it is estimated to be within `within` standard deviations, or until `late` says to stop.
 
     With hundreds of hyperparameters, of which the values say little, most steps would be made for the last hundredths of a nat.
     """
@@ -189,7 +189,7 @@ def ascend(
 
 
 def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
-    """Guess the inverse of the negative curvature: by the scatter of scores where there are many, else by what is known."""
+    """Guess the inverse of the negative curvature: by the scatter of scores if there are many, else from prior knowledge."""
     many = np.setdiff1d(np.arange(len(known)), few)
     inverse = np.zeros_like(known)
     inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
@@ -199,7 +199,7 @@ def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
 
 
 def _or_nothing(objective: Objective, theta: Reals) -> Density:
-    """Return minus infinity where a prior is so far from the measurements that no window of counts holds its posterior."""
+    """Return the density, or minus infinity if no window of counts holds the posterior at these hyperparameters."""
     try:
         return objective(theta)
     except ConvergenceError:
@@ -247,7 +247,7 @@ def _curvature(
 
 
 def given(prior: Hierarchical, splits: Splits) -> Reals:
-    """Return hyperparameters for concentrations that were given; all values of an attribute are as likely."""
+    """Return hyperparameters for given concentrations; all values of an attribute are equally likely."""
     if len(prior.concentrations) != splits.concentrations:
         raise SpecError(
             f"prior 'hierarchical' has {len(prior.concentrations)} concentrations",

@@ -1,4 +1,4 @@
-"""The approximate tier of histograms against chains on single places with those below them, the rest of the tree a normal law.
+"""Comparison of the approximate tier of histograms with chains on single places, the rest of the tree a normal law.
 
 Of everything outside a place, least squares says a normal law of the place's table: with the estimate x of covariance P from
 everything and z of covariance V from the place and below, its precision is `P^-1 - V^-1` and its pull `P^-1 x - V^-1 z`.
@@ -51,7 +51,7 @@ class Agreement:
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the figures for the record."""
         return {
             "places": self.places,
             "rms_difference_of_totals_in_sds": self.totals,
@@ -62,7 +62,7 @@ class Agreement:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Return the comparison in words."""
         if not self.places:
             return "It was not held against chains of single places."
         return (
@@ -106,7 +106,7 @@ def agreement(
 
 
 def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Random places of the level above the lowest, as many as hold `SHARE` of these, but `count` at most."""
+    """Return random places of the level above the lowest, holding at most `SHARE` of its children, and at most `count`."""
     tree = problem.cells.tree
     below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
     order = rng.permutation(len(below))
@@ -115,7 +115,7 @@ def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator)
 
 
 def sweeps(problem: ColumnProblem, count: int) -> float:
-    """Sweeps of all places that take as long as chains on the places that are checked."""
+    """Return how many sweeps of all places take as long as chains on the checked places."""
     tree = problem.cells.tree
     if len(tree.levels) < 3:
         return 0.0
@@ -124,14 +124,14 @@ def sweeps(problem: ColumnProblem, count: int) -> float:
 
 
 def _difference(here: NDArray, there: NDArray) -> NDArray:
-    """Differences of means in standard deviations, at least a tenth of a count."""
+    """Return differences of means in standard deviations (at least a tenth of a count)."""
     return (here.mean(axis=0) - there.mean(axis=0)) / np.maximum(there.std(axis=0), 0.1)
 
 
 def _chains(
     walk: HistogramWalk, problem: ColumnProblem, leaves: NDArray, rng: np.random.Generator
 ) -> NDArray:
-    """Two chains on a place from where the approximate tier ended, at its concentrations."""
+    """Run two chains on a place from the approximate tier's end, at its concentrations."""
     states, (above, last) = [], walk.problem.places.level_ptr[-3:-1]
     place = walk.problem.places.parent[last + leaves[0]] - above
     for state in walk.states[:2]:
@@ -152,7 +152,7 @@ class _Own:
 
 
 def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] | None:
-    """Least squares of everything, and the basis as a matrix; None where structural zeros were folded away."""
+    """Return least squares of everything and the basis as a matrix; None if structural zeros were folded away."""
     prepared = histogram_problem(problem.constraints, problem.headers, folded=True)
     if not prepared.fold.trivial:
         return None
@@ -163,7 +163,7 @@ def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] |
 def _place(
     problem: ColumnProblem, prepared: tuple[HistogramProblem, Any, NDArray], level: int, place: int
 ) -> _Own:
-    """One place and those below it, with what least squares says of the rest."""
+    """Return the problem of one place and those below it, with the rest summarised by least squares."""
     constraints, headers, values, leaves = parts_within(
         problem.constraints, problem.headers, problem.values, level, place
     )
@@ -174,7 +174,7 @@ def _place(
 def _message(
     state: HistogramProblem, fit: Any, basis: NDArray, level: int, place: int
 ) -> tuple[NDArray, NDArray]:
-    """Precision and pull of the law of a place's table, given everything outside it."""
+    """Return precision and pull of the normal law of a place's table given everything outside it."""
     tree, n = state.tree, basis.shape[0]
     precision, pull = np.zeros((n, n)), np.zeros(n)
     for c, component in enumerate(tree.domain.components):
@@ -192,5 +192,5 @@ def _message(
 
 
 def inverse_of(v: NDArray) -> NDArray:
-    """Inverse of a covariance; what is known has a variance of a share of the largest."""
+    """Return the inverse of a covariance; exact directions get a small share of the largest variance."""
     return np.linalg.inv(v + EXACT * max(float(np.abs(v).max(initial=0.0)), 1e-12) * np.eye(len(v)))

@@ -123,12 +123,12 @@ class HistogramGibbs(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Nonnegative counts, noise of unbounded laws, measurements of whole levels."""
+        """Return the reason if counts may be negative, laws are bounded, or levels are measured in part; or None."""
         wrong = refuses_settings(self.prior, self.chains, "cells")
         return wrong or refuses_columns(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Nothing depends on constraints and laws alone."""
+        """Return constraints and headers: nothing can be prepared from them alone."""
         return constraints, tuple(headers)
 
     def apply(
@@ -141,7 +141,7 @@ class HistogramGibbs(InferenceMethod):
         checkpoint: Path | None = None,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Choose a tier by what it is predicted to cost, and draw; with checkpoints where it is predicted to take `LONG`.
+        """Choose a tier by its predicted cost, and draw; use checkpoints if the run is predicted to take `LONG`.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class HistogramGibbs(InferenceMethod):
         return replace(drawn, refused=drawn.refused or walk.rounded)
 
     def plan(self, walk: HistogramWalk, draws: int) -> Plan:
-        """Choose a tier, and predict what it costs.
+        """Choose a tier, and predict its cost.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class HistogramGibbs(InferenceMethod):
     def _judged(
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Say how far chains agree that are not required to, and hold them against chains on single places."""
+        """Report how far chains agree in a tier that does not require it, and compare them with chains on single places."""
         announce(progress, "comparing the chains")
         found = walk.diagnosed(run, SOME, rng)
         announce(progress, "holding places against chains of their own")
@@ -243,7 +243,7 @@ def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """Chains on histograms as the driver takes them.
+    """The chain engine of histograms, for the driver.
 
     A run is made longer with draws that lie further apart: of what was drawn before, as many are kept as do so already.
     """
@@ -257,11 +257,11 @@ class _Chains(OfWalk):
 
     @property
     def chains(self) -> int:
-        """How many run side by side."""
+        """Return how many chains run side by side."""
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
-        """Warm up and make the first run, or go on with the one that checkpoints are of."""
+        """Warm up and make the first run, or resume the one in the checkpoints."""
         walk, plan = self.walk, self.plan
         if (begun := walk.begun(plan.chains, plan.kept)) is None:
             walk.run(1, WARM_UP - walk.sweeps, _warming(self.progress))
@@ -272,16 +272,16 @@ class _Chains(OfWalk):
         return run
 
     def back(self) -> None:
-        """Say again what was learnt in the first run."""
+        """Report again what was learnt in the first run."""
         assert self.begun is not None
         self.walk.concentrations, self.walk.sweeps = self.begun
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Diagnostics of all counts."""
+        """Return diagnostics of all counts."""
         return self.walk.diagnosed(run, WATCHED, self.rng)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Draws so many times as far apart as sizes say."""
+        """Return a longer run, with draws further apart as the effective sizes require."""
         times = min(max(math.ceil(LENGTHENED * found["lacking"]), 2), 8)
         if self.thin * times > MOST_THIN // self.plan.judged:
             return None
@@ -301,7 +301,7 @@ class _Chains(OfWalk):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a tier runs, and is predicted to cost.
+    """A tier's run, and its predicted cost.
 
     Attributes
     ----------
@@ -324,12 +324,12 @@ class Plan:
 
     @property
     def judged(self) -> int:
-        """Draws that are judged for each that is asked for."""
+        """Return how many draws are judged for each that is asked for."""
         return ALL if self.walk.problem.cells.n < SMALL else 1
 
     @property
     def seconds(self) -> float:
-        """Of wall time, what is compared at the end included."""
+        """Return predicted seconds of wall time, including the comparison at the end."""
         each, side = self.walk.seconds, max(1.0, self.chains / cores())
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
@@ -339,13 +339,13 @@ class Plan:
 
     @property
     def memory(self) -> float:
-        """Bytes, the draws that are kept included."""
+        """Return predicted bytes, including the kept draws."""
         n = self.walk.problem.cells.n
         return n * (MEMORY[0] + MEMORY[1] * self.chains + 2 * self.kept * self.chains) + 150e6
 
     @property
     def text(self) -> str:
-        """The prediction in words."""
+        """Return the the prediction in words."""
         return (
             f"tier '{self.tier}': {self.chains} Markov chains of about {WARM_UP + self.usual:,} sweeps, "
             f"{told_cost(self.seconds, self.memory)} predicted"
@@ -353,7 +353,7 @@ class Plan:
 
     @property
     def record(self) -> dict[str, Any]:
-        """For the record."""
+        """Return the figures for the record."""
         return {
             "tier": self.tier,
             "predicted_seconds": round(self.seconds, 1),
@@ -361,7 +361,7 @@ class Plan:
         }
 
     def refuse(self, deadline: Deadline) -> None:
-        """Refuse what takes too long or does not fit."""
+        """Refuse a run that takes too long or does not fit in memory."""
         other = 'take tier = "approximate", or ' if self.tier == "chains" else ""
         # Chains may pass with fewer sweeps than usual, not with fewer than those of their first run.
         least = replace(self, usual=self.kept * self.thin).seconds

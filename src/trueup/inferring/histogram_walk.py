@@ -1,4 +1,4 @@
-"""Markov chains on histograms of a hierarchy, side by side in threads, and what says that they agree.
+"""Markov chains on histograms of a hierarchy, side by side in threads, with their convergence diagnostics.
 
 One file: what chains draw, what they save to go on from, and what judges them are the same arrays.
 """
@@ -53,7 +53,7 @@ RATE_AT_FIRST = 0.1
 
 
 class _Part(NamedTuple):
-    """A chain's part in a run: its name in checkpoints, empty where none are left; first draw, sweeps to a draw, draws."""
+    """A chain's part in a run: its name in checkpoints (empty if none are written), first draw, thinning and draws."""
 
     run: str
     first: int
@@ -171,7 +171,7 @@ class HistogramWalk:
         self.stopped = True
 
     def _type(self) -> Any:
-        """Counts of a cell stay below the largest total of a place, which noise and time change little where noise is narrow."""
+        """Return the narrowest integer type for counts of a cell: they stay below the largest total of a place."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
         return (
@@ -181,12 +181,12 @@ class HistogramWalk:
         )
 
     def begun(self, chains: int, kept: int) -> int | None:
-        """Sweeps between the draws of the run that checkpoints are of; None where there is none of so many draws."""
+        """Return the sweeps between the draws of the checkpointed run; None if there is none of so many draws."""
         last = self.keep.run.split("x") if self.keep else []
         return int(last[2]) if last[:2] == [str(chains), str(kept)] else None
 
     def _resumed(self, keep: Checkpoint, thin: int, out: NDArray, first: int) -> list[int]:
-        """Put chains where their checkpoints are; how many draws each had made. A run that has none begins with one."""
+        """Put chains where their checkpoints are, and return how many draws each had made; begin a run if there are none."""
         run = run_name(out, thin)
         if run != keep.run:
             for chain in range(len(self.states)):
@@ -259,7 +259,7 @@ class HistogramWalk:
         sweeps: tuple[int, int, int],
         *kept: NDArray,
     ) -> bool:
-        """Make sweeps of a chain, a large one in parts; False if they were stopped between two.
+        """Make sweeps of a chain, a large one in parts; return False if stopped between two.
 
         `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
         """
@@ -274,7 +274,7 @@ class HistogramWalk:
 
     @property
     def _parts(self) -> list[tuple[int, int, bool]]:
-        """Directions that one sweep takes in one go, and whether all else of it follows."""
+        """Return the directions that a sweep takes in each step, and whether the rest of the sweep follows."""
         many = -(-self.steps // STEPS_AT_ONCE)
         ends = np.linspace(0, self.directions, many + 1).astype(int).tolist()
         if many == 1:
@@ -282,7 +282,7 @@ class HistogramWalk:
         return [*((a, b, False) for a, b in pairwise(ends)), (self.directions, self.directions, True)]
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
-        """What the record says of a run: R-hat and effective sizes of the counts of each table.
+        """Return the record of a run: R-hat and effective sizes of the counts of each table.
 
         Parameters
         ----------
@@ -310,17 +310,17 @@ class HistogramWalk:
 
     @property
     def directions(self) -> int:
-        """Directions of a sweep."""
+        """Return the number of directions of a sweep."""
         return len(self.moves.singles) + int(self.moves.turns.sum())
 
     @property
     def steps(self) -> int:
-        """Steps of lowest places in a sweep, which its time grows with."""
+        """Return the steps of lowest places in a sweep, which its time grows with."""
         return self.directions * self.problem.cells.shape[0]
 
     @property
     def rounded(self) -> str:
-        """Why draws are refused where rounding left out most directions; empty else."""
+        """Return the reason for refusing draws if rounding left out most directions; else empty."""
         left, tried = sum(self.left_out), self.directions * self.sweeps * len(self.states)
         if left <= ROUNDED * tried:
             return ""
@@ -328,12 +328,12 @@ class HistogramWalk:
 
     @property
     def margins(self) -> list[Margin]:
-        """Tables that are reported: what was measured, every level's totals, and the finest cells."""
+        """Return the tables that are reported: what was measured, every level's totals, and the finest cells."""
         return reported(self.problem.cells, [h.margin for h in self.problem.headers])
 
 
 def run_name(out: NDArray, thin: int) -> str:
-    """The name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
+    """Return the the name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
     return f"{out.shape[0]}x{out.shape[1]}x{thin}"
 
 
@@ -344,7 +344,7 @@ def _described(draws: NDArray) -> dict[str, float]:
 def _start(
     problem: ColumnProblem, rng: np.random.Generator, away: float, deadline: Deadline
 ) -> NDArray[np.int64]:
-    """The default release; where settling from the top finds none, a table near least squares by an integer program."""
+    """Return the default release, or a table near least squares by an integer program if settling finds none."""
     try:
         return problem.start(rng, away)
     except ConvergenceError:
@@ -356,7 +356,7 @@ def _start(
 
 
 def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
-    """Every level's totals, what was measured, and the finest cells, coarse levels first."""
+    """Return every level's totals, what was measured, and the finest cells, coarse levels first."""
     totals = [Margin(level) for level in cells.tree.levels]
     found = dict.fromkeys(canonical(cells, m) for m in [*totals, *measured, cells.finest])
     return sorted(found, key=lambda m: (cells.tree.level(m.level), cells.size(m)))
@@ -365,7 +365,7 @@ def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
 def sizes_of(
     cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
 ) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
-    """Margin, groups, R-hat and effective sizes of a level's tables; of a large one of the lowest places, so many at random."""
+    """Yield margin, groups, R-hat and effective sizes of a level's tables; a random subset for large lowest tables."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
     if tables.size < CHUNK:  # draws of a count side by side are summed and compared several times as fast
@@ -383,7 +383,7 @@ def sizes_of(
 
 
 def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:
-    """Tables of a level's places, `(chains, draws, places, cells of one)`."""
+    """Return tables of a level's places, `(chains, draws, places, cells of one)`."""
     finest = Margin(level, cells.finest.attributes)
     step = max(1, CHUNK // (run.shape[0] * cells.n))  # sums of narrow counts are wide: some draws at a time
     pieces = [cells.sum(run[:, i : i + step], finest) for i in range(0, run.shape[1], step)]

@@ -1,4 +1,4 @@
-"""How far published parts miss their published totals, and how much of that their laws explain.
+"""Inconsistency of published parts and totals, and how much of it their laws explain.
 
 Let c = y - x be the change of each published value y of true count x, with mean m over the values of a margin and mean square
 v at each of them. Were the changes of n parts and of their total independent of each other and of where the values stand, their
@@ -29,7 +29,7 @@ DRAWS = 200
 
 
 class Inconsistency(NamedTuple):
-    """Of one published margin and a finer one.
+    """The inconsistency of one published margin with a finer one.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Inconsistency(NamedTuple):
 
     @property
     def explained(self) -> float | None:
-        """What the laws explain, as a share of what is seen; above 1 where they would make more, None where nothing is seen."""
+        """Return the explained share of the observed inconsistency (above 1 if laws imply more); None if there is none."""
         return self.by_law / self.mean_square if self.mean_square else None
 
 
@@ -135,7 +135,7 @@ class _Change(NamedTuple):
 
 
 def _change(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> _Change:
-    """Moments of the changes of published numbers over draws of the true counts."""
+    """Return the moments of the changes of published numbers over draws of the true counts."""
     true = cells.sum(draws, margin)
     mean, squares = np.zeros(cells.size(margin)), np.zeros(cells.size(margin))
     for law, groups in numbers.laws:

@@ -1,4 +1,4 @@
-"""Counts that nothing links are independent: the components of a posterior, each a small problem of its own.
+"""Independent components of a posterior: counts that nothing links, each a small problem of its own.
 
 A row (a measured sum, a rule, a prior on a total) links the counts that it holds and that may vary. What no row links factorises.
 """
@@ -44,17 +44,17 @@ class IndependentPart:
 
     @property
     def own(self) -> NDArray[np.int64]:
-        """The free cells, which no other component has."""
+        """Return the free cells, which no other component has."""
         return self.cells[self.free]
 
     def tables(self, most: int) -> NDArray[np.int64] | None:
-        """List all tables `(t, k)` that satisfy what is exact; None where they are more than `most`."""
+        """List all tables `(t, k)` that satisfy what is exact; return None if there are more than `most`."""
         matrix, low, high = self.limits
         return enumerate_fibre(matrix, low - SLACK, high + SLACK, (self.box[0], self.box[1]), most)
 
 
 def components(problem: RowProblem) -> list[IndependentPart]:
-    """Split a problem where no row links its free cells.
+    """Split a problem between free cells that no row links.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def components(problem: RowProblem) -> list[IndependentPart]:
 
 
 def linked(by_cell: Any, free: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Sets of free cells that rows of a sparse matrix `(r, n)` link, each ascending."""
+    """Return sets of free cells that rows of a sparse matrix `(r, n)` link, each ascending."""
     inner = scipy.sparse.csr_array(by_cell[:, free])
     graph = scipy.sparse.block_array([[None, inner], [inner.T, None]], format="csr")
     if not len(free):
@@ -98,7 +98,7 @@ def _component(problem: RowProblem, own: NDArray, factors: tuple, limits: tuple)
 
 
 def fixed_alone(problem: RowProblem) -> bool:
-    """Tell whether the rows that hold no free cell allow what is fixed."""
+    """Return True if the rows without free cells allow the fixed counts."""
     free = problem.box[0] < problem.box[1]
     rows, n = problem.rows, problem.n
     touched = np.zeros(len(rows.factors), bool)
@@ -108,7 +108,7 @@ def fixed_alone(problem: RowProblem) -> bool:
 
 
 def pinned_counts(problem: RowProblem, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> RowProblem:
-    """The same problem with the counts of some cells given."""
+    """Return the same problem with the counts of some cells given."""
     box = problem.box.copy()
     box[:, cells] = counts
     return replace(problem, box=box)

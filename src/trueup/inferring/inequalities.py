@@ -70,7 +70,7 @@ class LinearInequalities(InferenceMethod):
     structures: ClassVar[frozenset[str]] = frozenset({"general"})
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Each finest cell must be measured once; rules and bounds must speak of single places."""
+        """Return the reason if a finest cell is not measured exactly once, or a rule or bound spans places, or None."""
         finest = constraints.cells.finest
         last = constraints.cells.tree.levels[-1]
         if any(canonical(constraints.cells, h.margin) != finest for h in headers):
@@ -87,7 +87,7 @@ class LinearInequalities(InferenceMethod):
         return None if covered_once(constraints, headers) else "every cell must be measured exactly once"
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> InequalityProblems:
-        """Collect rows, bounds and laws; every place is a problem of its own."""
+        """Collect rows, bounds and laws; every place is a separate problem."""
         return collect(constraints, headers)
 
     def apply(
@@ -99,7 +99,7 @@ class LinearInequalities(InferenceMethod):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw all places; then run chains for the places that rejection left out."""
+        """Draw all places, then run chains for the places that rejection left out."""
         z, low, high = state.lay(values)
         points = state.feasible_points(z, low, high)
         acceptance = np.ones(len(z))
@@ -170,7 +170,7 @@ class LinearInequalities(InferenceMethod):
     def _until_they_agree(
         self, state, problem, point, place, length, rng, deadline: Deadline
     ) -> tuple[NDArray, float, float]:
-        """Run chains from opposite ends of one place, thinning more until they mix or a limit of sweeps or time is reached."""
+        """Run chains from opposite ends of one place, with more thinning until they mix or reach a limit of sweeps or time."""
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)
@@ -194,7 +194,7 @@ class LinearInequalities(InferenceMethod):
 
 
 def _ends(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
-    """Feasible points far apart: towards opposite ends in turn, within reach of the noise; else the point that is known."""
+    """Return feasible points far apart: towards opposite ends in turn within the noise; else the known point."""
     z, low, high = problem
     low = np.maximum(low, np.minimum(z - REACH * scale, point - 1))
     high = np.minimum(high, np.maximum(z + REACH * scale, point + 1))

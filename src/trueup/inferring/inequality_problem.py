@@ -1,4 +1,4 @@
-"""Counts at each place under linear inequalities, with what was measured of them, as arrays."""
+"""Counts at each place under linear inequalities, with their measurements, as arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class InequalityProblems:
 
     @property
     def discrete(self) -> bool:
-        """Whether counts are drawn as whole numbers."""
+        """Return True if counts are drawn as whole numbers."""
         return bool((self.kind >= DISCRETE_GAUSSIAN).any())
 
     def label(self, place: int) -> str:
@@ -49,7 +49,7 @@ class InequalityProblems:
         return tree.label(tree.levels[-1], place)
 
     def lay(self, values: NDArray) -> tuple[Reals, Reals, Reals]:
-        """Lay measured values `(q,)` on the places `(p, n)`; invariants close their box."""
+        """Lay measured values `(q,)` on the places `(p, n)`; invariants narrow their box to a point."""
         cells = self.constraints.cells
         z = np.empty(cells.n)
         low, high = self.low.ravel().copy(), self.high.ravel().copy()
@@ -82,7 +82,7 @@ class InequalityProblems:
         return np.array(points)[same.ravel()]
 
     def _conflict(self, conflict: Sequence[int]) -> str:
-        """Name rows, then lower and upper bounds, by their numbers."""
+        """Return the error naming contradictory rows and bounds by their numbers."""
         cells, n = self.constraints.cells, len(self.kind)
         kinds = [a.values for a in cells.attributes]
         labels = [
@@ -129,7 +129,7 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
 
 
 def kind_and_scale(law: Law) -> tuple[int, float] | None:
-    """As which kind of which scale the kernel of tilted draws knows a law; None where it knows none of its form."""
+    """Return the law's (kind, scale) code for the tilted sampler, or None if the sampler does not support it."""
     form = law.form
     if form is None or law.joint or not law.additive or form.reach < np.inf:
         return None
@@ -141,7 +141,7 @@ def kind_and_scale(law: Law) -> tuple[int, float] | None:
 
 
 def _rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]:
-    """Rules as rows `a theta >= b`, multiplied until their coefficients are whole numbers."""
+    """Return rules as rows `a theta >= b`, multiplied until their coefficients are whole numbers."""
     cells = constraints.cells
     n = cells.n // cells.shape[0]
     rows, bounds = np.zeros((len(constraints.linear), n)), np.zeros(len(constraints.linear))

@@ -1,4 +1,4 @@
-"""Laplace noise as a mixture of normal laws, whose variances are drawn."""
+"""Laplace noise as a mixture of normal laws with drawn variances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TINIEST = 1e-4
 def normal_given_variances(
     rng: np.random.Generator, known: LinkedValues, gap: NDArray[np.float64]
 ) -> LinkedValues:
-    """Laplace laws as normal ones, each with a variance V that is drawn given the gap d of count and value.
+    """Return Laplace laws as normal ones, each with a variance V drawn given the gap d of count and value.
 
     As exp(-s |d|) is the integral of V^(-1/2) exp(-d^2 / (2 V) - s^2 V / 2), but for a factor, V being exponential before d is
     known, 1 / V is inverse normal given d (Andrews and Mallows 1974, "Scale mixtures of normal distributions"), and s^2 V

@@ -76,14 +76,14 @@ class LatticeMoves(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (*FACTORED, Estimated)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """The law of each count must be a factor of its own."""
+        """Return the reason if a law does not factor over cells or there are fewer than two chains, or None."""
         unknown = [h.law.name for h in headers if not h.exact and h.law.form is None]
         if unknown:
             return f"law '{unknown[0]}' does not factor over cells"
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
-        """Write everything as rows."""
+        """Write all constraints and laws as rows."""
         return LinearProblem(constraints, tuple(headers))
 
     def apply(
@@ -130,7 +130,7 @@ class LatticeMoves(InferenceMethod):
         return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
-        """Make the run longer, tuning again, until it passes; what came before is warm-up."""
+        """Lengthen the run, tuning again, until it passes; earlier sweeps become warm-up."""
         kept = -(-max(draws, FEWEST) // self.chains)
         engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
         try:
@@ -152,7 +152,7 @@ class LatticeMoves(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """Chains as the driver takes them: a run that is too short is made anew, with what was learnt of how far cells move."""
+    """The chain engine for the driver: a run that is too short is repeated with tuned spans."""
 
     walk: Walk
     kept: int
@@ -163,7 +163,7 @@ class _Chains(OfWalk):
 
     @property
     def chains(self) -> int:
-        """How many run side by side."""
+        """Return how many chains run side by side."""
         return len(self.walk.points)
 
     def first(self, tell: Progress) -> NDArray:
@@ -176,12 +176,12 @@ class _Chains(OfWalk):
         return walk.run(self.kept, 1, tell)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Diagnostics of counts and watched sums."""
+        """Return diagnostics of counts and watched sums."""
         found, self.lacks = self.walk.diagnosed(run, self.thin)
         return found
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """More sweeps to a draw."""
+        """Return a longer run with more sweeps to a draw."""
         thin = min(self.thin * min(max(math.ceil(MARGIN * self.lacks), 2), LEAP), self.longest)
         if thin <= self.thin:
             return None
@@ -198,7 +198,7 @@ class _Chains(OfWalk):
 def _all_exact(
     fixed: NDArray[np.int64], parts: Sequence[Weighed | SpreadSum], draws: int, rng: np.random.Generator
 ) -> Drawn:
-    """Independent draws of all components."""
+    """Return independent draws of all components."""
     counts = np.tile(fixed, (draws, 1))
     for part in parts:
         counts[:, part.cells] = part.draw(draws, rng)
@@ -207,7 +207,7 @@ def _all_exact(
 
 
 def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.random.Generator) -> Drawn:
-    """Put independent draws in the place of counts that the chains were given."""
+    """Replace counts that the chains were given by independent draws."""
     chains, draws, _ = found.draws.shape
     for one in listed:
         found.draws[:, :, one.cells] = one.draw(chains * draws, rng).reshape(chains, draws, -1)
@@ -216,6 +216,6 @@ def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.ran
 
 
 def _margins(state: LinearProblem) -> list[Margin]:
-    """Measured margins, then the finest cells; counts of some units alone are invariants, in which nothing varies."""
+    """Return the measured margins, then the finest cells; margins of chosen groups are left out."""
     measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
     return list(dict.fromkeys([*measured, state.cells.finest]))

@@ -1,4 +1,4 @@
-"""Persons and the households that they live in, jointly: Markov chains under the hierarchical prior, at every level."""
+"""Markov chains for persons and the households that they live in, jointly, under the hierarchical prior at every level."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class LinkedGibbs(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Nonnegative counts, pairs of rules alone, noise of unbounded laws."""
+        """Return the reason if counts may be negative, rules are not in pairs, or noise is of bounded laws, or None."""
         wrong = refuses_settings(self.prior, self.chains, "compositions")
         return wrong or refuses_linked(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Nothing depends on constraints and laws alone."""
+        """Return constraints and headers: nothing can be prepared from them alone."""
         return constraints, tuple(headers)
 
     def apply(
@@ -97,7 +97,7 @@ class LinkedGibbs(InferenceMethod):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Run chains longer until they agree; what was drawn with fewer steps is warm-up.
+        """Run chains longer until they agree; draws of shorter runs become warm-up.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class LinkedGibbs(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """Chains on linked counts as the driver takes them.
+    """The chain engine of linked counts, for the driver.
 
     A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws lie
     further apart.
@@ -146,11 +146,11 @@ class _Chains(OfWalk):
 
     @property
     def chains(self) -> int:
-        """How many run side by side."""
+        """Return how many chains run side by side."""
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
-        """See how long a sweep takes, warm up, and make the first run."""
+        """Measure how long a sweep takes, warm up, and make the first run."""
         announce(self.progress, "seeing how long a sweep takes")
         self.walk.begin()
         self._refuse()
@@ -160,17 +160,17 @@ class _Chains(OfWalk):
         return self.walk.run(self.kept, self.thin, tell)
 
     def _refuse(self) -> None:
-        """Say what is predicted, and refuse what takes too long."""
+        """Announce the predicted cost, and refuse what takes too long."""
         text, seconds, memory = self.walk.forecast(self.kept, self.thin)
         refuse_forecast(text, seconds, memory, self.limit.deadline, self.walk.problem.cells.tree)
         announce(self.progress, f"{text}; {in_all(self.limit.deadline, seconds)}")
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Diagnostics of counts and ratios."""
+        """Return diagnostics of counts and ratios."""
         return self.walk.diagnosed(run)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
-        """More draws, more steps at places, or more sweeps to a draw."""
+        """Return a longer run: more draws, more steps at places, or more sweeps to a draw."""
         walk, lacks = self.walk, MORE * ESS / found["smallest_ess"] - 1.0
         nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
         more, apart = 1.0, 1

@@ -1,4 +1,4 @@
-"""Chains on linked counts: how places are moved, what is watched, and which places are given more steps."""
+"""Chains on linked counts: moves of places, watched quantities, and extra steps for slow places."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class LinkedWalk:
         return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
 
     def begin(self) -> None:
-        """Run the first sweeps, which say how long one takes, and which places are drawn whole."""
+        """Run the first sweeps, to measure how long one takes and which places are drawn whole."""
         if self.problem.whole:
             self._narrow()
         else:
@@ -124,7 +124,7 @@ class LinkedWalk:
             self.run(SEEING, 1)
 
     def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
-        """Predict what the shortest run still takes, after `begin` or after `warm_up`: in words, seconds, and bytes."""
+        """Predict the cost of the shortest run, after `begin` or after `warm_up`: in words, seconds, and bytes."""
         chains, sweeps = len(self.states), WARM_UP + PILOT + kept * thin
         seconds = (sweeps - self.sweeps) * self.seconds
         memory = self.problem.cells.n * chains * (BYTES + 4.0 * kept) + 150e6
@@ -132,7 +132,7 @@ class LinkedWalk:
         return text, seconds, memory
 
     def warm_up(self) -> None:
-        """Run the other sweeps up to `WARM_UP`, and a pilot run that says what moves slowly."""
+        """Run the other sweeps up to `WARM_UP`, and a pilot run that shows which places move slowly."""
         self.run(WARM_UP - self.sweeps, 1)
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
@@ -140,7 +140,7 @@ class LinkedWalk:
             self.seconds *= self._prolong(USUAL * len(self.states) * PILOT, 1.0)
 
     def _narrow(self) -> None:
-        """Draw places a few columns at a time, and by single steps too, where what is drawn whole is often rejected."""
+        """Draw places a few columns at a time, with single steps, if whole draws are often rejected."""
         n, steps = self.width.copy(), self.steps
         self.steps = np.zeros_like(steps)
         for _ in range(ROUNDS):
@@ -231,7 +231,7 @@ class LinkedWalk:
             draw_linked_prior(rng, self.problem.places, state, columns, g, hyper, self.learn)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """What the record says of a run: R-hat and effective sizes of every count of every level, and of ratios."""
+        """Return the record of a run: R-hat and effective sizes of every count of every level, and of ratios."""
         watched = [(level, *diagnosed_in_pieces(values)) for level, values in self._watched(run)]
         verdict = Verdict(r_hat_by_chance(sum(len(ess) for *_, ess in watched), ESS, 2 * len(run)))
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
@@ -257,17 +257,17 @@ class LinkedWalk:
         }
 
     def prolonged(self) -> float:
-        """Give places whose counts move slowly more steps, and others fewer; how many times the steps of all that is."""
+        """Give slow places more steps and others fewer; return the factor by which all steps grow."""
         return self._prolong(1.5 * ESS, 0.5)
 
     def shortened(self) -> float:
-        """Give places as many steps as before they were last given more, which did not help; how many times the steps that is."""
+        """Return places to the steps before the last increase, which did not help; return the factor of all steps."""
         now = self.steps.sum() + self.draws.sum()
         self.steps, self.draws = self.fewer
         return float((self.steps.sum() + self.draws.sum()) / now)
 
     def _prolong(self, size: float, least: float) -> float:
-        """Multiply the steps of each place by what brings its smallest effective size to `size`, and by `least` at least."""
+        """Multiply the steps of each place by the factor that brings its smallest effective size to `size`, at least `least`."""
         self.fewer = self.steps, self.draws
         before = self.steps.sum() + self.draws.sum()
         times = np.clip(size / self.slowest, least, 8.0)
@@ -276,7 +276,7 @@ class LinkedWalk:
         return float((self.steps.sum() + self.draws.sum()) / before)
 
     def _watched(self, run: NDArray) -> Iterator[tuple[str, NDArray]]:
-        """Levels with counts of each, and there persons per household of each link."""
+        """Yield each level with its counts, and with persons per household of each link."""
         cells = self.problem.cells
         for level in cells.tree.levels:
             values = cells.sum(run, Margin(level, cells.finest.attributes))
@@ -288,7 +288,7 @@ class LinkedWalk:
 
     @property
     def margins(self) -> list[Margin]:
-        """Tables that are reported: every level's counts, and of two tables their totals."""
+        """Return the tables that are reported: every level's counts, and totals of both tables if there are two."""
         cells = self.problem.cells
         found = [Margin(level, cells.finest.attributes) for level in cells.tree.levels]
         if self.problem.constraints.joined is not None:

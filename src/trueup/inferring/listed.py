@@ -1,4 +1,4 @@
-"""Problems with few tables: list them all, weigh them, and everything follows from exact masses, component by component."""
+"""Exact posteriors of problems with few tables: list them all and weigh them, component by component."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Weighed(NamedTuple):
 
 
 def weigh(part: IndependentPart, most: int) -> Weighed | None:
-    """List a component's tables and weigh them; None where they are more than `most`.
+    """List a component's tables and weigh them; return None if there are more than `most`.
 
     No table has a probability where none is possible: then there are none.
     """
@@ -91,7 +91,7 @@ def drawn(
 def listed_marginals(
     cells: Cells, margin: Margin, fixed: NDArray[np.int64], parts: Sequence[Weighed]
 ) -> Marginals | None:
-    """Masses of every group of a margin: components are independent, so a group's count is a sum of independent ones.
+    """Return masses of every group of a margin: a group's count is a sum of independent components.
 
     Returns
     -------

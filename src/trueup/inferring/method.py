@@ -1,4 +1,4 @@
-"""What every method of inference offers."""
+"""The interface of inference methods."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ class InferenceMethod(ABC):
         settle_priors(self, self.priors)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Say why this problem is beyond it although its structure is not; None if fine."""
+        """Return the reason why it cannot handle this problem despite its structure, or None."""
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Say why counts that this reconciliation released are beyond it; for methods with `released`."""
+        """Return the reason why it cannot handle counts released by this reconciliation, or None; for methods with `released`."""
         return None
 
     @classmethod
     def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
-        """Parameters that take the place of its own defaults where such measurements are given and none is named.
+        """Return parameters that replace its defaults for such measurements unless they are named.
 
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
         flat one. Where noisy values below a threshold are not shown, parts are taken to be of one kind: small values are what
@@ -93,7 +93,7 @@ class InferenceMethod(ABC):
         return {"prior": (Estimated if values_of_a_class(cells, headers) >= ENOUGH else Flat)().name}
 
     def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
-        """Say what is known against its intervals where such measurements are given; None if nothing is."""
+        """Return what is known against its intervals for such measurements, or None."""
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
             return FEW_DOUBT if values_of_a_class(cells, headers) < ENOUGH else None
@@ -102,7 +102,7 @@ class InferenceMethod(ABC):
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Do once what depends on constraints and laws alone."""
+        """Compute what depends on constraints and laws alone."""
 
     @abstractmethod
     def apply(
@@ -114,7 +114,7 @@ class InferenceMethod(ABC):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw the true counts given values `(q,)`; an answer or a refusal stands by the deadline.
+        """Draw the true counts given values `(q,)`; answer or refuse by the deadline.
 
         Raises
         ------
@@ -133,12 +133,12 @@ def _conceals_noisy(law: Any) -> bool:
 def inference_misfit(
     method: InferenceMethod, constraints: Constraints, measured: Measurements | Problem
 ) -> str | None:
-    """Say why a method does not fit; None if it does."""
+    """Return the reason why a method does not fit, or None."""
     return structural_misfit(method, constraints.structure()) or method.refuses(constraints, measured.headers)
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Published values of the finest cells that say something alone, exact ones too, for each class on average."""
+    """Return how many published values of the finest cells there are for each class on average, exact ones too."""
     each = cells.n // cells.shape[0]
     finest = (
         h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
@@ -148,11 +148,11 @@ def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
 
 
 def silent(done: int, of: int) -> None:
-    """Tell nobody of progress."""
+    """Ignore progress."""
 
 
 def announce(progress: Progress, stage: str) -> None:
-    """Name the stage that begins, where whoever listens to `progress` has a `stage(text)` for it."""
+    """Name the stage that begins, if the listener to `progress` has a `stage(text)` for it."""
     if (tell := getattr(progress, "stage", None)) is not None:
         tell(stage)
 
@@ -164,7 +164,7 @@ def in_blocks(
     progress: Progress,
     deadline: Deadline | None = None,
 ) -> tuple[NDArray, bool]:
-    """Draw `(..., draws, n)` block by block; an interruption keeps the finished blocks, and so does a deadline.
+    """Draw `(..., draws, n)` block by block; an interruption or a deadline keeps the finished blocks.
 
     Returns
     -------

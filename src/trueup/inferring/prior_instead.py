@@ -1,4 +1,4 @@
-"""Why a method has another prior than the hierarchical one, where nobody asked for one."""
+"""Reasons why a method has another prior than the hierarchical one without being asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trueup.model.records.measurements import Measurements
 
 
 def prior_instead(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
-    """Say which prior a method has that is not the hierarchical one, and why; None where it is."""
+    """Return which prior replaces the hierarchical one, and why; None if none does."""
     prior = getattr(method, "prior", None) or Flat()
     if isinstance(prior, Hierarchical):
         return None

@@ -41,7 +41,7 @@ SMALLER = 2.5
 def points(
     estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator, left: float = 1.0
 ) -> tuple[Reals, Reals]:
-    """Draw hyperparameters `(count, k)` about the mode, evenly spread; those that are not free stay there.
+    """Draw hyperparameters `(count, k)` about the mode, evenly spread; those not in `free` stay at it.
 
     Given the others, the last reaches `left` times as far below its mode as above.
 
@@ -79,7 +79,7 @@ def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
 
 
 def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArray[np.bool_]]:
-    """Return the last level whose splits vary with the hyperparameters that are to be integrated over, and which these are.
+    """Return the last level whose splits vary with the integrated hyperparameters, and which hyperparameters these are.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArr
 
 @dataclass(frozen=True, eq=False)
 class PriorMixture:
-    """Solutions at several points of the hyperparameters: what the posterior is a mixture of.
+    """Solutions at several points of the hyperparameters, whose mixture is the posterior.
 
     Attributes
     ----------
@@ -108,11 +108,11 @@ class PriorMixture:
 
     @property
     def unsolved(self) -> int:
-        """How many of the points could not be solved."""
+        """Return how many of the points could not be solved."""
         return int(np.isneginf(self.log_weights).sum())
 
     def record(self, splits: Splits, estimate: Estimate, free: NDArray[np.bool_]) -> dict:
-        """What the record of a posterior says of its prior."""
+        """Return the record of the posterior's prior."""
         weights = normalised(self.log_weights)
         integrated = free & (len(weights) > 1)
         k = pareto_k(self.log_weights)
@@ -160,7 +160,7 @@ class PriorMixture:
 
 
 def _held(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
-    """Name the parameters that are held at the mode though they are uncertain."""
+    """Name the uncertain parameters that are held at the mode."""
     names = ", ".join(_named(splits, uncertain))
     return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
 
@@ -171,7 +171,7 @@ def _named(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A tree, or its top, that is solved at other hyperparameters.
+    """A tree, or its top, solved at several points of its hyperparameters.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ class Spread:
     deeper: Callable[[Reals], Solved] | None
 
     def at(self, theta: Reals) -> Solved | None:
-        """Solve at some hyperparameters; None where no window of counts holds the posterior.
+        """Solve at some hyperparameters; return None if no window of counts holds the posterior.
 
         Where only upper levels vary, with the tilts of the mode, unless these turn out not to suit.
         """
@@ -216,7 +216,7 @@ class Spread:
         return -np.inf if solved is None else solved.evidence + self.splits.log_hyperprior(theta)[0]
 
     def _left(self, estimate: Estimate, free: NDArray[np.bool_]) -> float:
-        """How many times as far small parts may be smaller as the curvature at the mode says: next to nothing is like nothing.
+        """Return by what factor small parts' spread exceeds the curvature's at the mode.
 
         By the log density at `SMALLER`, as if it were normal on that side.
         """
@@ -235,7 +235,7 @@ class Spread:
         rng: np.random.Generator,
         progress: Progress,
     ) -> PriorMixture:
-        """Solve at points about the mode, weighed by posterior density over density of the points."""
+        """Solve at points about the mode, weighed by posterior density over proposal density."""
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
         count = POINTS if self.first <= SMALL else FEW_POINTS
@@ -270,7 +270,7 @@ def normalised(log_weights: Reals) -> Reals:
 
 
 def pareto_k(log_weights: Reals) -> float:
-    """Shape of the upper tail of importance weights; above .7 they are not to be trusted. NaN for too few of them.
+    """Return the shape of the upper tail of importance weights; unreliable above .7, NaN for too few.
 
     Zhang and Stephens' (2009) estimate with the prior of Vehtari et al. (2024), as in their appendix.
 

@@ -85,7 +85,7 @@ class ReleasedMultinomial(InferenceMethod):
     released: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """One noisy version of each part, at most one of the total, nothing else."""
+        """Return the reason unless each part has one noisy version, the total at most one, and nothing else is known; or None."""
         if constraints.bounds or not constraints.nonnegative:
             return "it knows no bounds other than zero"
         if any(header.groups is not None for header in headers):
@@ -101,7 +101,7 @@ class ReleasedMultinomial(InferenceMethod):
         return why or ("the parts are invariants" if parts[0].exact else None)
 
     def _refuses_tree(self, margins: Sequence[Margin], measured: Sequence[Margin]) -> str | None:
-        """One noisy version of every level, from which the release took it alone."""
+        """Return the reason unless every level has one noisy version and the release used that alone, or None."""
         if self.total == "summed":
             return (
                 "of a tree it knows releases with total = 'independent'; a summed total rests on the noisy parts below "
@@ -117,7 +117,7 @@ class ReleasedMultinomial(InferenceMethod):
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Say why counts that this method released are not what is described; None if they are."""
+        """Return the reason why counts that this method released differ from the model, or None."""
         expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
         if method.get("method") != expected:
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
@@ -231,7 +231,7 @@ class ReleasedMultinomial(InferenceMethod):
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Laws and cells of one sum."""
+    """The laws and cells of one sum."""
 
     constraints: Constraints
     law: Law
@@ -246,7 +246,7 @@ class _State:
 
 
 def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
-    """Priors on the parts and on the total."""
+    """Return the priors on the parts and on the total."""
     given.refuse_varying()
     assert not isinstance(given, Hierarchical | Estimated)  # refused when the method was made
     if not isinstance(given, FlatTotal):
@@ -273,7 +273,7 @@ def _behind_zero(
 
 
 def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:
-    """Exact masses of two parts and their total."""
+    """Return exact masses of two parts and their total."""
     first, second, mass = two_parts(problem)
     parts = [mass.sum(axis=1), mass.sum(axis=0)]
     sums = np.arange(first.size)[:, None] + np.arange(second.size)[None, :]

@@ -1,4 +1,4 @@
-"""Values of cells with the same records, which cell keys show with the same change: measured once.
+"""Values of cells with the same records, which cell keys perturb equally: used once.
 
 A count of which one part alone is not zero has that part's records, hence its key and its published value. It tells
 nothing that the part's value does not, and would be taken for a second measurement. Which parts are zero is not published;
@@ -53,7 +53,7 @@ def measured_once(measured: Measurements) -> tuple[Measurements, int]:
 def _repeated(
     cells: Cells, header: Measured, values: NDArray, keyed: list[tuple[Measured, NDArray]]
 ) -> NDArray[np.bool_]:
-    """Which values some finer margin under the same law shows in one part, and zeros in all others."""
+    """Return a mask of values that some finer margin under the same law repeats in one part, with zeros in all others."""
     repeated, size = np.zeros(len(values), bool), cells.size(header.margin)
     at = slice(None) if header.groups is None else header.groups
     for parts, shown in _finer(cells, header, keyed):
@@ -76,5 +76,5 @@ def _finer(
 
 
 def _drawn_by(law: Any) -> Any:
-    """The law that the perturbation is drawn by, whatever is hidden before it."""
+    """Return the law of the perturbation, without what is hidden before it."""
     return getattr(law, "law", law)

@@ -1,4 +1,4 @@
-"""Several releases of the same counts, each with noise of its own: all of their values weigh in one posterior."""
+"""Several releases of the same counts, each with its own noise, combined in one posterior."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _cells_of(measurements: Measurements) -> tuple:
 
 
 def rules_together(problems: Sequence[Problem], measured: Measurements) -> Constraints:
-    """What binds counts that were measured for several problems: the rules of all, and bounds that came with the values."""
+    """Return the constraints of several problems together: the rules of all, and bounds published with the values."""
     return reduce(_both, (problem.constraints for problem in problems)).within(*measured.bounds)
 
 

@@ -1,4 +1,4 @@
-"""Counts of which nothing but their sum is known, under a flat prior: the sum's law is exact, and its parts are spread evenly.
+"""Counts known through their sum alone, under a flat prior: the sum's law is exact, its parts are spread evenly.
 
 `C(t + k - 1, k - 1)` tables of k nonnegative counts have the sum t, all as probable as each other. Its masses are these
 numbers times its factors, and given it the table is Dirichlet-multinomial with parameters 1. Log-concave factors have one mode,
@@ -49,7 +49,7 @@ class SpreadSum(NamedTuple):
 
 
 def spread_sum(part: IndependentPart) -> SpreadSum | None:
-    """The law of a component's sum; None where more than that is known of its counts, or its law is too wide to write down.
+    """Return the law of a component's sum; None if more is known of its counts, or its law is too wide to write down.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def spread_sum(part: IndependentPart) -> SpreadSum | None:
 
 
 def _bounds(rows: Rows) -> tuple[int, int] | None:
-    """The least and the largest sum that the rows allow; None where there is none."""
+    """Return the least and the largest sum that the rows allow; None if there is none."""
     factors = rows.factors
     low = int(np.ceil(max(0.0, factors[:, LOW].max())))
     high = int(np.floor(min(factors[:, HIGH].min(), FARTHEST)))
@@ -84,7 +84,7 @@ def _bounds(rows: Rows) -> tuple[int, int] | None:
 
 
 def _window(log, low: int, high: int) -> tuple[int, int] | None:
-    """Where log masses are less than `DEPTH` below the largest; None where that are more than `MOST` sums.
+    """Return the range where log masses are less than `DEPTH` below the largest; None if it holds more than `MOST` sums.
 
     A concave sequence rises up to its mode and falls from there: both ends and the mode are found by halving.
     """
@@ -99,7 +99,7 @@ def _window(log, low: int, high: int) -> tuple[int, int] | None:
         return float(log(np.array([t]))[0])
 
     def below(t: int, enough: float) -> int:
-        """A sum beyond t whose log mass is below `enough`, no further than need be: far out logs lose their digits."""
+        """Return a sum beyond t whose log mass is below `enough`, no further than needed: far log masses lose digits."""
         step = 1
         while t + step < high and at(t + step) >= enough:
             step *= 2

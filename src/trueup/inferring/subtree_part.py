@@ -1,4 +1,4 @@
-"""A part of a large tree, which holds subtrees: what it tells the top, and its marginals and draws given what the top knows."""
+"""A part of a large tree, made of subtrees: its message to the top, and its marginals and draws given the top."""
 
 from __future__ import annotations
 
@@ -76,20 +76,20 @@ class SubtreePart:
         ]
 
     def evidence(self, each: Sequence[Solved]) -> Reals:
-        """Log evidence `(components, roots)` of what is at and below each root (nats)."""
+        """Return the log evidence `(components, roots)` of what is at and below each root (nats)."""
         n, roots = len(self.tilted.low), slice(len(self.evidence_above))
         own = np.array([one.messages.evidence for one in each])
         own[:, :n] += [one.tilted.top for one in each]
         return np.array([sums_below(one.plan, at)[roots] for one, at in zip(each, own)])
 
     def root_of(self) -> Integers:
-        """The root of every node, where all others are leaves."""
+        """Return the root of every node, if all other nodes are leaves."""
         roots = np.arange(len(self.evidence_above))
         return np.concatenate([roots, np.repeat(roots, np.diff(self.child_ptr)[roots])])
 
 
 class FromAbove(NamedTuple):
-    """What the top tells a part: the mass that the rest of the tree gives to each root's count, and drawn counts.
+    """The top's message to a part: the mass that the rest of the tree gives to each root's count, and drawn counts.
 
     `weights[r][0]` belongs to the count `offset[r]`; `counts` is `(roots, draws)`; draws of leaves are to be of the type `kind`.
     """
@@ -110,7 +110,7 @@ class FromAbove(NamedTuple):
 
 
 class Components(NamedTuple):
-    """A part solved under each component, given what is above: the weights of `FromAbove.on`, and how probable each is.
+    """A part solved under each component given what is above, with the probabilities of the components.
 
     `log_weights` are `(components, roots)` given what is below alone, `chances` given all.
     """
@@ -138,7 +138,7 @@ class Components(NamedTuple):
         return cls(each, log_weights, weights, chances / chances.sum(axis=0))
 
     def drawn(self, given: Integers, part: SubtreePart, rng: np.random.Generator) -> Integers:
-        """Draw the leaves `(draws, leaves)`, given counts `(roots, draws)` of the roots: for each a component, then its parts."""
+        """Draw leaves `(draws, leaves)` given counts `(roots, draws)` of the roots: first a component, then the parts."""
         leaves = slice(len(part.tilted.low) - part.leaves, None)
         if len(self.each) == 1:
             return joint_draws(self.each[0], given.shape[1], rng, given)[:, leaves]
@@ -172,7 +172,7 @@ class Components(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Marginals of all nodes of a part, draws `(draws, leaves)` of the last level, and what rounding may have moved."""
+    """Marginals of all nodes of a part, draws `(draws, leaves)` of the last level, and a bound of rounding."""
 
     marginals: Exact
     counts: Integers
@@ -192,7 +192,7 @@ def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_],
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
-    """Return what a part's counts may be, given what is above its roots."""
+    """Return marginals and draws of a part's counts, given what is above its roots."""
     part, known = item
     components, rng = Components.of(part, known), np.random.default_rng(known.seed)
     draws = known.counts.shape[1]
@@ -207,7 +207,7 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
 
 
 def expect_part(item: tuple[SubtreePart, FromAbove]) -> Reals:
-    """Return what `CutTree.expected` needs of a part's nodes, which follow no mixture."""
+    """Return the expectations of a part's nodes that `CutTree.expected` needs, without any mixture."""
     part, known = item
     (solved,) = part.solve()
     return expected_of(solved, marginals(solved, known.on(solved)))

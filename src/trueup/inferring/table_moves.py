@@ -1,4 +1,4 @@
-"""Which moves a chain makes on a table of cells."""
+"""The moves that a chain makes on a table of cells."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def with_vectors(moves: Moves, vectors: Sequence[Vector]) -> Moves:
 
 
 def _patterns(sizes: list[int], many: Any) -> Iterator[tuple[int, tuple[int, int], NDArray[np.bool_]]]:
-    """Yield kind, levels of the place's change, and axes that change, of every pattern."""
+    """Yield kind, levels of the place's change, and changed axes of every pattern."""
     yield SINGLE, (SAME, SAME), np.zeros((2, len(sizes)), bool)
     longer = [axis for axis, size in enumerate(sizes) if size > 1]
     axes: list[int] = [*longer, *([-1] if len(many) else [])]

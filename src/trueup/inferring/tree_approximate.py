@@ -109,7 +109,7 @@ class ApproximateTree:
         return splits, with_curvature(objective, begun, guess, varied(few, splits))
 
     def _late(self) -> bool:
-        """Return True once so much time is spent that what is known of hyperparameters has to do."""
+        """Return True once so much time is spent that the search for hyperparameters has to end."""
         return self.deadline.left(SOUGHT) < 0
 
     def _mixture(
@@ -174,7 +174,7 @@ def _blocks(count: int, most: int) -> list[int]:
 
 
 def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
-    """Solve on grids for draws; return also by how much grids twice as coarse move means (sd and a tenth of a count).
+    """Solve on grids for draws; also return how much grids twice as coarse move means (in sds and a tenth of a count).
 
     Errors fall with the square of the gaps: a third of the move is about what is left.
     """

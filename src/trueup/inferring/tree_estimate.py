@@ -1,4 +1,4 @@
-"""Hyperparameters of a tree: where their search begins, on what part of it, and whether parts are of two kinds."""
+"""Estimation of a tree's hyperparameters: where the search begins, on which part, and with how many kinds of parts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FAILURES = 3
 def estimate_from(
     search: SolutionSearch, splits: Splits, progress: Progress, *, kinds: int = 1
 ) -> tuple[SolutionSearch, FamilySample | None, Splits, Estimate]:
-    """Estimate hyperparameters: of a large tree from a sample of its families, begun on a smaller one.
+    """Estimate hyperparameters; for a large tree, start on a small sample of its families and finish on a larger one.
 
     Where the values ask for it, they are those of two kinds of parts; the search and the splits come back for these.
     """
@@ -71,7 +71,7 @@ def estimate_from(
 
 @dataclass(frozen=True, eq=False)
 class Beginning:
-    """Where the search for hyperparameters begins: on a small tree, or the smaller of two samples of a large one."""
+    """The start of the search for hyperparameters: a small tree, or the smaller of two samples of a large one."""
 
     search: SolutionSearch
     sample: FamilySample | None
@@ -129,7 +129,7 @@ class Beginning:
         return wider.with_kinds(theta, SOME, SMALL) if rises else None, looks + 1
 
     def _rises(self, wider: Splits, theta: NDArray) -> bool:
-        """Whether the log evidence rises with the share of small parts."""
+        """Return True if the log evidence rises with the share of small parts."""
         try:
             return bool(self._objective(wider)(theta).gradient[-2] > wider.log_hyperprior(theta)[1][-2])
         except ConvergenceError:
@@ -137,7 +137,7 @@ class Beginning:
 
 
 def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, float]:
-    """Return hyperparameters, with a share and a ratio, of two kinds of parts that are as unequal as with one, of parameter `a`.
+    """Return hyperparameters of two kinds of parts as unequal as with one kind of parameter `a`, given a share and a ratio.
 
     With one, the mean square of parts is `1 + 1 / a` times their squared mean. With a share rho of none and others of parameter
     `a'` it is `(1 + 1 / a') / (1 - rho)`. Both are equal where `a' = a / (1 - p)` and `rho = p / (1 + a)`, for any `p` below 1:
@@ -149,7 +149,7 @@ def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, f
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
-    """The same, but after so many `FAILURES` it fails at once: each takes as long as many that succeed."""
+    """Return `solve`, made to fail at once after `FAILURES` failures, each of which costs as much as many successes."""
     failures = 0
 
     def solved(theta: NDArray) -> Found:

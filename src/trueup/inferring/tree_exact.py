@@ -1,4 +1,4 @@
-"""Noisy counts on a tree: exact marginals of every node, independent joint draws."""
+"""Exact posterior of noisy counts on a tree: marginals of every node, and independent joint draws."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TreeExact(InferenceMethod):
     parallel: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """The law of each count must be a factor of its own."""
+        """Return the reason if the law of some count does not factor over cells, or None."""
         whole = [h.law.name for h in headers if not h.law.factors]
         return f"law '{whole[0]}' does not factor over cells" if whole else None
 
@@ -109,7 +109,7 @@ class TreeExact(InferenceMethod):
         executor: Executor | None = None,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw the counts, and give exact marginals of every margin of the tree."""
+        """Draw the counts, and compute exact marginals of every margin of the tree."""
         state.refuse_impossible(values)
         if isinstance(self.prior, Estimated):
             announce(progress, "estimating the prior from the published values")
@@ -147,7 +147,7 @@ class TreeExact(InferenceMethod):
         executor: Executor,
         work: AllowedWork,
     ) -> Drawn:
-        """Draw by exact messages, as long as their work is allowed."""
+        """Draw by exact messages, as long as they take no more work than allowed."""
         roughly = np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY])
         low, high = state.windows(values, roughly)
         leaves = state.problem.nested.nodes[-1]
@@ -170,7 +170,7 @@ class TreeExact(InferenceMethod):
     def _of_two_kinds_or_one(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Draw under the prior of two kinds of parts, where windows hold its posterior; else of one."""
+        """Draw under the prior of two kinds of parts if windows hold its posterior, else of one."""
         kinds = self.prior.most_kinds if isinstance(self.prior, Hierarchical) else 1
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
@@ -192,7 +192,7 @@ class TreeExact(InferenceMethod):
         *,
         kinds: int,
     ) -> Drawn:
-        """Estimate hyperparameters, integrate over those that are uncertain, and draw."""
+        """Estimate hyperparameters, integrate over the uncertain ones, and draw."""
         state = search.state
         search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
         search.splits = splits.parameters(estimate.theta)
@@ -222,7 +222,7 @@ class TreeExact(InferenceMethod):
         return replace(drawn, mode=mode(solved)[state.problem.nested.nodes[-1]]) if self.mode else drawn
 
     def _cut_below(self, state: TreeState, level: int) -> Partition | None:
-        """Where a large tree is cut so that its top holds the levels whose splits vary; a mode is searched for in the whole."""
+        """Return the cut of a large tree whose top holds the levels with varying splits; None for a search of the mode."""
         if self.mode:
             return None
         return state.cut_below(level + 1, PART) if level and state.cut else state.cut
@@ -237,7 +237,7 @@ class TreeExact(InferenceMethod):
         more: dict,
         varying: tuple[int, int] = (0, 0),
     ) -> Drawn:
-        """Marginals and draws of a mixture of solutions, of the whole tree or of its top.
+        """Return marginals and draws of a mixture of solutions, of the whole tree or of its top.
 
         `varying` is where they differ, as `mixed_marginals` has it.
         """
@@ -280,7 +280,7 @@ class TreeExact(InferenceMethod):
 
 
 def _reorder(counts: NDArray, order: NDArray) -> None:
-    """Put the columns of draws in order, in their place: large trees' would not fit twice."""
+    """Put the columns of draws in order, in place: a copy of large draws would not fit in memory."""
     if (np.diff(order) != 1).any():
         for rows in range(0, len(counts), BLOCK // 20):
             counts[rows : rows + BLOCK // 20] = counts[rows : rows + BLOCK // 20, order]

@@ -1,4 +1,4 @@
-"""A tree of counts on grids: the evidence of hyperparameters, marginals and draws, at a cost that noise does not change."""
+"""A tree of counts on grids: evidence of hyperparameters, marginals and draws, at a cost independent of the noise."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ class TreeGrid:
 
     @property
     def nodes(self) -> int:
-        """Nodes of the tree."""
+        """Return the number of nodes of the tree."""
         return len(self.state.child_ptr) - 1
 
     def _windows(self) -> tuple[Integers, Integers]:
-        """What counts are possible, but for what noise makes next to impossible: of all nodes of the plan."""
+        """Return bounds of possible counts for all nodes of the plan, without those that noise makes next to impossible."""
         problem = self.state.problem
         for depth in (DEPTH, 30 * DEPTH, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
@@ -135,14 +135,14 @@ class TreeGrid:
         return pair_sums(self.plan, ends[0]), pair_sums(self.plan, ends[1])
 
     def _expected(self) -> tuple[Reals, Reals]:
-        """About where counts are, and how far from there: of all nodes of the plan."""
+        """Return expected counts and their spreads for all nodes of the plan."""
         problem = self.state.problem
         values = problem.values(np.asarray(self.values, float))
         middle, spread = rough_posterior(problem.child_ptr, problem.variance, values, *problem.messages)
         return pair_sums(self.plan, middle), np.sqrt(pair_sums(self.plan, spread**2))
 
     def _likelihood(self) -> Reals:
-        """What values, and priors on single counts, say of every node, at its points."""
+        """Return the log likelihood of values and single-count priors at every node's points."""
         problem, ptr, x = self.state.problem, self.grids.ptr, self.grids.x
         owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
         out = np.zeros(len(x))
@@ -157,7 +157,7 @@ class TreeGrid:
         return out
 
     def solve(self, split: Split) -> GridSolution:
-        """Work messages up the tree.
+        """Pass messages up the tree.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class TreeGrid:
         return GridSolution(factor, up, log_evidence(self.grids, up))
 
     def settle(self, split: Split) -> tuple[GridSolution, GridMarginals]:
-        """Solve on grids that are fine enough where the posterior is; return also what is then known of every node.
+        """Solve on grids refined where the posterior is; also return what is then known of every node.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class TreeGrid:
         )
 
     def _fits(self, found: GridMarginals) -> bool:
-        """Return True if points are close enough where the posterior is, and windows end where it is not."""
+        """Return True if grid points are close enough where the posterior is, and windows end outside it."""
         ptr, x = self.grids.ptr, self.grids.x
         first, last = ptr[:-1], ptr[1:] - 1
         if (
@@ -208,14 +208,14 @@ class TreeGrid:
         return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
 
     def move(self, found: GridMarginals) -> None:
-        """Put the points of grids where marginal masses are."""
+        """Place the points of grids where marginal masses are."""
         ptr, x = self.grids.ptr, self.grids.x
         points = zoom(self.plan, ptr, x, found.p, found.scale, self.low, self.high, self.step)
         self.grids, self.fitted = grids_of(self.plan, *points), self.step
         self.likelihood = self._likelihood()
 
     def moments(self, p: Reals) -> Reals:
-        """Posterior means and standard deviations `(2, nodes)` of counts."""
+        """Return posterior means and standard deviations `(2, nodes)` of counts."""
         ptr, x = self.grids.ptr, self.grids.x
         begin = x[ptr[:-1]]
         away = (x - np.repeat(begin, np.diff(ptr))).astype(float)
@@ -246,23 +246,23 @@ class TreeGrid:
 
     # What the search for two kinds of parts asks of a solver (`trueup.inferring.tree_estimate`).
     def for_kinds(self) -> TreeGrid:
-        """The same: grids serve any prior."""
+        """Return the tree itself: grids serve any prior."""
         return self
 
     def glance(self, splits: Splits, theta: Reals) -> float:
-        """Log evidence at some hyperparameters, on the grids that are there."""
+        """Return the log evidence at some hyperparameters, on the present grids."""
         found = self.solve(splits.parameters(theta)).evidence
         return found if np.isfinite(found) else -np.inf
 
     @cached_property
     def noisy_total(self) -> float:
-        """The published total, or the sum of the values of the first level that was published."""
+        """Return the published total, or the sum of the values of the first published level."""
         problem = self.state.problem
         return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
 
 
 def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:
-    """Tighten bounds from the root down, in place: a part is what its siblings leave of the sum."""
+    """Tighten bounds from the root down, in place: a part is at most what its siblings leave of the sum."""
     for v in np.flatnonzero(np.diff(child_ptr)):
         own = slice(child_ptr[v], child_ptr[v + 1])
         low, high = lower[own].copy(), upper[own].copy()

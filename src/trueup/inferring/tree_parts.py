@@ -87,7 +87,7 @@ class Top(NamedTuple):
 
     @property
     def evidence(self) -> float:
-        """Log evidence of the whole tree (nats)."""
+        """Return the log evidence of the whole tree (nats)."""
         return self.solved.evidence + self.below
 
 
@@ -104,7 +104,7 @@ def _weights(tops: Sequence[Weighted]) -> Reals:
 
 @dataclass(frozen=True, eq=False)
 class CutTree:
-    """A cut tree and who works on its parts.
+    """A cut tree, and the executor that works on its parts.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class CutTree:
     executor: Executor
 
     def up(self, tilted: Tilted, components: Sequence[Tilted] = (), log_weights: Reals = ALONE) -> Top:
-        """Solve the top given what parts know; once more those whose windows it finds too narrow.
+        """Solve the top given the parts' messages, solving again those whose windows it finds too narrow.
 
         Where what is below a root follows a mixture: all nodes under each of its `components`, and the log weights.
         """
@@ -172,7 +172,7 @@ class CutTree:
         return Top(solved, parts, solved.dropped, float(below.sum()), inner, each, within, short, sizes)
 
     def weighed(self, top: Top, log_weights: Reals) -> Top:
-        """Solve the top again with other weights of the mixture that what is below each root follows."""
+        """Solve the top again with other mixture weights for what is below each root."""
         roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
         solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), self.tolerance)
         parts = [replace(part, log_weights=log_weights) for part in top.parts]
@@ -193,7 +193,7 @@ class CutTree:
     def down(
         self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator, progress: Progress
     ) -> tuple[Exact, Integers, float]:
-        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and what rounding may have moved.
+        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and a bound of rounding.
 
         `tops` are the solutions that the top is a mixture of.
         """
@@ -221,7 +221,7 @@ class CutTree:
         rng: np.random.Generator,
         kind: type = np.int64,
     ) -> Iterator[FromAbove]:
-        """What the top knows of every part's roots, given its messages down; leaves are drawn as numbers of a `kind`."""
+        """Yield the top's message to each part, given its messages down; leaves are drawn as numbers of a `kind`."""
         counts = drawn_from(tops, rng).T
         offsets = [top.messages.offset for _, top, _ in tops]
         roots = slice(*self.cut.edges[[0, -1]])
@@ -240,7 +240,7 @@ class CutTree:
         components: Sequence[Tilted],
         log_weights: Reals,
     ) -> list[SubtreePart]:
-        """The parts of the cut; each may drop the share of the tolerance, times a factor, that its nodes are of all."""
+        """Return the parts of the cut; each may drop its nodes' share of the tolerance, times a factor."""
         parts, leaves = [], np.diff(self.cut.leaves)
         for b, (first, last) in enumerate(pairwise(self.cut.edges)):
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
@@ -257,7 +257,7 @@ class CutTree:
 
 
 def _meeting(component: Tilted, tilted: Tilted, roots: slice) -> Tilted:
-    """Give the messages of roots the tilts that the top has: below them, each component has its own."""
+    """Give the messages of roots the top's tilts; below the roots, each component has its own."""
     slope, above, asked = component.slope.copy(), component.above.copy(), component.asked.copy()
     slope[roots] += tilted.above[roots] - above[roots]
     above[roots], asked[roots] = tilted.above[roots], tilted.asked[roots]
@@ -265,7 +265,7 @@ def _meeting(component: Tilted, tilted: Tilted, roots: slice) -> Tilted:
 
 
 def _narrowest(parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
-    """Return the type that leaves are drawn as: half as wide where it holds all sums of theirs, and their squares."""
+    """Return the narrowest type for drawn leaves: half as wide if it holds all their sums and squares."""
     most = max(int(part.tilted.high[-part.leaves :].max(initial=0)) for part in parts)
     total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
     return np.int32 if max(most**2, total) < 1 << 31 else np.int64

@@ -1,4 +1,4 @@
-"""A tree that is solved again and again: tables as deep as each node needs, at one hyperparameter after the other."""
+"""Repeated solutions of a tree at one hyperparameter after another, with tables as deep as each node needs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 
 @dataclass(eq=False)
 class SolutionSearch:
-    """One tree that is solved again and again: depths of tables and tilts that served are where the next begins.
+    """A tree solved repeatedly: the next solution starts from the table depths and tilts that served before.
 
     Attributes
     ----------
@@ -91,24 +91,24 @@ class SolutionSearch:
         return self.state.child_ptr
 
     def of(self, sample: FamilySample) -> SolutionSearch:
-        """A search on a part of the tree."""
+        """Return the a search on a part of the tree."""
         return SolutionSearch(
             sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries, work=self.work
         )
 
     @property
     def noisy_total(self) -> float:
-        """The published total, or the sum of the values of the first level that was published."""
+        """Return the published total, or the sum of the values of the first published level."""
         problem = self.state.problem
         return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
 
     @property
     def deepest(self) -> float:
-        """The deepest table (nats below its peak)."""
+        """Return the depth of the deepest table (nats below its peak)."""
         return float(DEPTHS[self.reached])
 
     def for_kinds(self) -> SolutionSearch:
-        """The same for parts of two kinds: where tables as deep as these do not serve, one kind does."""
+        """Return the search for parts of two kinds, with shallower tables allowed: one kind is used if these do not serve."""
         return replace(self, last=DEEPEST_OF_KINDS, tries=TRIES)
 
     def whole(self, tolerance: float, passes: int = MOST_PASSES) -> Solved:
@@ -123,7 +123,7 @@ class SolutionSearch:
         )
 
     def glance(self, splits: Splits, theta: NDArray) -> float:
-        """What windows keep of the log evidence at some hyperparameters, which is no more than all of it."""
+        """Return a lower bound of the log evidence at some hyperparameters: what windows keep of it."""
         quick = replace(self, splits=splits.parameters(theta), start=None, tries=1)
         try:
             return quick.whole(GLANCED, passes=1).evidence
@@ -141,13 +141,13 @@ class SolutionSearch:
         )
 
     def _components(self, tilted: Tilted) -> list[Tilted]:
-        """The mixture's components, each with its own tilts, to the depth of tables that is tried."""
+        """Return the mixture's components, each with its own tilts, at the table depth being tried."""
         splits = self.mixture[0] if self.mixture else []
         each = (self.state.factors(self.values, DEPTHS[self.depth], one) for one in splits)
         return [tilt(self.child_ptr, one, tilted) for one in each if one is not None]
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
-        """Solve the whole tree at some hyperparameters, whose tilts may be far from those of others."""
+        """Solve the whole tree at some hyperparameters, whose tilts may differ much from earlier ones."""
         self.splits, self.start = splits.parameters(theta), None
         before = self.depth
         self.depth = before.copy()
@@ -196,7 +196,7 @@ class SolutionSearch:
         short: Callable[[Outcome], NDArray],
         tolerance: float,
     ) -> Outcome:
-        """Deepen the tables that end too soon until the dropped mass is within the tolerance."""
+        """Deepen the tables that end too soon, until the dropped mass is within the tolerance."""
         before = self.depth.copy()
         if self.splits is not None:
             inner = self.child_ptr[1:] > self.child_ptr[:-1]

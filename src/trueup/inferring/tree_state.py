@@ -1,4 +1,4 @@
-"""A tree problem with its prior: tables of what is known of every node, and what is impossible or improper, by name."""
+"""A tree problem with its prior: factor tables of every node, and errors that name what is impossible or improper."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class TreeState:
 
     @property
     def child_ptr(self) -> NDArray[np.int64]:
-        """Children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
+        """Return child pointers: the children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
         return self.problem.child_ptr
 
     def fitted(self, values: NDArray) -> TreeState:
-        """The state with the prior that is estimated from all values."""
+        """Return the state with the prior estimated from all values."""
         return replace(self, prior=estimated_prior(self.problem, values))
 
     def refuse_impossible(self, values: NDArray) -> None:
@@ -62,7 +62,7 @@ class TreeState:
     def _refuse_holes(
         self, factors: Factors, node: NDArray, row: NDArray, lower: NDArray, upper: NDArray
     ) -> None:
-        """Refuse sums that counts between the holes of a prior do not make."""
+        """Refuse exact sums that no counts allowed by a prior with holes can make."""
         allowed: dict[int, NDArray] = {}
         for v, i in zip(node.tolist(), row.tolist(), strict=True):
             log = factors.log[factors.start[factors.table[i]] : factors.start[factors.table[i] + 1]]
@@ -90,20 +90,20 @@ class TreeState:
 
     @property
     def deepest_top(self) -> int:
-        """The last level that a top may reach: the one above where a large tree is cut."""
+        """Return the last level that a top may reach: the one above the cut of a large tree."""
         nested = self.problem.nested
         if self.cut is None:
             return len(nested.margins) - 1
         return int(np.searchsorted(nested.level_ptr, self.cut.edges[0]) - 1)
 
     def cut_below(self, level: int, size: int) -> Partition | None:
-        """Cut below a top that holds the levels up to `level`, into parts of `size` nodes; None at the last."""
+        """Cut below a top that holds the levels up to `level`, into parts of `size` nodes; return None at the last level."""
         nested = self.problem.nested
         last = len(nested.margins) - 1
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Tables of every node's likelihood and prior, each to its depth; None where they would not fit in memory."""
+        """Return tables of every node's likelihood and prior, each to its depth; None if they would not fit in memory."""
         problem = self.problem
         table = FactorTable(*problem.whole_bounds(values))
         try:
@@ -125,7 +125,7 @@ class TreeState:
         return with_divisors(factors, low, high) if self._entries(low, high) <= MOST_ENTRIES else None
 
     def windows(self, values: NDArray, depth: NDArray) -> tuple[NDArray, NDArray]:
-        """Windows `(nodes,)` that tables to each node's depth will have, before any table is made."""
+        """Return the windows `(nodes,)` of tables to each node's depth, before any table is made."""
         problem = self.problem
         low, high = problem.whole_bounds(values)
         for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
@@ -136,7 +136,7 @@ class TreeState:
         return bounds(problem.child_ptr, low, high)
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
-        """Most entries of the leaves' tables that are held at once."""
+        """Return the most entries of the leaves' tables that are held at once."""
         edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
         before = np.concatenate([[0], np.cumsum((high - low + 1).clip(0))])
         return int(np.diff(before[edges]).max())
@@ -167,7 +167,7 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
 
 
 def _reach(law: Law, depth: float) -> float:
-    """Noise beyond which a law of no known form is less probable than `exp(-depth)` of none, by doubling."""
+    """Return the noise beyond which a law without a known form is less probable than `exp(-depth)` of none, by doubling."""
     wide, top = 1.0, float(law.logpmf(np.zeros(1))[0])
     while wide < OPEN and top - float(law.logpmf(np.full(1, wide))[0]) < depth:
         wide *= 2
@@ -177,7 +177,7 @@ def _reach(law: Law, depth: float) -> float:
 def _within(
     published: NDArray, wide: float | NDArray, least: NDArray, most: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Cut ends off that are further from a value."""
+    """Cut off ends that are further from a value than given distances."""
     return (
         np.maximum(least, np.floor(published - wide).astype(np.int64)),
         np.minimum(most, np.ceil(published + wide).astype(np.int64)),

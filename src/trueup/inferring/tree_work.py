@@ -1,4 +1,4 @@
-"""Limits of the cost of exact messages on a tree: a pass is counted before it begins, and time is read between evaluations."""
+"""Limits on the cost of exact messages on a tree: passes are counted beforehand, time is read between evaluations."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ is compiled in one of them is not counted."""
 
 
 class TooCostly(Exception):
-    """Exact messages would take more than they may."""
+    """Exact messages that would cost more than allowed."""
 
 
 @dataclass(eq=False)
 class AllowedWork:
-    """Time that exact messages may take.
+    """The time that exact messages may take.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class AllowedWork:
 
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
-        """What a tree of so many nodes may take."""
+        """Return the work allowed for a tree of so many nodes."""
         return cls(LEAST + LARGER * nodes**1.5, deadline, LEFT, TRIES)
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
-        """Leave trees to grids whose leaves are so uncertain that tables of every count are no use.
+        """Refuse exact tables for leaves so uncertain that grids are cheaper.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class AllowedWork:
 
 
 def spent_exactly(deadline: Deadline) -> ConvergenceError:
-    """The error where exact messages alone are asked for, and take longer than there is time for."""
+    """Return the error for exact messages that were asked for and take more time than there is."""
     return ConvergenceError(
         f"exact messages would take longer than the {deadline.allowed / 60:g} minutes allowed",
         remedy="take the tier 'approximate', or allow more minutes",
@@ -113,7 +113,7 @@ def spent_exactly(deadline: Deadline) -> ConvergenceError:
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
-    """Return about the multiplications of one pass up a tree with windows `low..high`.
+    """Return about how many multiplications one pass up a tree with windows `low..high` takes.
 
     Examples
     --------

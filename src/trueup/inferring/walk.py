@@ -1,4 +1,4 @@
-"""Markov chains on the tables of a problem: where they start, how they are tuned, and what says that they agree."""
+"""Markov chains on the tables of a problem: their starts, tuning, and convergence diagnostics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SURVEYED = 300
 
 @dataclass(eq=False)
 class Walk:
-    """Chains on one problem: where they are, and how they are tuned.
+    """Chains on one problem: their states, and their tuning.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Walk:
 
     @property
     def connected(self) -> bool:
-        """Whether moves are proved to reach every table, and each piece of the table was seen to move."""
+        """Return True if moves are proved to reach every table, and each piece of the table was seen to move."""
         left = self.left
         return self.joined.known and left is not None and all(left[own].any() for own in self.joined.pieces)
 
@@ -109,18 +109,18 @@ class Walk:
 
     @property
     def tuning(self) -> Tuning:
-        """What the kernel is told; it changes between runs alone."""
+        """Return the kernel's tuning, which changes between runs only."""
         return Tuning(self.spans, self._turns(), self._chances())
 
     def _turns(self) -> NDArray[np.int64]:
-        """Cells in proportion to their variances: so many more steps of one scale take to cross a wide posterior."""
+        """Return cells in proportion to their variances, since wide posteriors take that many more steps to cross."""
         active = self.moves.active
         variance = self.spans[active] ** 2
         often = np.maximum(variance / variance.mean(), RAREST)
         return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
 
     def _chances(self) -> NDArray:
-        """Cumulative probabilities of the patterns: half by how far they went, half alike; none that breaks what is exact."""
+        """Return cumulative probabilities of patterns: half by distance moved, half equal; 0 for those that break exact rows."""
         may = self.shares > 0
         worth = np.where(may, self.worth, 0.0)
         return np.cumsum(worth / worth.sum() + may / may.sum())
@@ -152,7 +152,7 @@ class Walk:
         self.stopped = True
 
     def _chain(self, chain: int, tuning: Tuning, thin: int, out: NDArray, done: list[int]) -> NDArray:
-        """Move one chain on, some draws at a time: how many changes nothing that is drawn."""
+        """Move one chain on, some draws at a time; their number does not change the draws."""
         drawn, some, tally = 0, 1, np.zeros((3, len(self.shares)))
         while drawn < len(out) and not self.stopped:
             began, count = time.monotonic(), min(some, len(out) - drawn)
@@ -173,17 +173,17 @@ class Walk:
         return tally
 
     def warm_up(self) -> None:
-        """Learn in a few short runs how far each cell may reasonably move, and which patterns move most."""
+        """Learn in a few short runs how far each cell may move, and which patterns move most."""
         for _ in range(WARM_UP):
             self.tune(self.run(25, 2))
 
     def tune(self, run: NDArray[np.int64]) -> None:
-        """Learn spans from a run, and prefer patterns that go far for the cells that they touch."""
+        """Learn spans from a run, and prefer patterns that move their cells far."""
         self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 
     def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
-        """What the record says of a run, whether it may be called a posterior, and how many times too short it is."""
+        """Return the record of a run with its verdict, and by what factor it is too short."""
         watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
@@ -215,13 +215,13 @@ class Walk:
         return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
-        """Sums of several cells, measured or not: they mix by other moves than the cells do."""
+        """Return sums of several cells, measured or not: they mix by other moves than single cells."""
         flat = run.reshape(-1, run.shape[2])
         return np.asarray((self.watched @ flat.T).T).reshape(*run.shape[:2], -1)
 
 
 def _watched(state: LinearProblem) -> Any:
-    """Rows of the sums that diagnostics watch: every place of every level, and by each attribute; what was measured."""
+    """Return rows of the sums that diagnostics watch: every place of every level, also by each attribute, and measured ones."""
     cells = state.cells
     kept = cells.coarsest.attributes
     each = [(), *((a.name,) for a in cells.attributes if a.partition)]
@@ -236,7 +236,7 @@ def _watched(state: LinearProblem) -> Any:
 def _starts(
     state, values, problem: RowProblem, centre, wide, rngs, deadline: Deadline
 ) -> list[NDArray[np.int64]]:
-    """Tables from opposite ends: each second chain starts towards where the one before it did not."""
+    """Return starting tables at opposite ends: each second chain starts where the previous one did not."""
     starts, away = [], np.zeros(len(centre))
     for chain, rng in enumerate(rngs):
         away = (
@@ -247,7 +247,7 @@ def _starts(
 
 
 def start_near(state, values, problem: RowProblem, target: NDArray, deadline: Deadline) -> NDArray[np.int64]:
-    """A table that satisfies everything hard, near a target, sought for `SEEKING` seconds or what is left of the deadline."""
+    """Return a table that satisfies all hard rules, near a target, searched for `SEEKING` seconds or the time left."""
     seconds = min(SEEKING, max(deadline.left(), LEAST_SOUGHT))
     low, high = problem.box
     target = np.clip(np.rint(target), low, high)
@@ -282,7 +282,7 @@ def start_near(state, values, problem: RowProblem, target: NDArray, deadline: De
 
 
 def no_counts(state: LinearProblem, values: NDArray) -> InfeasibleError:
-    """The error where nothing satisfies what is exact; it names rows that cannot hold together, if it finds them."""
+    """Return the error for exact values that no table satisfies; it names contradictory rows if it finds them."""
     error = state.conflict(values, integer=True)
     return error or InfeasibleError(
         "no whole-number counts satisfy the constraints and lie within the noise's bounds",

@@ -1,4 +1,4 @@
-"""A place and all below it as a problem of its own: what was measured elsewhere, or above it, is left out.
+"""A place and all below it as a problem of its own, without what was measured elsewhere or above it.
 
 The posterior given a part of what was measured is a posterior: it says less than the whole one, and nothing wrong.
 """
@@ -64,7 +64,7 @@ def cells_within(cells: Cells, top: int, place: int) -> Cells:
 def within(
     measured: Measurements, constraints: Constraints, place: str
 ) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
-    """Keep one place, written `level=key`, and everything below it; and say which of the finest cells these are."""
+    """Keep one place, written `level=key`, and everything below it; also return its finest cells."""
     some, headers, values, leaves = parts_within(
         constraints, measured.headers, measured.values, *place_named(measured.cells, place)
     )
@@ -78,7 +78,7 @@ def within(
 def parts_within(
     constraints: Constraints, headers: Sequence[Measured], values: Sequence[NDArray], top: int, place: int
 ) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
-    """Return what binds a place of level `top` and those below it, what was measured there, and its lowest places."""
+    """Return constraints, headers, values and lowest places of a place of level `top` and those below it."""
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept = len(tree.levels) - 1, tree.levels[top:]
     own = cells_within(cells, top, place)
@@ -107,7 +107,7 @@ def parts_within(
 
 
 def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Measured, NDArray]:
-    """A header and its values for some groups of its margin."""
+    """Return a header and its values for some groups of its margin."""
     if header.groups is None:
         return header, values[rows]
     chosen = np.flatnonzero(np.isin(header.groups, rows))

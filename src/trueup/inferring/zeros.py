@@ -22,7 +22,7 @@ Reals = NDArray[np.float64]
 
 
 def keep_zeros(posterior: Posterior) -> Reals:
-    """Estimates `(n,)` of the finest cells: zero where zero is published, with the posterior means of totals.
+    """Return estimates `(n,)` of the finest cells: zero where zero is published, with the posterior means of totals.
 
     A total keeps its mean unless all below it is published as zero, or all that is not is known exactly.
 
@@ -63,7 +63,7 @@ def keep_zeros(posterior: Posterior) -> Reals:
 
 
 def _moments(posterior: Posterior, margin: Margin) -> tuple[Reals, Reals]:
-    """Posterior means and variances of a margin's counts."""
+    """Return posterior means and variances of a margin's counts."""
     if (exact := posterior.drawn.marginals.get(margin)) is not None:
         return exact.mean, exact.sd**2
     drawn = posterior.sums(margin).reshape(-1, posterior.cells.size(margin))

@@ -133,7 +133,7 @@ class HistogramProblem:
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
-        """Return the nested marginals to settle at a level: exact and bounded ones there or below, then fitting ones of `wanted`."""
+        """Return nested marginals to settle at a level: exact and bounded ones there or below, then fitting ones of `wanted`."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
         bounded = self.lower[0].marginals if self.lower else ()
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])

@@ -65,19 +65,19 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
 
 
 def _noisy_window(k: int, reach: int) -> Integers:
-    """Noisy counts near a released one, and all that are released as zero."""
+    """Return noisy counts near a released one, and all that are released as zero."""
     return np.arange(-reach if k <= reach else k - reach, k + reach + 1)
 
 
 def _given(problem: ReleasedSum, law, true: Integers, noisy: Integers) -> Reals:
-    """Mass of each noisy count (Algorithm 1: of each draw from its posterior) given each true one."""
+    """Return the mass of each noisy count (Algorithm 1: of each draw from its posterior) given each true one."""
     if problem.algorithm == 1:
         return redrawn(law, true, noisy)
     return given_true(true, noisy, law.pmf(np.arange(half_width(law) + 1)))
 
 
 def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
-    """Probability of the release given either noisy count."""
+    """Return the probability of the release given either noisy count."""
     weights = [np.maximum(y, 0) for y in noisy]
     table = _table(problem, weights, drawn)
     if problem.empty == "uniform":
@@ -88,7 +88,7 @@ def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
 
 
 def _table(problem: ReleasedSum, weights: list[Integers], drawn: bool) -> Reals:
-    """Probability of the release given weights that are not all zero."""
+    """Return the probability of the release given weights that are not all zero."""
     first, second, k = *weights, problem.counts
     if drawn:
         return draw_table(first, second, k)

@@ -1,4 +1,4 @@
-"""Algorithm 1 with a total that was drawn given the noisy parts' sum: what it says of the true counts.
+"""Algorithm 1 with a total drawn given the noisy parts' sum: the likelihood of the true counts.
 
 The total m was drawn from `p(n - M) eta(n* - M)`, M >= 0, eta being the law of the summed noise and
 n the total's own noisy count; from `eta(n* - M)` alone where it has none (Wang 2020, section 2.2.2
@@ -28,7 +28,7 @@ _LEANS, _COARSE = 9, 8
 
 
 def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the parts and the total, leaning to where most proposals are accepted.
+    """Tabulate the parts and the total, tilted to where most proposals are accepted.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 
 def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
-    """Log likelihood (and prior) of a true total N and a noisy sum n*: `(N, n*)`, and where N and n* start.
+    """Return the log likelihood (and prior) of a true total N and a noisy sum n*: `(N, n*)`, and the first N and n*.
 
     One row where nothing but n* matters.
     """
@@ -76,7 +76,7 @@ def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
 
 
 def _follows_sum(problem: ReleasedSum) -> bool:
-    """Whether the released total follows the sum of the noisy parts rather than its own noisy count."""
+    """Return True if the released total follows the sum of the noisy parts rather than its own noisy count."""
     law = problem.total_law
     return law is None or law.variance > sum(part.variance for part in problem.laws)
 
@@ -91,14 +91,14 @@ def _refuse_wide(entries: int) -> None:
 
 
 def _given_sum(problem: ReleasedSum, noisy: Integers) -> Reals:
-    """Log of `eta(n* - m) / P(noise <= n*)`."""
+    """Return the log of `eta(n* - m) / P(noise <= n*)`."""
     far = int(np.abs(noisy).max()) + problem.trials
     eta = problem.sum_of_noise(far)
     return eta.at(noisy - problem.trials) - log_at_most(eta.at(np.arange(far + 2)), noisy)
 
 
 def _given_noisy_total(problem: ReleasedSum, true: Integers, noisy: Integers) -> Reals:
-    """Log of `sum_n p(n - N) p(n - m) eta(n* - m) / Z(n, n*)`, Z the mass of all totals M >= 0."""
+    """Return the log of `sum_n p(n - N) p(n - m) eta(n* - m) / Z(n, n*)`, with Z the mass of all totals M >= 0."""
     m, law = problem.trials, problem.total_law
     own = np.arange(m - half_width(law), m + half_width(law) + 1)
     every = np.arange(max(m - 2 * half_width(law), 0), m + 2 * half_width(law) + 1)

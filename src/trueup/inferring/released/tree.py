@@ -76,7 +76,7 @@ class ReleasedTree:
         refuse_laws([h.law for h in self.problem.headers if not h.exact], self.algorithm)
 
     def settled(self) -> NDArray[np.bool_]:
-        """Which counts were released as they are: invariants, structural zeros, and sums of these."""
+        """Return a mask of counts released as they are: invariants, structural zeros, and sums of these."""
         settled, child_ptr = self.problem.variance == 0, self.problem.child_ptr
         for v in range(settled.size - 1, -1, -1):
             children = settled[child_ptr[v] : child_ptr[v + 1]]
@@ -84,7 +84,7 @@ class ReleasedTree:
         return settled
 
     def weights(self) -> Weights:
-        """Laws of the weights; settled nodes have one that is never read."""
+        """Return the laws of the weights; settled nodes have an unused one."""
         headers = self.problem.headers
         laws = [h.law for h in headers if not h.exact]
         kind = np.zeros(self.counts.size, np.int64)
@@ -93,7 +93,7 @@ class ReleasedTree:
         return weights_of(laws, kind, self.algorithm)
 
     def splits(self, settled: NDArray[np.bool_]) -> ReleasedSplits:
-        """The splits of a positive count among parts that are not settled."""
+        """Return the the splits of a positive count among parts that are not settled."""
         child_ptr, groups, even = self.problem.child_ptr, [], []
         for v in np.flatnonzero(np.diff(child_ptr) > 0):
             children = np.arange(child_ptr[v], child_ptr[v + 1])
@@ -108,7 +108,7 @@ class ReleasedTree:
         )
 
     def _even(self, k: Integers) -> float:
-        """Chance of the release if all noisy parts were zero (behind a draw: whether there is one)."""
+        """Return the probability of the release if all noisy parts were zero (for a draw: whether there is one)."""
         if not self.uniform:
             return 0.0
         if self.release == DRAWN:
@@ -116,7 +116,7 @@ class ReleasedTree:
         return float(np.exp(log_even(k, self.release == SHUFFLED)))
 
     def known(self, settled: NDArray[np.bool_], depth: float) -> Factors:
-        """Priors, down to `depth` nats below their peaks, and settled counts."""
+        """Return priors, down to `depth` nats below their peaks, and settled counts."""
         lower = np.where(settled, self.counts, 0)
         upper = np.where(settled, self.counts, np.int64(1) << 60)
         table = FactorTable(lower, upper)
@@ -146,7 +146,7 @@ def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
 
 
 class ReleasedTreeChain:
-    """One chain: true counts of all nodes, and what is known of the noisy ones."""
+    """One chain: true counts of all nodes, and the noisy counts of the last step."""
 
     def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
         self.tree, self.rng = tree, rng
@@ -170,7 +170,7 @@ class ReleasedTreeChain:
         self.ptr = np.concatenate([[0], np.cumsum(np.bincount(every, minlength=count))])
 
     def step(self) -> Integers:
-        """Draw noisy counts given true ones, then true ones given noisy ones; returns all nodes' counts."""
+        """Draw noisy counts given true ones, then true ones given noisy ones; return all nodes' counts."""
         tree = self.tree
         state = (self.true, self.noisy, self.rate, self.low, self.high, self.rng)
         possible = draw_weights(self.weights, self.splits, tree.release, tree.counts, *state)
@@ -181,7 +181,7 @@ class ReleasedTreeChain:
         return self.true
 
     def _draw_true(self) -> Integers:
-        """Draw from the posterior on the tree given what is known of the noisy counts."""
+        """Draw the true counts of the tree given the noisy ones."""
         known = self.known
         base, start, log = factors_of(
             self.weights, self.tree.counts, self.nodes, self.low, self.high, self.rate
@@ -208,7 +208,7 @@ class ReleasedTreeChain:
 
 
 def far_apart() -> InfeasibleError:
-    """The error where noise beyond its tables (of 1e-18 of its mass) would matter."""
+    """Return the error for releases whose noise would lie beyond its tables (1e-18 of its mass)."""
     return InfeasibleError(
         "no noisy counts near the released ones go with the prior and the laws",
         needed="counts as a multinomial method released them, and a prior that allows counts near them",
@@ -224,7 +224,7 @@ def draw_tree(
     progress: Callable[[int, int], Any],
     deadline: Deadline,
 ) -> Drawn:
-    """Run chains, doubled until every count of the tree has mixed, or `sweeps` or the time are spent.
+    """Run chains, doubled until every count of the tree has mixed, or `sweeps` or the time is spent.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def draw_tree(
 
 
 def _connected(tree: ReleasedTree) -> bool:
-    """Whether one step may lead from any true counts to any others.
+    """Return True if one step may lead from any true counts to any others.
 
     Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode it is the noisy counts, and
     noise without bounds makes any of them possible given any true ones.

@@ -1,4 +1,4 @@
-"""A released total of zero: what it says of the true counts.
+"""A released total of zero: the posterior of the true counts.
 
 Whatever the noisy parts were, they split nothing into nothings. So the posterior is the prior times
 the likelihood of the true total alone,
@@ -111,7 +111,7 @@ class ZeroPosterior:
 
 
 def _size(problem: ReleasedSum) -> float | None:
-    """Parameter of the Dirichlet law of the parts' shares; None where they are fixed."""
+    """Return the Dirichlet parameter of the parts' shares, or None if they are fixed."""
     match problem.prior:
         case Flat():
             return 1.0
@@ -121,7 +121,7 @@ def _size(problem: ReleasedSum) -> float | None:
 
 
 def _log_prior(problem: ReleasedSum, last: int) -> Reals:
-    """Log prior of the totals 0..last."""
+    """Return the log prior of the totals 0..last."""
     from scipy.special import gammaln
 
     n, totals = len(problem.laws), np.arange(last + 1)
@@ -136,7 +136,7 @@ def _log_prior(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _widest(problem: ReleasedSum) -> float:
-    """Beyond this no total is released as zero, or none has prior mass."""
+    """Return a total beyond which none is released as zero, or none has prior mass."""
     window = problem.prior_total.window()
     reach = [half_width(law) for law in problem.every_law()]
     return max(sum(reach) * len(problem.laws), 0 if window is None else window[1])
@@ -150,7 +150,7 @@ def _impossible() -> InfeasibleError:
 
 
 def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
-    """Log of T at 0..last, right in relative terms however small.
+    """Return the log likelihood of totals 0..last, accurate in relative terms however small.
 
     With independent totals n <= 0 is released as zero (Algorithm 1: a draw that is zero); with
     summed ones, where m is n clipped to n* - K .. n* + K, both n <= 0 and n* <= K, or n* <= -K.
@@ -177,26 +177,26 @@ def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _log_of_sum(problem: ReleasedSum, last: int) -> Reals:
-    """Log mass of the sum of the parts' noise at 0, 1, ..., past `last`."""
+    """Return log masses of the sum of the parts' noise at 0, 1, ..., past `last`."""
     far = last + int(12 * problem.spread) + 2 * max(map(half_width, problem.kinds[0]))
     return problem.sum_of_noise(far).at(np.arange(far))
 
 
 def log_at_most(log: Reals, noise: Integers) -> Reals:
-    """Log probability of noise of at most `noise`, from the log masses at 0, 1, ... of a symmetric law."""
+    """Return the log probability of noise of at most `noise`, from log masses at 0, 1, ... of a symmetric law."""
     tail = np.logaddexp.accumulate(log[::-1])[::-1]  # of at least 0, 1, ...
     small = tail[np.maximum(-noise, 0)]
     return np.where(noise <= 0, small, _log_complement(tail[np.maximum(noise, 0) + 1]))
 
 
 def _log_complement(log: Reals) -> Reals:
-    """Log of one minus a probability."""
+    """Return the log of one minus a probability."""
     with np.errstate(divide="ignore"):
         return np.log(-np.expm1(np.minimum(log, 0.0)))
 
 
 def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
-    """Log of `sum_n p(n - N) p(0 - n) / P(noise <= n)`: a draw from the posterior given n is zero."""
+    """Return the log of `sum_n p(n - N) p(0 - n) / P(noise <= n)`: a draw from the posterior given n is zero."""
     width = log.size - totals.size
     noisy = np.arange(-width // 2, totals[-1] + width // 2)
     zero = log[np.abs(noisy)] - log_at_most(log, noisy)
@@ -205,7 +205,7 @@ def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
 
 
 def _log_drawn_zero_of_both(problem: ReleasedSum, totals: Integers) -> Reals:
-    """Log of `sum p(n - N) eta(n* - N) P(a draw given n and n* is zero)` over n and n*."""
+    """Return the log of `sum p(n - N) eta(n* - N) P(a draw given n and n* is zero)` over n and n*."""
     law, last = problem.total_law, int(totals[-1])
     width, far = half_width(law), int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
     own, noisy = np.arange(-width, last + width + 1), np.arange(-far, last + far + 1)
