@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.io.bundle.read import read_release as read_release
     from trueup.io.export import export as export
     from trueup.io.published.perturbed import read_perturbed as read_perturbed
+    from trueup.io.released import read_released as read_released
     from trueup.measuring import measure as measure
     from trueup.measuring import simulate as simulate
     from trueup.model.cells import Attribute as Attribute
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.records.measurements import Measurements as Measurements
     from trueup.model.records.posterior import Posterior as Posterior
     from trueup.model.records.release import Release as Release
+    from trueup.model.records.released import ReleasedCounts as ReleasedCounts
     from trueup.model.spec import Spec as Spec
     from trueup.model.spec import load_spec as load_spec
     from trueup.model.spec import parse_spec as parse_spec
@@ -73,6 +75,7 @@ _HOMES = {
     "PosteriorAnswer": "trueup.model.records.answer",
     "Problem": "trueup.model.problem",
     "Release": "trueup.model.records.release",
+    "ReleasedCounts": "trueup.model.records.released",
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",
@@ -95,6 +98,7 @@ _HOMES = {
     "read_perturbed": "trueup.io.published.perturbed",
     "read_posterior": "trueup.io.bundle.kept_posterior",
     "read_release": "trueup.io.bundle.read",
+    "read_released": "trueup.io.released",
     "reconcile": "trueup.reconciling",
     "release": "trueup.releasing.pipeline",
     "report": "trueup.reporting",

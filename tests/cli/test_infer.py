@@ -227,6 +227,17 @@ def test_released_counts_alone_have_a_posterior(tmp_path):
     assert "noisy count</li>" not in page  # whoever has released counts alone does not know them
 
 
+def test_released_counts_are_inferred_without_a_bundle(tmp_path):
+    own = RELEASED.replace('infer = { method = "released-multinomial" }', "")
+    spec, table = write_areas(tmp_path, spec=own, table="county,released\na,40\nb,7\nc,0\n")
+    done = run("infer", spec, "--released", table, "--draws", 200)
+    assert done.returncode == 0, done.stderr
+    assert "200 independent draws by method 'released-multinomial'" in done.stdout
+    done = run("infer", spec, "--released", table, "--table", table)
+    assert done.returncode == 2
+    assert "beside another source" in " ".join(done.stderr.split())
+
+
 def test_a_released_prior_of_another_name_is_refused(tmp_path):
     entry = 'infer = { method = "released-multinomial", release = "sample" }'
     spec, table = write_areas(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pandas
 import pytest
 
+import trueup
+from trueup.demo.areas import AREAS
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import infer, released_multinomial
 from trueup.inferring.released_multinomial import LEAST_ESS, ReleasedMultinomial
@@ -16,6 +19,7 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
+from trueup.model.spec_queries import Query
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace, Exact
 from trueup.reconciling import describe
@@ -23,6 +27,7 @@ from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
 
 ONE = DiscreteLaplace(Fraction(1))
+MODE = {"method": "multinomial-mode"}
 
 
 def released(counts, method=None, total_law=ONE, headers=None):
@@ -176,3 +181,57 @@ def test_simulated_laws_of_sums_are_refused():
     constraints, release = released([8, 3], MultinomialMode(total="summed", monte_carlo=10_000))
     with pytest.raises(SpecError, match="monte_carlo = 10000"):
         infer(release, ReleasedMultinomial(total="summed"), spec=constraints)
+
+
+def spec_of_a_release(**more):
+    """How areas were released: noise of epsilon 1 and 2, then a mode of two parts."""
+    query = {"name": "persons", "epsilon": {"all": 1, "area": 2}}
+    return AREAS.model_copy(
+        update={"queries": (Query(**query),), "reconcile": {"method": "multinomial-mode"} | more}
+    )
+
+
+def test_released_counts_without_a_bundle_have_the_posterior_of_their_release():
+    published = pandas.DataFrame({"area": ["a", "b"], "released": [3, 5]})
+    alone = infer(trueup.read_released(spec_of_a_release(), published), draws=500)
+    headers = [
+        Measured("q", Margin("all"), ONE), Measured("q", Margin("area"), DiscreteLaplace(Fraction(2))),
+    ]  # fmt: skip
+    constraints, release = released([3, 5], headers=headers)
+    whole = infer(release, ReleasedMultinomial(), spec=constraints, draws=500)
+    assert alone.method == whole.method
+    assert np.array_equal(alone.summary()["mean"], whole.summary()["mean"])  # exact: two parts
+    other = infer(trueup.read_released(AREAS.model_copy(update={"reconcile": MODE}), published), draws=500)
+    assert not np.allclose(alone.summary()["mean"], other.summary()["mean"], atol=1e-6)  # epsilon 1/2 each
+
+
+def test_released_counts_are_read_by_the_column_of_the_spec_too_and_missing_cells_are_zero():
+    places = pandas.DataFrame({"area": ["a", "b", "c"]})
+    read = trueup.read_released(
+        spec_of_a_release(), pandas.DataFrame({"area": ["c", "a"], "n": [4, 1]}), places
+    )
+    assert read.counts.tolist() == [1, 0, 4]
+    assert "no measurements" in repr(read)
+
+
+@pytest.mark.parametrize(
+    ("more", "asked", "why"),
+    [
+        ({"method": "tree-equality"}, {}, "a multinomial method made them"),
+        ({}, {"method": "tree-exact"}, "needs noisy counts"),
+        ({"total": "summed"}, {"method": ReleasedMultinomial()}, "total = 'summed'"),
+        ({}, {"within": "all=all"}, "split from one above"),
+    ],
+)
+def test_what_released_counts_alone_do_not_answer_is_refused(more, asked, why):
+    published = pandas.DataFrame({"area": ["a", "b"], "released": [3, 5]})
+    with pytest.raises(SpecError, match=why):
+        infer(trueup.read_released(spec_of_a_release(**more), published), **asked)
+
+
+def test_released_counts_of_another_kind_of_table_are_read():
+    published = pandas.DataFrame({"area": ["a", "b"], "released": [3, 5]})
+    spec = spec_of_a_release(method="multinomial-sample", algorithm=1)
+    posterior = infer(trueup.read_released(spec, published), draws=400)
+    assert posterior.method["release"] == "sample"
+    assert posterior.method["algorithm"] == 1

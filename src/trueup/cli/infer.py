@@ -42,6 +42,9 @@ Tables = Annotated[
 Geography = Annotated[
     Path | None, option("--geography", "The places of --perturbed; by default those of its tables.")
 ]
+Released = Annotated[
+    Path | None, option("--released", "Released counts alone, with the spec that they were made by.")
+]
 Out = Annotated[Path | None, option("--out", "Write a new folder.")]
 Estimates = Annotated[
     Path | None,
@@ -85,6 +88,7 @@ def infer_command(
     perturbed: Perturbed = None,
     table: Tables = None,
     geography: Geography = None,
+    released: Released = None,
     encoding: Encoding = None,
     out: Out = None,
     draws: Draws = 1000,
@@ -113,7 +117,8 @@ def infer_command(
     from trueup.reporting import report
 
     refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
-    refuse_idle({"--geography": geography, "--encoding": encoding}, "--perturbed", perturbed)
+    needed = "--perturbed or --released"
+    refuse_idle({"--geography": geography, "--encoding": encoding}, needed, perturbed or released)
     refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
     if out is not None:
         refuse_occupied(out)
@@ -123,7 +128,8 @@ def infer_command(
         _refuse_inside(bundle, out)
         refuse_beyond(bundle, limit, each=each)
     given = [with_encoding(path, encoding) for path in table or []]
-    spec, measurements = read_source(source, perturbed, given, with_encoding(geography, encoding))
+    files = with_encoding(geography, encoding), with_encoding(released, encoding)
+    spec, measurements = read_source(source, perturbed, given, *files)
     if bundle is None:
         refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
     if estimates is not None:

@@ -1,4 +1,4 @@
-"""Sources of `trueup infer`: a bundle, Census files with a spec, or tables that somebody else published."""
+"""Sources of `trueup infer`: a bundle, a spec with Census files or released counts, or tables that somebody else published."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def refuse_two_sources(source: Path | None) -> None:
         raise SpecError("--perturbed is given beside another source", needed="one of them")
 
 
-def read_source(source: Path | None, perturbed: Path | None, tables: list[Any], geography: Any) -> Any:
+def read_source(
+    source: Path | None, perturbed: Path | None, tables: list[Any], geography: Any, released: Any = None
+) -> Any:
     """Return a spec and what was published: somebody else's tables, a bundle, or files with a spec.
 
     Raises
@@ -22,6 +24,8 @@ def read_source(source: Path | None, perturbed: Path | None, tables: list[Any], 
     SpecError
         If no source is given, two are, or a spec comes without its files.
     """
+    if released is not None:
+        return _read_released(source, perturbed, tables, geography, released)
     if perturbed is not None:
         refuse_two_sources(source)
         return _read_perturbed(perturbed, tables, geography)
@@ -46,6 +50,20 @@ def _read_perturbed(path: Path, tables: list[Any], geography: Any) -> Any:
 
     spec = load_perturbed(path)
     return spec, read_perturbed(spec, tables, geography)
+
+
+def _read_released(
+    path: Path | None, perturbed: Path | None, tables: list[Any], geography: Any, released: Any
+) -> Any:
+    from trueup.io.released import read_released
+
+    if perturbed is not None or tables or path is None or path.is_dir():
+        raise SpecError(
+            "--released is given without the spec of the release, or beside another source",
+            needed="trueup infer SPEC --released FILE",
+        )
+    read = read_released(path, released, geography)
+    return read.problem.spec, read
 
 
 def _read_bundle(folder: Path, tables: list[Any]) -> Any:

@@ -32,6 +32,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
+from trueup.model.records.released import ReleasedCounts
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import takes_records
@@ -57,7 +58,7 @@ METHODS: Registry[InferenceMethod] = Registry(
 
 @takes_records
 def infer(
-    source: Measurements | Release | Sequence[Measurements],
+    source: Measurements | Release | ReleasedCounts | Sequence[Measurements],
     method: InferenceMethod | str | None = None,
     *,
     spec: Spec | Problem | Constraints | None = None,
@@ -75,7 +76,8 @@ def infer(
     Parameters
     ----------
     source
-        Measurements, several of the same counts, or a Release: its measurements hold all that its counts do.
+        Measurements, several of the same counts, or a Release: its measurements hold all that its counts do. Where released
+        counts alone are known, what `read_released` returned.
     method
         A method with its parameters, or its name; by default the spec's, or the first that fits.
     spec
@@ -135,7 +137,7 @@ def infer(
     deadline = Deadline.of(minutes if minutes is not None else asked_minutes)
     refuse_draws(draws)
     refuse_fractions(measured)
-    released = source.counts if isinstance(source, Release) else None
+    released = source.counts if isinstance(source, Release | ReleasedCounts) else None
     if within is not None:
         from trueup.inferring.within import within as cut_within
 
@@ -157,7 +159,7 @@ def infer(
         announce(tell, instead)
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
-    values = values_for(chosen, source, used)
+    values = values_for(chosen, source, used, within)
     own = LocalPool(workers) if workers > 1 else LocalThreads()
     with nullcontext(executor) if executor else own as engine:
         more: dict[str, Any] = {"deadline": deadline} | ({"executor": engine} if chosen.parallel else {})

@@ -19,6 +19,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Release
+from trueup.model.records.released import ReleasedCounts
 from trueup.model.spec import Spec
 from trueup.run.executor import Executor
 
@@ -68,10 +69,22 @@ def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | N
         )
 
 
+Given = Measurements | Release | ReleasedCounts | Sequence[Measurements]
+"""What `infer` takes."""
+
+
 def read_given(
-    source: Measurements | Release | Sequence[Measurements], spec: Spec | Problem | Constraints | None
+    source: Given, spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
     """Return all measurements as one record, the constraints on the true counts, and the spec's entry `[infer]`."""
+    if isinstance(source, ReleasedCounts):
+        measured = _in_place_of_noisy(source)
+        if isinstance(spec, Constraints):
+            return measured, spec, description_of(source.method)
+        problem = measured.by(spec)
+        entry = dict(problem.spec.infer)
+        described = {} if "method" in entry else description_of(source.method)
+        return measured, problem.constraints, described | entry
     if isinstance(source, Release):
         source = source.measurements
     several = (source,) if isinstance(source, Measurements) else tuple(source)
@@ -80,6 +93,13 @@ def read_given(
         return measured, spec, {}
     problems = [measured.by(spec)] if spec else _distinct(each.by(None) for each in several)
     return measured, rules_together(problems, measured), dict(problems[0].spec.infer)
+
+
+def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
+    """Return released sums where noisy ones would stand: laws, cells and a digest for methods that take released counts."""
+    problem = source.problem
+    values = tuple(header.sums(problem.cells, source.counts) for header in problem.headers)
+    return Measurements(problem.cells, problem.headers, values, problem.guarantee).of(problem, None)
 
 
 def _distinct(problems: Iterable[Problem]) -> list[Problem]:
@@ -92,16 +112,34 @@ def _distinct(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def values_for(
-    method: InferenceMethod, source: Measurements | Release | Sequence[Measurements], measured: Measurements
+    method: InferenceMethod, source: Given, measured: Measurements, within: str | None = None
 ) -> NDArray:
     """Return the values that a method works on: measured ones, or released counts alone."""
     if not method.released:
+        if isinstance(source, ReleasedCounts):
+            raise SpecError(
+                f"method '{method.name}' needs noisy counts, and released ones alone are given",
+                needed="the method 'released-multinomial', or none",
+            )
         return measured.flat
-    if not isinstance(source, Release):
+    if not isinstance(source, Release | ReleasedCounts):
         raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
     if why := method.refuses_release(source.method):
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
+    if within is not None:
+        raise SpecError(
+            f"'{within}' alone is asked for, whose released total was split from one above it",
+            needed="all places together",
+        )
     return source.counts
+
+
+def description_of(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Return method and parameters of `infer` for counts that a reconciliation released."""
+    shared = ("total", "empty", "ties" if method["method"] == "multinomial-mode" else "algorithm")
+    release = method["method"].removeprefix("multinomial-")
+    said = {name: method[name] for name in shared if name in method}
+    return {"method": "released-multinomial", "release": release} | said
 
 
 def finest_values(measured: Measurements) -> tuple[NDArray, NDArray] | None:

@@ -90,6 +90,8 @@ class ReleasedMultinomial(InferenceMethod):
             return "it knows no bounds other than zero"
         if any(header.groups is not None for header in headers):
             return "it needs margins that were measured whole"
+        if any(header.law.joint for header in headers):
+            return "noise that adds up as it is drawn leaves no split to undo: the counts that were published are the noisy ones"
         measured = [canonical(constraints.cells, h.margin) for h in headers]
         parts = [h for h, margin in zip(headers, measured) if margin == constraints.cells.finest]
         if constraints.structure() == "tree":
@@ -122,11 +124,11 @@ class ReleasedMultinomial(InferenceMethod):
         if method.get("method") != expected:
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
         for name in ("total", "empty", "ties" if self.release == "mode" else "algorithm"):
-            if method.get(name) != getattr(self, name):
-                return f"they were released with {name} = {method.get(name)!r}, not {getattr(self, name)!r}"
+            if (released := method.get(name, self.__dataclass_fields__[name].default)) != getattr(self, name):
+                return f"they were released with {name} = {released!r}, not {getattr(self, name)!r}"
         if simulated := method.get("monte_carlo"):
             return f"its law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another release"
-        informed = [p for p in ("prior", "prior_total") if dict(method.get(p, {})).get("name") != "flat"]
+        informed = [p for p in ("prior", "prior_total") if _name_of(method.get(p, "flat")) != "flat"]
         return f"they were released with a {informed[0]} of their own" if informed else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
@@ -243,6 +245,11 @@ class _State:
         out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
         out[..., self.active] = counts
         return out
+
+
+def _name_of(prior: Any) -> Any:
+    """Return the name of a prior in a method's entry, where it may stand alone."""
+    return prior if isinstance(prior, str) else prior["name"]
 
 
 def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:

@@ -15,6 +15,7 @@ _SOURCES = {
     "Problem": "trueup.Problem.of(path, places) makes one",
     "Constraints": "trueup.load_spec(path) reads a spec, which serves as well",
     "Measurements": "trueup.measure makes them, trueup.read_measurements(folder) reads them; a release has .measurements",
+    "ReleasedCounts": "trueup.read_released reads them",
     "Release": "trueup.reconcile makes one, trueup.read_release(folder) reads one",
 }
 """Where each record comes from."""
