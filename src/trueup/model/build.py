@@ -1,4 +1,4 @@
-"""From a spec and the public places to cells and constraints."""
+"""Cells and constraints built from a spec and the public places."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FAMILY_METHOD, FAMILY_INFERENCE = "family-tree", "family-moves"
 
 
 def problem_cells(spec: Spec, tree: Tree) -> Cells:
-    """The cells of a spec: the full cross where a query measures it, else those of the tables, if they are an acyclic family.
+    """Return the cells of a spec: the full cross if a query measures it, else those of the tables if they are an acyclic family.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def crossing(constraints: Constraints) -> bool:
 
 
 def family_if_acyclic(constraints: Constraints) -> FamilyCells | None:
-    """The cells of the tables alone, if these cross each other, none is the full cross, and they are an acyclic family.
+    """Return the cells of the tables alone if these cross, none is the full cross, and they are an acyclic family; else None.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def family_if_acyclic(constraints: Constraints) -> FamilyCells | None:
 
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:
-    """The margin that a query measures at a level: of the records of one table, where a spec links two."""
+    """Return the margin that a query measures at a level: of the records of one table if a spec links two."""
     alone = conditions([query.where]) if query.where else ()
     return canonical(cells, Margin(level, query.attributes, alone))
 
@@ -149,7 +149,7 @@ def _impossible(joined: LinkedTables | None) -> tuple[dict[str, str], ...]:
 
 
 def local_constraints(spec: Spec, cells: Cells) -> Constraints:
-    """The signs, zeros, bounds and links of two tables of a spec that concern the levels of some part of the places."""
+    """Return the signs, zeros, bounds and links of a spec that concern the levels of some part of the places."""
     part = spec.constraints
     bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
     joined = LinkedTables.of(spec)
@@ -165,7 +165,7 @@ def local_constraints(spec: Spec, cells: Cells) -> Constraints:
 
 
 def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints:
-    """What the records of one of two linked tables must satisfy by themselves: signs and structural zeros."""
+    """Return the constraints on one of two linked tables by itself: signs and structural zeros."""
     cells = table.cells(constraints.cells.tree)
     held = table.of(constraints.zero_cells, constraints.cells.attributes[0].size)
     never = held.reshape(cells.shape)[0] if held.any() else np.zeros(cells.shape[1:], bool)
@@ -176,14 +176,14 @@ def own_constraints(constraints: Constraints, table: RecordTable) -> Constraints
 
 
 def no_limits(spec: Spec, sizes: Sequence[int]) -> tuple[dict[str, NDArray[np.int64]], ...]:
-    """The limits of places (so many a level) that stand for any others: none, wherever a bound names a column."""
+    """Return placeholder limits (none) for so many places a level, wherever a bound names a column."""
     return tuple(
         {column: np.full(size, -1) for column in columns} for columns, size in zip(spec.limit_columns, sizes)
     )
 
 
 def cells_of_sizes(spec: Spec, sizes: Sequence[int]) -> Cells:
-    """The cells of some places, so many on every level: all that laws, losses and plans depend on."""
+    """Return the cells of so many places on every level, which laws, losses and plans depend on alone."""
     level_ptr = np.append(0, np.cumsum(sizes))
     counts = [
         np.bincount(np.arange(below) * above // below, minlength=above) for above, below in pairwise(sizes)
@@ -207,7 +207,7 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
 
 
 def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):
-    """The limit of every group of a margin, where a column gives one for each place; else the number itself."""
+    """Return the limit of every group of a margin if a column gives one for each place; else the number itself."""
     if not isinstance(given, str):
         return given
     limits = cells.tree.limits[cells.tree.level(margin.level)] if cells.tree.limits else {}

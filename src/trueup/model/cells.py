@@ -21,7 +21,7 @@ from trueup.model.tree import Tree
 
 @dataclass(frozen=True)
 class Recode:
-    """How a table sees an attribute: its values, put in groups.
+    """A grouping of an attribute's values, as a table uses it.
 
     The attribute itself is the recode that keeps every value apart; an attribute that is summed out is the
     recode with one group, which has no name.
@@ -51,11 +51,11 @@ class Recode:
 
     @property
     def size(self) -> int:
-        """Number of groups."""
+        """Return the number of groups."""
         return len(self.values)
 
     def holds(self, label: str) -> NDArray[np.bool_]:
-        """Which values of the attribute are in the group of that label."""
+        """Return a mask of the attribute's values in the group of that label."""
         return np.array(self.groups) == self.values.index(label)
 
 
@@ -81,17 +81,17 @@ class Attribute:
 
     @property
     def size(self) -> int:
-        """Number of values."""
+        """Return the number of values."""
         return len(self.values)
 
     @cached_property
     def views(self) -> tuple[Recode, ...]:
-        """What a margin may name: the attribute itself, then its recodes."""
+        """Return what a margin may name: the attribute itself, then its recodes."""
         return (Recode(self.name, self.values, tuple(range(self.size))), *self.recodes)
 
     @cached_property
     def summed(self) -> Recode:
-        """The attribute summed out."""
+        """Return the the attribute summed out."""
         return Recode("", ("",), (0,) * self.size)
 
 
@@ -128,7 +128,7 @@ class Margin:
 
 
 def conditions(alternatives: Iterable[Mapping[str, str]]) -> tuple[Condition, ...]:
-    """Return conditions in the one order in which they compare equal.
+    """Return conditions in a canonical order, so that equal ones compare equal.
 
     Examples
     --------
@@ -162,27 +162,27 @@ class Cells:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Places of the last level, then the size of every attribute."""
+        """Return the number of places of the last level, then the size of every attribute."""
         return (self.tree.sizes[-1], *(a.size for a in self.attributes))
 
     @property
     def n(self) -> int:
-        """Number of finest cells."""
+        """Return the number of finest cells."""
         return prod(self.shape)
 
     @property
     def finest(self) -> Margin:
-        """The margin whose groups are the cells themselves."""
+        """Return the the margin whose groups are the cells themselves."""
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
     @property
     def is_family(self) -> bool:
-        """Whether these are the cells of several tables, or of one that is not their full cross; see `FamilyCells`."""
+        """Return True for the cells of several tables, or of one that is not their full cross; see `FamilyCells`."""
         return False
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """The margins whose groups, one after another, are the cells: one, but in a family of tables."""
+        """Return the margins whose groups, in order, are the cells: one, except in a family of tables."""
         return (self.finest,)
 
     def holds(self, margin: Margin) -> bool:
@@ -190,11 +190,11 @@ class Cells:
         return True
 
     def holding(self, margin: Margin) -> Cells:
-        """The cells of a table that holds a margin: these, but in a family of tables."""
+        """Return True if a margin is a sum of these cells; in a family, of one table's cells."""
         return self
 
     def margin(self, given: Margin | str) -> Margin:
-        """Read a margin that is given as text: a level, and attributes or recodes after a cross each.
+        """Read a margin given as text: a level, then attributes or recodes, each after a cross.
 
         Raises
         ------
@@ -224,12 +224,12 @@ class Cells:
 
     @property
     def coarsest(self) -> Margin:
-        """The margin that sums as far as sums make sense: one place, partitions summed out."""
+        """Return the coarsest meaningful margin: the root place, with only partition attributes summed out."""
         kept = tuple(a.name for a in self.attributes if not a.partition)
         return Margin(self.tree.levels[0], kept)
 
     def recodes(self, names: Collection[str]) -> tuple[Recode, ...]:
-        """How a table by the named attributes and recodes sees every attribute, in cell order.
+        """Return the view of every attribute, in cell order, in a table by the named attributes and recodes.
 
         Raises
         ------
@@ -254,35 +254,35 @@ class Cells:
         return tuple(named[0] if named else a.summed for a, named in zip(self.attributes, seen))
 
     def kept(self, margin: Margin | str) -> tuple[Recode, ...]:
-        """The attributes and recodes that a margin names, in cell order."""
+        """Return the the attributes and recodes that a margin names, in cell order."""
         return tuple(r for r in self.recodes(self._named(margin).attributes) if r.name)
 
     def _named(self, margin: Margin | str) -> Margin:
-        """Read a margin that is given as text; one that is none is taken as it is, for what asks often."""
+        """Return a margin given as text; a `Margin` is returned unchanged."""
         return self.margin(margin) if isinstance(margin, str) else margin
 
     def marginal(self, names: Collection[str]) -> Marginal:
-        """For every attribute, the group of each of its values in a table by the named ones."""
+        """Return for every attribute the group of each value in a table by the named ones."""
         return tuple(np.array(r.groups) for r in self.recodes(names))
 
     def where(self, values: Mapping[str, str]) -> NDArray[np.bool_]:
-        """Which attribute combinations have the given values of attributes or recodes, as `(1, sizes...)`."""
+        """Return a mask `(1, sizes...)` of the attribute combinations with given values of attributes or recodes."""
         held = (r.holds(values.get(r.name, "")) for r in self.recodes(values.keys()))
         return reduce(np.logical_and.outer, held, np.ones(1, bool))
 
     def zero_combinations(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
-        """Which attribute combinations have all values of a structural zero, `(n / places,)`."""
+        """Return a mask `(n / places,)` of the attribute combinations that some structural zero covers."""
         table = np.zeros((1, *self.shape[1:]), dtype=bool)
         for zero in zeros:
             table |= self.where(zero)
         return table.ravel()
 
     def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
-        """Which cells `(n,)` are structural zeros."""
+        """Return a mask `(n,)` of the cells that are structural zeros."""
         return np.tile(self.zero_combinations(zeros), self.shape[0])
 
     def among(self, margin: Margin | str) -> NDArray[np.bool_]:
-        """Which finest cells `(n,)` a margin counts.
+        """Return a mask `(n,)` of the finest cells that a margin counts.
 
         Raises
         ------
@@ -301,7 +301,7 @@ class Cells:
         return reduce(np.logical_or, (self._meets(dict(each)) for each in margin.where)).ravel()
 
     def held(self, margin: Margin | str) -> NDArray[np.int64]:
-        """Which groups of a margin count any of the units that it counts.
+        """Return the groups of a margin that hold any of the cells it counts.
 
         Examples
         --------
@@ -319,7 +319,7 @@ class Cells:
         return np.add.outer(each * np.arange(self.margin_shape(margin)[0]), here).ravel()
 
     def _meets(self, values: Mapping[str, str]) -> NDArray[np.bool_]:
-        """Which finest cells meet one condition, as `(places, sizes...)`."""
+        """Return a mask `(places, sizes...)` of the finest cells that meet one condition."""
         views = {r.name for a in self.attributes for r in a.views}
         places = np.ones(self.shape[0], bool)
         for level in values.keys() - views:
@@ -328,7 +328,7 @@ class Cells:
         return np.logical_and.outer(places, chosen[0])
 
     def _within(self, level: str, label: str) -> NDArray[np.bool_]:
-        """Which places of the last level lie in the place of that label."""
+        """Return a mask of the last level's places that lie in the place of that label."""
         depth = self.tree.level(level)
         labels = (self.tree.label(level, place) for place in range(self.tree.sizes[depth]))
         place = next((i for i, each in enumerate(labels) if each == label), None)
@@ -341,12 +341,12 @@ class Cells:
         return self.tree.ancestors(len(self.tree.levels) - 1, depth) == place
 
     def margin_shape(self, margin: Margin | str) -> tuple[int, ...]:
-        """Places of the margin's level, then the sizes of its attributes, in cell order."""
+        """Return the number of places of the margin's level, then the sizes of its attributes, in cell order."""
         margin = self._named(margin)
         return (self.tree.sizes[self.tree.level(margin.level)], *(r.size for r in self.kept(margin)))
 
     def size(self, margin: Margin | str) -> int:
-        """Number of groups of a margin."""
+        """Return the number of groups of a margin."""
         return prod(self.margin_shape(margin))
 
     def sum(self, values: NDArray, margin: Margin | str) -> NDArray:
@@ -373,7 +373,7 @@ class Cells:
         return table.reshape(*lead, -1)
 
     def groups(self, fine: Margin | str, coarse: Margin | str) -> NDArray[np.int64]:
-        """For every group of `fine`, the group of `coarse` that holds it.
+        """Return for every group of `fine` the group of `coarse` that holds it.
 
         Raises
         ------
@@ -390,7 +390,7 @@ class Cells:
         return index
 
     def contains(self, coarse: Margin | str, fine: Margin | str) -> bool:
-        """Whether every group of `coarse` is a sum of groups of `fine`."""
+        """Return True if every group of `coarse` is a sum of groups of `fine`."""
         coarse, fine = self._named(coarse), self._named(fine)
         level = self.tree.level
         if coarse.where != fine.where or level(coarse.level) > level(fine.level):
@@ -427,7 +427,7 @@ class Cells:
 
 
 def _crossed(text: str, names: Collection[str]) -> tuple[str, ...]:
-    """Cut a margin's name at its crosses; a declared name may hold a cross itself."""
+    """Cut a margin's name at its crosses, keeping declared names that contain a cross whole."""
     for name in sorted(names, key=len, reverse=True):
         if text == name:
             return (name,)
@@ -437,5 +437,5 @@ def _crossed(text: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def detailed(cells: Cells) -> Marginal:
-    """The histogram itself."""
+    """Return the marginal of all attributes: the histogram itself."""
     return cells.marginal(cells.finest.attributes)

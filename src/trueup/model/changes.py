@@ -1,4 +1,4 @@
-"""The smallest change of the cell that is hardest to change, under invariants and structural zeros, and its loss.
+"""Smallest changes, under invariants and structural zeros, of the cell that is hardest to change, and their loss.
 
 `Kept` says which sums a change must leave at every place of which level. For each cell that is not fixed the smallest
 change is a vector of least L1 norm that leaves the sums and moves the cell; the hardest cell is one whose smallest change
@@ -102,13 +102,13 @@ class Changes(PricedChanges):
         )
 
     def _entering(self) -> list[Found]:
-        """A cell in no sum changes alone, by one unit that enters or leaves."""
+        """Return the change of a cell in no sum: one unit enters or leaves."""
         if not (self.kept.depth < 0).any():
             return []
         return [Found(1, 0, compose(q.cost(1, 1) for q in self.queries))]
 
     def _twins(self) -> list[Found]:
-        """One unit leaves a cell for another in the same sums.
+        """Return the changes in which one unit leaves a cell for another in the same sums.
 
         Twins are two combinations of one class, or two places of the last level that share all places down to the class's
         depth d, the lowest level at which it is in a sum. Which levels tell two places apart does not depend on
@@ -131,7 +131,7 @@ class Changes(PricedChanges):
         return found and [max(found, key=lambda f: (self.size(f.loss), f.attained))]
 
     def _apart(self, members: NDArray[np.intp], split: int) -> Found:
-        """Choose two combinations, told apart by the queries above level `split` that cost most together."""
+        """Choose two combinations with the largest joint loss in the queries above level `split`."""
         far = [q for q in self.queries if q.level >= split]
         near = [q for q in self.queries if q.level < split and np.ptp(q.group[members])]
         if not near:
@@ -143,14 +143,14 @@ class Changes(PricedChanges):
 
 
 def _whole(losses: list[Fraction]) -> NDArray:
-    """Whole numbers in the ratio of losses, so that sums of them compare exactly."""
+    """Return whole numbers in the ratio of losses, so that sums of them compare exactly."""
     scale = lcm(*(loss.denominator for loss in losses))
     whole = [int(loss * scale) for loss in losses]
     return np.array(whole, dtype=np.int64 if sum(whole) < 2**62 else object)
 
 
 def _farthest(kinds: NDArray, weight: NDArray) -> tuple[NDArray[np.bool_], bool]:
-    """Tell which queries the two columns of `kinds` `(queries, kinds)` differ in whose differences weigh most.
+    """Return a mask of the queries in which the two most costly columns of `kinds` `(queries, kinds)` differ.
 
     With too many kinds to compare every pair, a pair that differs in all of them is looked for; else it is not sure.
     """

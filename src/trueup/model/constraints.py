@@ -1,4 +1,4 @@
-"""What the published counts must satisfy.
+"""Constraints on the published counts.
 
 One file: the rules, and which of them given counts break.
 """
@@ -27,7 +27,7 @@ ONE_TABLE: frozenset[Structure] = frozenset(STRUCTURES) - {"family"}
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower and upper limits (counts) on every group of a margin; None where there is no limit.
+    """Lower and upper limits (counts) on every group of a margin; None if there is no limit.
 
     `where` restricts the bound to groups with the given attribute values. A limit for each group may
     be infinite. Many are kept as an array: a nation's would not fit in memory as a tuple.
@@ -49,7 +49,7 @@ class LinearRule:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Everything the counts on `n` cells must satisfy; additivity always.
+    """All constraints on the counts of `n` cells; additivity always holds.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Constraints:
             _refuse_other_length(bound, self.cells)
 
     def within(self, *bounds: Bound) -> Constraints:
-        """The same with further public limits."""
+        """Return the constraints with further public limits."""
         return replace(self, bounds=(*self.bounds, *bounds)) if bounds else self
 
     def structure(self) -> Structure:
@@ -115,7 +115,7 @@ class Constraints:
 
     @cached_property
     def chain(self) -> tuple[Margin, ...] | None:
-        """All margins in play from coarse to fine, if they are nested."""
+        """Return all margins in play from coarse to fine, or None if they are not nested."""
         return chain(self.cells, self._in_play)
 
     @property
@@ -124,35 +124,35 @@ class Constraints:
 
     @property
     def held(self) -> tuple[Margin, ...]:
-        """All margins in play, and those of structural zeros, each once and without its condition."""
+        """Return all margins in play and those of structural zeros, each once and without its condition."""
         zeros = (Margin(self.cells.tree.levels[0], tuple(zero)) for zero in self.zeros)
         every = (Margin(m.level, m.attributes) for m in (*self._in_play, *zeros))
         return tuple(dict.fromkeys(canonical(self.cells, m) for m in every))
 
     @cached_property
     def nested(self) -> NestedTree:
-        """The tree of the chain; only for structures `sum` and `tree`."""
+        """Return the tree of the chain; only for structures `sum` and `tree`."""
         assert self.chain is not None, "only nested margins make a tree"
         return nest(self.cells, self.chain)
 
     @cached_property
     def zero_cells(self) -> NDArray[np.bool_]:
-        """`(n,)`: which cells are structural zeros."""
+        """Return a mask `(n,)` of the cells that are structural zeros."""
         return self.cells.zero_cells(self.zeros)
 
     @property
     def zero_combinations(self) -> NDArray[np.bool_]:
-        """`(n / places,)`: which attribute combinations are structural zeros, at every place alike."""
+        """Return a mask `(n / places,)` of the attribute combinations that are structural zeros at every place."""
         return self.cells.zero_combinations(self.zeros)
 
     def zero_groups(self, margin: Margin) -> NDArray[np.bool_]:
-        """`(groups,)`: which groups of a margin hold structural zeros alone, so that their counts are zero."""
+        """Return a mask `(groups,)` of a margin's groups that hold only structural zeros."""
         if not self.zeros:
             return np.zeros(self.cells.size(margin), bool)
         return self.cells.sum((~self.zero_cells).astype(np.int64), margin) == 0
 
     def bound_values(self, bound: Bound) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper limit of every group of a bound's margin; infinite where there is none."""
+        """Return the lower and upper limit of every group of a bound's margin; infinite if there is none."""
         groups = self.cells.size(bound.margin)
         inside = self._groups_where(bound.margin, dict(bound.where))
         lower = np.where(
@@ -179,7 +179,7 @@ def _refuse_other_length(bound: Bound, cells: Cells) -> None:
 
 
 def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
-    """Refuse confidential cell counts `(n,)` that break a rule: it is named, but not where, which would tell more of them.
+    """Refuse confidential cell counts `(n,)` that break a rule; name the rule but no place, which would reveal more.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def refuse_broken(constraints: Constraints, counts: NDArray) -> None:
 
 
 def violations(constraints: Constraints, counts: NDArray) -> list[str]:
-    """Name every rule that public cell counts `(n,)` break, and some places where; labels only, never a count.
+    """Name every rule that public cell counts `(n,)` break, with some places; labels only, never a count.
 
     Whole numbers are held to the rules exactly, real ones to within their `slack`. Invariants are not rules
     about one table and are checked where both tables are known.
@@ -215,7 +215,7 @@ def violations(constraints: Constraints, counts: NDArray) -> list[str]:
 
 
 def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str, str, str]]:
-    """Broken rules, which of their kind they are, and up to three places where."""
+    """Yield the broken rules, each with its kind and up to three places."""
     cells, off = constraints.cells, slack(counts)
     if constraints.nonnegative:
         yield from (("nonnegativity", "", cells.label(i)) for i in np.flatnonzero(counts < -off)[:3])
@@ -235,7 +235,7 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
 
 
 def slack(counts: NDArray) -> float:
-    """By how much counts may miss a rule that they keep: not at all if whole, else what solvers leave and sums round.
+    """Return how far counts may miss a rule: 0 if whole, else an allowance for solvers and rounding.
 
     Continuous methods stop at residuals of 1e-9 of the largest sum, once polished.
     """
@@ -255,7 +255,7 @@ def _broken_rows(cells: Cells, rule: LinearRule, counts: NDArray) -> list[str]:
 
 
 def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray:
-    """Value `(places,)` of a name of a linear constraint at every place of a level.
+    """Return the value `(places,)` of a name of a linear constraint at every place of a level.
 
     A name is a value of an attribute or a recode (`female`), or several joined (`sex=female, age=old`).
     """
@@ -264,7 +264,7 @@ def name_values(cells: Cells, name: str, level: str, values: NDArray) -> NDArray
 
 
 def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
-    """Which attribute combinations a name of a linear constraint means, as `(1, sizes...)`.
+    """Return a mask `(1, sizes...)` of the attribute combinations that a name of a linear constraint means.
 
     Raises
     ------
@@ -286,7 +286,7 @@ def name_mask(cells: Cells, name: str) -> NDArray[np.bool_]:
 
 
 def _resolve(cells: Cells, part: str) -> NDArray[np.bool_]:
-    """Which attribute combinations `value` or `attribute=value` means."""
+    """Return a mask of the attribute combinations that `value` or `attribute=value` means."""
     attribute, _, value = part.rpartition("=")
     found = [
         cells.where({r.name: value})

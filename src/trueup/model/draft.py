@@ -1,4 +1,4 @@
-"""A first draft of a spec: from the names of a table's columns and from the public places, never from its rows."""
+"""First drafts of specs from a table's column names and the public places, never from rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def draft(
     records: int | None = None,
     keys: str | None = None,
 ) -> tuple[Document, dict[str, str]]:
-    """Draft the parts of a spec, and what is left to decide of them, by part; see `trueup.Spec.of`."""
+    """Draft the parts of a spec, and list by part what is left to decide; see `trueup.Spec.of`."""
     held = open_table(table)
     columns = held.columns()
     stated = _stated_levels(levels, public, columns)
@@ -83,7 +83,7 @@ def _refuse_vast(attributes: Sequence[Document]) -> None:
 
 
 def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[str]) -> list[Document]:
-    """The levels that are given, or those that the public places propose; without places there are none."""
+    """Return the levels that are given, or those that the public places suggest; none without places."""
     if public is None:
         if levels:
             raise SpecError(
@@ -99,7 +99,7 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
 
 
 def _limit(column: str | None, records: int | None, unit: str) -> Document:
-    """How many rows of one unit are counted, and by which column they are known."""
+    """Return the limit on rows of one unit, and the column that identifies the unit."""
     if records is None:
         if column is None:
             return {}
@@ -112,7 +112,7 @@ def _limit(column: str | None, records: int | None, unit: str) -> Document:
 
 
 def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> None:
-    """Name levels and attributes so that no two are alike, and none is called as a column of figures."""
+    """Name levels and attributes so that no two are alike and none is called like a column of figures."""
     taken: list[str] = []
     columns = [level["column"] for level in levels if "column" in level]
     root, *others = levels
@@ -131,7 +131,7 @@ def name_apart(levels: Sequence[Document], attributes: Sequence[Document]) -> No
 
 
 def _apart(name: str, taken: Sequence[str], ending: str) -> str:
-    """A name that is unlike those taken and no figure's, this one if it can be."""
+    """Return a name unlike those taken and any figure's: this one if possible, else with endings added."""
     free = name.strip() and not is_figure(name) and bare_name(name) not in map(bare_name, taken)
     return name if free else _apart(f"{name}{ending}".strip(), taken, ending)
 
@@ -139,7 +139,7 @@ def _apart(name: str, taken: Sequence[str], ending: str) -> str:
 def queries(
     levels: Sequence[str], attributes: Sequence[str], epsilon: Fraction, matters: str | None = None
 ) -> list[Document]:
-    """Measure totals at every level, and at the last the first attribute, the first two, and so on: all alike, or one at half.
+    """Return queries: totals at every level, and at the last level the first attribute, the first two, and so on.
 
     Each table is one of sums of the next, so that the last determines all, and every method takes them.
 

@@ -1,4 +1,4 @@
-"""Families of tables: several margins in one release, with no cell of their full cross.
+"""Families of tables: several margins in one release, without cells of their full cross.
 
 A margin is a set of variables: its level with all levels above it, and its attributes or recodes with all coarser recodes
 that are used. The *tables* of a family are its largest margins; what two of them share is a margin of both, their
@@ -55,26 +55,26 @@ class FamilyCells(Cells):
 
     @property
     def whole(self) -> Cells:
-        """The full cross, of which no array is ever made."""
+        """Return the full cross, of which no array is ever made."""
         return Cells(self.tree, self.attributes)
 
     def on(self, tree: Tree) -> FamilyCells:
-        """The same tables of other places."""
+        """Return the family's tables on other places."""
         return FamilyCells(tree, self.attributes, self.tables, self.used)
 
     @cached_property
     def parts(self) -> tuple[Cells, ...]:
-        """Every table as cells of its own: places down to its level, and its attributes."""
+        """Return every table as cells of its own: places down to its level, and its attributes."""
         return tuple(_alone(self, table) for table in self.tables)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """Where the cells of every table begin, and where the last ends."""
+        """Return where the cells of every table begin, and where the last ends."""
         return tuple(int(i) for i in np.cumsum([0, *(part.n for part in self.parts)]))
 
     @property
     def n(self) -> int:
-        """Number of cells of all tables."""
+        """Return the number of cells of all tables."""
         return self.starts[-1]
 
     @property
@@ -87,12 +87,12 @@ class FamilyCells(Cells):
 
     @property
     def is_family(self) -> bool:
-        """They are."""
+        """Return True."""
         return True
 
     @property
     def finest_tables(self) -> tuple[Margin, ...]:
-        """The tables, whose groups are the cells, one after another."""
+        """Return the tables, whose groups are the cells, one after another."""
         return self.tables
 
     def holds(self, margin: Margin) -> bool:
@@ -100,7 +100,7 @@ class FamilyCells(Cells):
         return bool(self.holders(margin))
 
     def holding(self, margin: Margin) -> Cells:
-        """The cells of the first table that holds a margin."""
+        """Return the the cells of the first table that holds a margin."""
         return self.parts[self.holders(margin)[0]]
 
     def split(self, values: NDArray) -> list[NDArray]:
@@ -108,7 +108,7 @@ class FamilyCells(Cells):
         return np.split(values, self.starts[1:-1], axis=-1)
 
     def holders(self, margin: Margin | str) -> list[int]:
-        """Positions of the tables that a margin is a sum of."""
+        """Return the positions of the tables that a margin is a sum of."""
         margin = self._named(margin)
         return [i for i, table in enumerate(self.tables) if self.contains(margin, table)]
 
@@ -136,7 +136,7 @@ class FamilyCells(Cells):
         return self.parts[table].sum(own, margin)
 
     def groups(self, fine: Margin | str, coarse: Margin | str) -> NDArray[np.int64]:
-        """For every group of `fine`, the group of `coarse` that holds it, within one table."""
+        """Return for every group of `fine` the group of `coarse` that holds it, within one table."""
         holder = self.holders(fine)
         return self.parts[holder[0]].groups(fine, coarse) if holder else super().groups(fine, coarse)
 
@@ -146,11 +146,11 @@ class FamilyCells(Cells):
         return self.parts[table].label(cell - self.starts[table])
 
     def zero_cells(self, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.bool_]:
-        """Which cells `(n,)` are structural zeros: of each table those whose attributes it has."""
+        """Return a mask `(n,)` of structural zeros: in each table those whose attributes it has."""
         return np.concatenate([_zeros_of(part, zeros) for part in self.parts])
 
     def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Count what stands in cells of the full cross, given by their positions, in every table `(n,)`."""
+        """Tally cells of the full cross, given by their positions, in every table `(n,)`."""
         places, *values = np.unravel_index(index, self.shape)
         return np.concatenate(
             [
@@ -160,7 +160,7 @@ class FamilyCells(Cells):
         )
 
     def tables_holding(self, values: NDArray, margin: Margin) -> list[tuple[Margin, NDArray]]:
-        """Every table that holds a margin, and what it says of it."""
+        """Return every table that holds a margin, with its sums."""
         return [(self.tables[i], self.sum_in(i, values, margin)) for i in self.holders(margin)]
 
     def _tallied(
@@ -177,27 +177,27 @@ class FamilyCells(Cells):
 
     @cached_property
     def sets(self) -> tuple[frozenset[Variable], ...]:
-        """The variables of every table."""
+        """Return the the variables of every table."""
         return tuple(variables(self, table, self.used) for table in self.tables)
 
     def junction(self, root: int = 0) -> JunctionTree:
-        """A junction tree of the tables."""
+        """Return a junction tree of the tables."""
         return junction_tree(self.sets, root)
 
     def separator(self, one: int, other: int) -> Margin:
-        """The margin that two tables share."""
+        """Return the the margin that two tables share."""
         shared = spanned_margin(self, self.sets[one] & self.sets[other])
         assert shared is not None, "families whose separators are no margins are refused"
         return shared
 
     @cached_property
     def separators(self) -> tuple[Margin, ...]:
-        """What the tables of a junction tree share, each margin once."""
+        """Return the margins that tables of a junction tree share, each once."""
         tree = self.junction()
         return tuple(dict.fromkeys(self.separator(i, tree.parent[i]) for i in tree.order[1:]))
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
-        """What tables of a junction tree share, and up to three groups each in which they differ by more than a slack."""
+        """Yield margins that a junction tree's tables share, with up to three groups each that differ by more than a slack."""
         for i, parent in enumerate(self.junction().parent):
             if parent >= 0:
                 shared = self.separator(i, parent)
@@ -228,7 +228,7 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
 
 
 def _alone(family: FamilyCells, table: Margin) -> Cells:
-    """A table as cells of its own."""
+    """Return a table as cells of its own."""
     tree = family.tree
     own = tree.branch(0, 0, tree.sizes[0], tree.level(table.level))
     views = {view.name: (a, view) for a in family.attributes for view in a.views}
@@ -236,7 +236,7 @@ def _alone(family: FamilyCells, table: Margin) -> Cells:
 
 
 def _as_attribute(attribute: Attribute, own: Recode) -> Attribute:
-    """A view of an attribute as an attribute, with the coarser views as its recodes."""
+    """Return a view of an attribute as an attribute, with the coarser views as its recodes."""
     first = np.unique(own.groups, return_index=True)[1]
     recodes = tuple(
         Recode(view.name, view.values, tuple(int(view.groups[i]) for i in first))
@@ -252,5 +252,5 @@ def _zeros_of(part: Cells, zeros: Iterable[Mapping[str, str]]) -> NDArray[np.boo
 
 
 def marginal_in(part: Cells, margin: Margin) -> Marginal:
-    """A margin of a table as a marginal of its attributes; of a table without any, of one attribute of one value."""
+    """Return a margin of a table as a marginal of its attributes; without attributes, of one attribute of one value."""
     return part.marginal(margin.attributes) or (np.zeros(1, np.int64),)

@@ -1,4 +1,4 @@
-"""Margins as sets of variables, and why some are no acyclic family."""
+"""Margins as sets of variables, and the reasons why some are not an acyclic family."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL_CROSS = 10**6
 
 
 def variables(cells: Cells, margin: Margin, used: Iterable[Margin]) -> frozenset[Variable]:
-    """The variables of a margin: levels below the root down to its own, and every used view that it can be summed to."""
+    """Return a margin's variables: levels below the root down to its own, and every used view that it can be summed to."""
     depth = cells.tree.level(margin.level)
     places = {("", level) for level in cells.tree.levels[1 : depth + 1]}
     named = {name for each in used for name in each.attributes}
@@ -41,7 +41,7 @@ def sums_to(fine: Recode, coarse: Recode) -> bool:
 
 
 def spanned_margin(cells: Cells, own: frozenset[Variable]) -> Margin | None:
-    """The margin of some variables; None if two views of an attribute are among them, neither of which refines the other."""
+    """Return the margin of some variables; None if they include two views of an attribute neither of which refines the other."""
     levels = [level for level in cells.tree.levels if ("", level) in own]
     names = []
     for attribute in cells.attributes:
@@ -54,7 +54,7 @@ def spanned_margin(cells: Cells, own: frozenset[Variable]) -> Margin | None:
 
 
 def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
-    """Say why margins are no acyclic family; None if they are one.
+    """Return the reason why margins are not an acyclic family, or None.
 
     Examples
     --------
@@ -94,14 +94,14 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
 
 
 def _size(cells: Cells, own: frozenset[Variable]) -> int:
-    """Cells of the joint table of some variables."""
+    """Return the number of cells of the joint table of some variables."""
     depth = max((cells.tree.level(name) for kind, name in own if not kind), default=0)
     finest = (max((v.size for v in a.views if (a.name, v.name) in own), default=1) for a in cells.attributes)
     return cells.tree.sizes[depth] * prod(finest)
 
 
 def _crossed(cells: Cells, sets: Sequence[frozenset[Variable]]) -> tuple[str, str, str] | None:
-    """An attribute with two used views, neither of which refines the other, that no table holds together."""
+    """Return an attribute with two used views that cross and that no table holds together."""
     every = frozenset().union(*sets)
     for attribute in cells.attributes:
         views = [view for view in attribute.views if (attribute.name, view.name) in every]

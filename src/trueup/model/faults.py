@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a part of a spec, in the words of TOML."""
+"""Faults that pydantic finds in a part of a spec, in the words of TOML."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _CHOICES = {"privacy.neighbours": ": write 'add-remove' or 'replace'"}
 
 
 def innermost(faults: Sequence[Any]) -> list[Any]:
-    """Drop a fault of a part where one inside that part caused it."""
+    """Drop a fault of a part if one inside that part caused it."""
     places = [fault["loc"] for fault in faults]
     return [f for f in faults if not any(p != f["loc"] and p[: len(f["loc"])] == f["loc"] for p in places)]
 
 
 def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -> str:
-    """Say in which key the fault lies and what belongs there.
+    """Return in which key the fault lies and what belongs there.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
 
 
 def _said(error: Any) -> str:
-    """What an error of a part says, as a part of what is said of the whole."""
+    """Return the text of a part's error, to be included in that of the whole."""
     if not isinstance(error, TrueupError):
         return ""
     return "; ".join(
@@ -93,7 +93,7 @@ def _said(error: Any) -> str:
 
 
 def _where(loc: Sequence[str | int], document: Any) -> str:
-    """Write a place as a reader finds it: an entry of a list by its name, or counted from 1."""
+    """Return a place in a spec for readers: an entry of a list by its name, or counted from 1."""
     text, at = "", document
     for key, after in zip(loc, (*loc[1:], None)):
         at = _inside(at, key)

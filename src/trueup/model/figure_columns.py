@@ -1,4 +1,4 @@
-"""The columns of figures in tables, which stand beside keys of places, readable names and attributes.
+"""Column names reserved for figures in tables, beside keys of places, readable names and attributes.
 
 One list for all who write tables: a key or an attribute of the same name would be overwritten in some of them.
 """
@@ -19,7 +19,7 @@ FIGURES = frozenset({*MEASURED, *RELEASED, *COUNTED, *DESCRIBED, *DRAWN, *ASSESS
 
 
 def is_figure(name: str) -> bool:
-    """Whether a column of figures is called so, but for case and punctuation: DuckDB and SDMX do not tell these apart.
+    """Return True if a name is that of a figure's column but for case and punctuation, which DuckDB and SDMX ignore.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def is_figure(name: str) -> bool:
 
 
 def bare_name(name: str) -> str:
-    """A name without case and punctuation."""
+    """Return a name without case and punctuation."""
     return re.sub(r"\W", "_", name).casefold()
 
 

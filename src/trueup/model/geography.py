@@ -79,7 +79,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
 
 
 def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
-    """Read parent pointers; every place has a row of its own, so that it has limits of its own."""
+    """Read parent pointers; every place has its own row, and thus its own limits."""
     ids, parents = (without_blanks(as_text(rows[name])) for name in (pointers.id, pointers.parent))
     tree = Tree.from_parents(ids, parents, [level.name for level in spec.levels])
     order = np.argsort(ids)
@@ -94,7 +94,7 @@ def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
 
 
 def is_whole(spec: Spec, level: Level) -> bool:
-    """Whether a level's column is a code of which a level above takes the prefix."""
+    """Return True if a level's column is a code whose prefix is a higher level."""
     return level.column is not None and any(
         other.prefix is not None and other.column == level.column for other in spec.levels
     )
@@ -116,7 +116,7 @@ def key_columns(level: Level, rows: Columns) -> Columns:
 
 
 def refuse_float_keys(column: NDArray, name: str) -> None:
-    """Refuse keys of places that are floating-point numbers: `01` has become `1.0` there.
+    """Refuse keys of places that are floating-point numbers, in which `01` has become `1.0`.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def _prefix(codes: NDArray, level: Level) -> NDArray:
 
 
 def _distinct(rows: Columns, limits: Columns) -> NDArray[np.int64]:
-    """One row per place of a long table, in which places repeat for every attribute value."""
+    """Return one row per place of a long table, in which places repeat for every attribute value."""
     held = [*rows.values(), *limits.values()]
     codes = [np.unique(column, return_inverse=True)[1] for column in held]
     return np.unique(np.rec.fromarrays(codes), return_index=True)[1]

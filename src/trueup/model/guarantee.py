@@ -1,4 +1,4 @@
-"""What is protected, and what it cost, in words and in exact numbers.
+"""Privacy guarantees: what is protected and at what loss, in words and in exact numbers.
 
 One currency: the loss of one step of a neighbour relation, which adds up over queries and releases whatever their
 invariants are. Databases that share the invariants are k steps apart for some k, and lose at most k times as much
@@ -44,7 +44,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Change:
-    """The smallest change that moves the cell which is hardest to move, among databases with the same invariants.
+    """The smallest change of the cell that is hardest to change, among databases with the same invariants.
 
     Attributes
     ----------
@@ -71,11 +71,11 @@ class Change:
     attained: bool
 
     def attains(self, amount: Fraction) -> bool:
-        """Whether the change is one step and loses exactly that much."""
+        """Return True if the change is one step and loses exactly that much."""
         return self.attained and self.steps == 1 and self.amount == amount
 
     def sentence(self, unit: str, rules: str, currency: Currency) -> str:
-        """Say in words what the change is, how many steps it takes and what it costs."""
+        """Return in words what the change is, how many steps it takes and what it costs."""
         most = "" if self.smallest else "at most "
         bound = "" if self.smallest else " (a proved bound, not known to be the least)"
         delta = f" with delta = {outward(self.delta, 3)}" if self.delta else ""
@@ -125,7 +125,7 @@ class Guarantee:
 
     @property
     def line(self) -> str:
-        """The loss in one line, or that none is claimed."""
+        """Return the loss in one line, or a statement that none is claimed."""
         if self.kind == "none":
             return "no guarantee is claimed"
         if not self.charges and self.neighbours not in ("add-remove", "replace"):
@@ -133,7 +133,7 @@ class Guarantee:
         return f"{self.currency} = {self.amount} for one {self.unit}"
 
     def price(self, relation: Relation) -> Loss:
-        """Return the loss of one step of a neighbour relation, whichever the spec's own is.
+        """Return the loss of one step of a neighbour relation, which may differ from the spec's.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Guarantee:
         return compose(costs)
 
     def agrees(self, other: Guarantee) -> bool:
-        """Whether two guarantees state the same losses; one from before losses were per step states fewer."""
+        """Return True if two guarantees state the same losses; a guarantee without losses per step is compared on fewer."""
         mine, others = self._losses(), other._losses()
         if not all(charge.prices for charge in (*self.charges, *other.charges)):
             mine, others = mine[:-1], others[:-1]

@@ -1,4 +1,4 @@
-"""What was measured, without the values: a query at a margin under a law."""
+"""Headers of measurements: a query at a margin under a law, without the values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VANISHING = 1e-100
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What is known of one measured margin before any value: which groups, under which law.
+    """A measured margin before any value: which groups, under which law.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Measured:
 
     @classmethod
     def enumerated(cls, cells: Cells, margin: Margin) -> Measured:
-        """Return the header of a margin that is published as enumerated: of the groups that its condition meets.
+        """Return the header of a margin that is published as enumerated, for the groups that its condition meets.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Measured:
         return cls("invariant", margin, Exact()).at(cells)
 
     def at(self, cells: Cells) -> Measured:
-        """Return the same for some places: a margin of some units alone has the groups that can hold any of them."""
+        """Return the header for some places; a margin of some units alone keeps the groups that can hold any of them."""
         if not self.margin.where:
             return self
         held = cells.held(self.margin)
@@ -77,11 +77,11 @@ class Measured:
 
     @property
     def exact(self) -> bool:
-        """Whether the values carry no noise."""
+        """Return True if the values carry no noise."""
         return self.law.exact
 
     def sums(self, cells: Cells, counts: NDArray) -> NDArray:
-        """The sums of cell counts `(n,)` that it measures, in the order of its groups."""
+        """Return the sums of cell counts `(n,)` that it measures, in the order of its groups."""
         table = cells.sum(counts, self.margin)
         return table if self.groups is None else table[self.groups]
 
@@ -108,7 +108,7 @@ def simulate_many(
     rng: np.random.Generator,
     replicates: int,
 ) -> NDArray[np.int64]:
-    """Measure `b` times with seeded noise: all `q` values of each replicate, `(b, q)`."""
+    """Simulate `b` measurements with seeded noise: all `q` values of each replicate, `(b, q)`."""
     return np.concatenate([_many(cells, counts, header, rng, replicates) for header in headers], axis=1)
 
 

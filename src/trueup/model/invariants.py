@@ -1,4 +1,4 @@
-"""Counting invariants as integer rows: each fixes how many units fall into a set of cells.
+"""Counting invariants as integer rows, each fixing how many units fall into a set of cells.
 
 Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definition 1 and equation 3.
 """
@@ -42,7 +42,7 @@ def invariants_over(constraints: Constraints, margin: Margin) -> scipy.sparse.cs
 
 
 def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
-    """One invariant as rows over the groups of a margin; None if it is no sum of them."""
+    """Return one invariant as rows over the groups of a margin, or None if it is no sum of them."""
     size = cells.size(margin)
     if cells.contains(invariant, margin):
         ones = np.ones(size, np.int64)

@@ -1,4 +1,4 @@
-"""Two linked tables in one table of records: which records are of which table, and what links them.
+"""Two linked tables held in one table of records: which records belong to which table, and the links.
 
 Let `H` be the counts of households and `P` those of persons at a place, for each combination `t` of attributes that
 both tables have. Every household of size s holds s persons, so
@@ -58,22 +58,22 @@ class RecordTable:
 
     @property
     def size(self) -> int:
-        """Number of its kinds of records."""
+        """Return the number of its kinds of records."""
         return prod(a.size for a in self.own)
 
     def cells(self, tree: Tree) -> Cells:
-        """Its own cells."""
+        """Return its own cells."""
         return Cells(tree, (*self.own, *self.shared))
 
     def of(self, counts: NDArray, records: int) -> NDArray:
-        """Its part of counts `(..., n)` of all records, of which there are so many kinds: `(..., cells of its own)`."""
+        """Return the table's part `(..., cells of its own)` of counts `(..., n)` of all records."""
         held = counts.reshape(*counts.shape[:-1], -1, records, prod(a.size for a in self.shared))
         return held[..., self.start : self.start + self.size, :].reshape(*counts.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
 class PersonsLink:
-    """How many persons the households of each kind hold.
+    """The number of persons that households of each kind hold.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class PersonsLink:
 
 @dataclass(frozen=True, eq=False)
 class PersonsHeld:
-    """What households of each kind hold of some persons.
+    """The number of certain persons that households of each kind hold.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class PersonsHeld:
     weights: NDArray[np.int64]
 
     def held(self, households: NDArray) -> NDArray:
-        """The persons `(..., groups)` of tables of households `(..., kinds * combinations of shared values)`."""
+        """Return the persons `(..., groups)` in tables of households `(..., kinds * combinations of shared values)`."""
         table = households.reshape(*households.shape[:-1], self.weights.shape[1], -1)
         found = np.einsum("gk,...ks->...gs", self.weights, table)
         return found.reshape(*households.shape[:-1], -1)
@@ -139,7 +139,7 @@ class LinkedTables:
 
     @classmethod
     def of(cls, spec: Spec | Reading) -> LinkedTables | None:
-        """Return the tables that a spec links; None if it is of one table."""
+        """Return the tables that a spec links, or None if it has one table."""
         join = getattr(spec.table, "join", None)  # published tables of others have a name alone
         if join is None:
             return None
@@ -161,21 +161,21 @@ class LinkedTables:
 
     @property
     def tables(self) -> tuple[RecordTable, RecordTable]:
-        """Persons, then households."""
+        """Return the table of persons, then that of households."""
         return self.persons, self.households
 
     @property
     def records(self) -> int:
-        """Number of kinds of records."""
+        """Return the number of kinds of records."""
         return self.persons.size + self.households.size
 
     def table(self, margin: Margin) -> RecordTable:
-        """Which table a margin counts."""
+        """Return the table that a margin counts."""
         counted = dict(margin.where[0])[COUNTED]
         return next(t for t in self.tables if t.counts == counted)
 
     def own_margin(self, margin: Margin) -> Margin:
-        """The margin of the table that it counts."""
+        """Return a margin of all records as a margin of the table that it counts."""
         table, names = self.table(margin), []
         for name in margin.attributes:
             if name == RECORD:
@@ -186,7 +186,7 @@ class LinkedTables:
 
     @cached_property
     def rules(self) -> tuple[Linear, ...]:
-        """The rules that link the tables, for every combination of the attributes of both."""
+        """Return the the rules that link the tables, for every combination of the attributes of both."""
         combined = product(*([(a.name, v) for v in a.values] for a in self.persons.shared))
         return tuple(
             self._rule(link, "".join(f", {name}={value}" for name, value in held))
@@ -206,12 +206,12 @@ class LinkedTables:
         return parse_linear(f"{left} {'==' if link.exact else '<='} '{right}{where}'")
 
     def _label(self, view: str, value: str) -> str:
-        """A value of the only attribute of households, where it is told apart by `record` itself."""
+        """Return the label of a value of the households' only attribute when `record` itself holds it."""
         return value if view != RECORD else f"{self.households.counts}: {self.households.own[0].name}={value}"
 
     @cached_property
     def determined(self) -> PersonsHeld | None:
-        """The persons that households of each kind hold exactly, told apart as far as the links do.
+        """Return the persons that households of each kind hold exactly, told apart as far as the links do.
 
         The sets of persons that exact links count lie within each other or apart (which is checked when the spec is read):
         each set without those within it is a group of its own, and what a household holds of it is a difference.
@@ -225,7 +225,7 @@ class LinkedTables:
 
     @cached_property
     def demands(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The set of each kind of persons, and the least `(sets, kinds of households)` that households hold of each.
+        """Return the set of each kind of persons, and the least `(sets, kinds of households)` that households hold of each.
 
         Sets are as the links tell persons apart, those with a top code too.
         """
@@ -234,7 +234,7 @@ class LinkedTables:
         return np.max(np.arange(len(order))[:, None] * inside, axis=0), weights
 
     def _apart(self, sets: list[PersonsLink]) -> tuple[list[int], NDArray[np.int64]]:
-        """Sets from the largest, and what households of each kind hold of each without those within it."""
+        """Return sets ordered from the largest, and per kind of household its persons in each set but not in smaller ones."""
         inside = [self.inside(link) for link in sets]
         order = sorted(range(len(sets)), key=lambda i: -inside[i].sum())
         weights = np.stack([sets[i].persons for i in order])
@@ -247,7 +247,7 @@ class LinkedTables:
 
     @cached_property
     def least(self) -> tuple[PersonsHeld, ...]:
-        """The least that households hold of those persons whose number has a top code."""
+        """Return the least that households hold of persons whose number has a top code."""
         names, found = tuple(a.name for a in self.persons.shared), []
         for link in (link for link in self.links if not link.exact):
             if link.counted is None:
@@ -257,21 +257,21 @@ class LinkedTables:
         return tuple(found)
 
     def inside(self, link: PersonsLink) -> NDArray[np.bool_]:
-        """Which kinds of persons a link counts."""
+        """Return a mask of the kinds of persons that a link counts."""
         if link.counted is None:
             return np.ones(self.persons.size, bool)
         return self.persons.cells(ROOT).where({link.counted: "yes"}).reshape(self.persons.size, -1)[:, 0]
 
     @cached_property
     def zeros(self) -> tuple[dict[str, str], ...]:
-        """Households that cannot be: that hold more persons of some kind than there are of them."""
+        """Return impossible households: those that hold more persons of some set than of all."""
         names = [a.name for a in self.households.own]
         kinds = list(product(*(a.values for a in self.households.own)))
         never = (self.determined.weights < 0).any(axis=0) if self.determined else np.zeros(len(kinds), bool)
         return tuple(dict(zip(names, kinds[k])) for k in np.flatnonzero(never))
 
     def record_of(self, kind: dict[str, str]) -> dict[str, str]:
-        """A kind of household as a condition on records."""
+        """Return a kind of household as a condition on records."""
         named = ", ".join(f"{name}={value}" for name, value in kind.items())
         return {RECORD: f"{self.households.counts}: {named}"}
 
@@ -281,7 +281,7 @@ def _by_size(inside: list[NDArray[np.bool_]]) -> list[NDArray[np.bool_]]:
 
 
 def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inner: int) -> bool:
-    """Whether a set lies within another one and within none between them; sets are ordered from the largest."""
+    """Return True if a set lies directly within another; sets are ordered from the largest."""
     held = [inside[i] for i in order]
     between = any(
         (held[inner] <= held[r]).all() and (held[r] <= held[outer]).all() for r in range(outer + 1, inner)
@@ -290,7 +290,7 @@ def _directly(inside: list[NDArray[np.bool_]], order: list[int], outer: int, inn
 
 
 def persons_of(value: str) -> int:
-    """How many persons a value of an attribute that counts them stands for, at least.
+    """Return the least number of persons that a value of a counting attribute stands for.
 
     Examples
     --------
@@ -301,13 +301,13 @@ def persons_of(value: str) -> int:
 
 
 def plain_attribute(part: AttributePart) -> Attribute:
-    """The attribute that a spec declares."""
+    """Return the the attribute that a spec declares."""
     recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
     return Attribute(part.name, part.values, part.partition, recodes)
 
 
 def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
-    """An attribute of persons with a recode for every number that counts those of some of its values, and one for those
+    """Return an attribute of persons with a recode for every number that counts those of some of its values, and one for those
     that have no top code together."""
     attribute, recodes = plain_attribute(part), []
     for count in counting:
@@ -330,7 +330,7 @@ def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
 
 
 def _halved(part: AttributePart, views: dict[str, tuple[str, ...]]) -> Attribute:
-    """An attribute of households with a recode for every `at least k` that is measured."""
+    """Return an attribute of households with a recode for every `at least k` that is measured."""
     attribute, named = plain_attribute(part), {name for names in views.values() for name in names}
     halves = [
         Recode(

@@ -1,4 +1,4 @@
-"""What compared databases share, and which counts follow from it.
+"""Sums that compared databases share, and the counts that follow from them.
 
 A change of the counts is an integer vector over places of the last level times attribute combinations. Databases that
 share the invariants differ by a change that leaves, at every place of an invariant's level, the sums `B` of that
@@ -72,7 +72,7 @@ class Kept:
 
     @classmethod
     def of(cls, constraints: Constraints, *, total: bool) -> Kept:
-        """Collect what a set of constraints keeps; `total` if compared databases also share their number of units."""
+        """Collect the sums that constraints keep; `total` if compared databases also share their number of units."""
         cells = constraints.cells
         if any(
             name in cells.tree.levels for m in constraints.invariants for each in m.where for name, _ in each
@@ -97,11 +97,11 @@ class Kept:
 
     @property
     def levels(self) -> int:
-        """Number of levels of places."""
+        """Return the number of levels of places."""
         return len(self.tree.levels)
 
     def level(self, margin: Margin) -> int:
-        """The level of a margin's places."""
+        """Return the the level of a margin's places."""
         return 0 if self.flat else self.tree.level(margin.level)
 
     def below(self, level: int) -> Matrix:
@@ -111,31 +111,31 @@ class Kept:
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:
-        """Label of each free combination: equal labels are in the same sums at every level."""
+        """Return a label of each free combination; equal labels are in the same sums at every level."""
         return np.unique(self.below(0), axis=1, return_inverse=True)[1].ravel()
 
     @cached_property
     def depth(self) -> NDArray[np.int64]:
-        """The lowest level at which each free combination is in a sum; -1 if in none."""
+        """Return the lowest level at which each free combination is in a sum; -1 if in none."""
         deepest = np.full(int(self.free.sum()), -1)
         for level, rows in self.sums:
             deepest = np.maximum(deepest, np.where(rows.any(axis=0), level, -1))
         return deepest
 
     def groups(self, margin: Margin) -> NDArray[np.int64]:
-        """For every free combination, its group in a margin: among the margin's combinations, or all its groups if flat."""
+        """Return for every free combination its group in a margin: among combinations, or among all groups if flat."""
         every = self.cells.groups(self.cells.finest, margin) if self.flat else _groups(self.cells, margin)
         return every[self.free]
 
     def fixed(self, margin: Margin) -> Fixed:
-        """Tell which counts of a margin compared databases share."""
+        """Return which counts of a margin compared databases share."""
         tops, group = self.tree.alone[self.level(margin)], self.groups(margin)
         size = self.cells.size(margin) if self.flat else prod(r.size for r in self.cells.kept(margin))
         by_top = {int(top): self._remembered(int(top), group, size) for top in np.unique(tops)}
         return Fixed(self.cells, margin, tops, by_top, np.unique(group))
 
     def _remembered(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-        """The same groups are asked for at several levels, between which there may be no sums."""
+        """Return `_fixed`, remembered: the same groups are asked for at several levels without sums between."""
         below = tuple(i for i, (at, _) in enumerate(self.sums) if at >= top)
         key = (below, size, group.tobytes())
         if key not in self._answers:
@@ -147,7 +147,7 @@ class Kept:
         return {}
 
     def _fixed(self, top: int, group: NDArray[np.int64], size: int) -> NDArray[np.bool_]:
-        """Tell which groups of combinations follow from the sums of level `top` and below.
+        """Return a mask of groups of combinations that follow from the sums of level `top` and below.
 
         A group that shares a column with another is not fixed: one unit may leave the one for the other. Others are unions
         of classes of equal columns, and one column of each class is enough.
@@ -194,12 +194,12 @@ class Fixed:
 
     @property
     def free(self) -> int:
-        """How many counts are not fixed."""
+        """Return how many counts are not fixed."""
         return sum(int((self.tops == top).sum()) * int((~mask).sum()) for top, mask in self.by_top.items())
 
     @property
     def count(self) -> int:
-        """How many counts are fixed beside structural zeros."""
+        """Return how many counts are fixed beside structural zeros."""
         return len(self.tops) * len(self.possible) - self.free
 
     def labels(self) -> Iterator[str]:
@@ -213,7 +213,7 @@ class Fixed:
 
 
 def sums_of(cells: Cells, margin: Margin) -> Matrix:
-    """The sums of a margin over attribute combinations, `(groups, combinations)`."""
+    """Return the the sums of a margin over attribute combinations, `(groups, combinations)`."""
     group = _groups(cells, margin)
     return ((np.arange(group.max() + 1)[:, None] == group) & _among(cells, margin)).astype(np.int64)
 
@@ -226,14 +226,14 @@ def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
 
 
 def _among(cells: Cells, margin: Margin) -> NDArray[np.bool_]:
-    """Which attribute combinations a margin counts; its conditions name no place."""
+    """Return a mask of the attribute combinations that a margin counts; its conditions name no place."""
     if not margin.where:
         return np.ones(prod(cells.shape[1:]), bool)
     return np.any([cells.where(dict(each)).ravel() for each in margin.where], axis=0)
 
 
 class Found(NamedTuple):
-    """The smallest changes of some cells, of one L1 norm: how many units leave one cell for another, the largest loss.
+    """The smallest changes of some cells with one L1 norm: how many units move, and the largest loss.
 
     `attained` says whether one of them has that loss, else it is a bound; `smallest` whether the norm is the least,
     else that is one.

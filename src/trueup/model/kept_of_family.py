@@ -1,4 +1,4 @@
-"""What compared databases share where several tables are measured: their records lie in the cells of the full cross.
+"""Sums that compared databases share if several tables are measured; records lie in the cells of the full cross.
 
 Up to `MOST_COMBINATIONS` combinations of attributes these are listed, as for one table. Beyond that, and without invariants and
 structural zeros, all combinations are alike: a count is shared only if it is the number of all records, and that is. Then two
@@ -25,7 +25,7 @@ MOST_COMBINATIONS = 10**6
 
 @dataclass(frozen=True, eq=False)
 class AllAlike(Kept):
-    """What is shared where all combinations are alike: the number of records, or nothing.
+    """Shared sums when all combinations are alike: the number of records, or nothing.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class AllAlike(Kept):
     total: bool = False
 
     def fixed(self, margin: Margin) -> Fixed:
-        """Tell which counts of a margin compared databases share: one that counts all records, if their number is."""
+        """Return which counts of a margin compared databases share: a count of all records, if their number is shared."""
         assert self.whole is not None
         size = prod(r.size for r in self.whole.kept(margin))
         tops = self.tree.alone[self.level(margin)]
@@ -48,7 +48,7 @@ class AllAlike(Kept):
 
 
 def kept_of(constraints: Constraints, *, total: bool) -> Kept:
-    """Collect what constraints keep: those of a family on the full cross, in whose cells records lie.
+    """Collect the sums that constraints keep; those of a family on the full cross, in whose cells records lie.
 
     Raises
     ------
@@ -73,14 +73,14 @@ def kept_of(constraints: Constraints, *, total: bool) -> Kept:
 
 
 def of_records(constraints: Constraints) -> Constraints:
-    """The same constraints on the full cross of a family, in whose cells records lie."""
+    """Return the constraints on the full cross of a family, in whose cells records lie."""
     cells = constraints.cells
     assert isinstance(cells, FamilyCells)
     return replace(constraints, cells=cells.whole)
 
 
 def _two_values(attribute: Attribute) -> Attribute:
-    """Two values of an attribute: the first, and one that most of its views tell from it."""
+    """Return an attribute with two of its values: the first, and one that most views separate from it."""
     apart = np.sum([np.not_equal(view.groups, view.groups[0]) for view in attribute.views], axis=0)
     both = sorted({0, int(np.argmax(apart))})
 

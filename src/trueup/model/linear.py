@@ -38,7 +38,7 @@ class Linear:
     bound: Fraction
 
     def holds(self, values: Mapping[str, float], slack: float = 0) -> bool:
-        """Whether the row holds for values of its names, each known to within `slack`; exactly for whole ones."""
+        """Return True if the row holds for values of its names known to within `slack`; exactly for whole ones."""
         gap = sum((c * values[name] for name, c in self.coefficients.items()), -self.bound)
         reach = slack * sum(map(abs, self.coefficients.values()))
         return {"==": abs(gap) <= reach, "<=": gap <= reach, ">=": gap >= -reach}[self.sense]
@@ -115,7 +115,7 @@ _FORM = "a linear comparison with ==, <= or >=, such as 'under18 + over18 >= 2 *
 
 
 class _Reader:
-    """Walks a parsed expression; knows its text for errors."""
+    """A reader of parsed expressions that quotes their text in errors."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""The rules of constraints as labelled rows of a polyhedron, and which of them contradict each other."""
+"""The rules of constraints as labelled rows of a polyhedron, and contradictions among them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEARCHED_CELLS = 50_000  # above this, rules are not held against each other: co
 
 
 class RowBlock(NamedTuple):
-    """Rows `lower <= matrix x <= upper` on n cells, each with its label; equalities apart from ranges."""
+    """Rows `lower <= matrix x <= upper` on n cells, with labels; equalities and ranges are separate blocks."""
 
     matrix: scipy.sparse.csr_array
     lower: NDArray[np.float64]
@@ -31,7 +31,7 @@ class RowBlock(NamedTuple):
 
 
 def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-    """The 0/1 matrix (groups, n) of a margin, or of some of its groups."""
+    """Return the the 0/1 matrix (groups, n) of a margin, or of some of its groups."""
     fine = canonical(cells, margin)
     held = np.flatnonzero(cells.among(fine)) if fine.where else np.arange(cells.n)
     group = cells.groups(cells.finest, replace(fine, where=()))[held]
@@ -41,7 +41,7 @@ def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> 
 
 
 def rule_blocks(constraints: Constraints) -> Iterator[RowBlock]:
-    """Structural zeros, bounds and linear rules: all that must hold whatever the counts are."""
+    """Yield structural zeros, bounds and linear rules: all that holds whatever the counts are."""
     cells, held = constraints.cells, np.flatnonzero(constraints.zero_cells)
     if held.size:
         one = scipy.sparse.csr_array(scipy.sparse.eye_array(cells.n))[held]
@@ -77,7 +77,7 @@ def _rule(cells: Cells, rule: LinearRule) -> RowBlock:
 
 
 def polyhedron(constraints: Constraints, blocks: Iterable[RowBlock]) -> tuple[Polyhedron, list[str]]:
-    """The rows of all blocks together, and the label of each."""
+    """Return the rows of all blocks together, and the label of each."""
     n, blocks = constraints.cells.n, list(blocks)
     equal, ranged = ([b for b in blocks if b.equal is kind] for kind in (True, False))
     rows = Polyhedron.of(
@@ -99,7 +99,7 @@ def _stack(rows: Sequence[scipy.sparse.csr_array], n: int) -> scipy.sparse.csr_a
 def contradiction(
     rows: Polyhedron, labels: Sequence[str], *, integer: bool = False
 ) -> InfeasibleError | None:
-    """Name rows that cannot hold together, no more than needed; None if all can."""
+    """Name rows that cannot hold together, no more than needed; return None if all can."""
     rows, narrow = rows.merged(), integer and rows.rows <= WHOLE_ROWS
     found = rows.conflict(integer=narrow)
     if not found:
@@ -116,7 +116,7 @@ def contradiction(
 
 
 def refuse_contradiction(constraints: Constraints) -> None:
-    """Raise InfeasibleError, naming places and rules, if no counts at all satisfy the rules of a spec.
+    """Raise InfeasibleError, naming places and rules, if no counts satisfy the rules of a spec.
 
     Invariants take no part: their values are confidential until they are measured. Beyond `SEARCHED_CELLS` cells
     nothing is searched.

@@ -1,4 +1,4 @@
-"""What a spec measures, under which laws and at what cost; nothing confidential is needed."""
+"""The measurements of a spec, their laws and their cost, without anything confidential."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def plan_measurements(
 
 
 def left_out_law(spec: Spec) -> Law | None:
-    """The law of the noise of the number of records that the limit leaves out; None where that is not measured.
+    """Return the noise law of the number of records that the limit leaves out, or None if it is not measured.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def left_out_law(spec: Spec) -> Law | None:
 
 
 def _groups(cells: Cells, margin: Margin) -> int:
-    """How many counts a margin has: of some units alone, those that can hold any of them."""
+    """Return how many counts a margin has; with a condition, those that can hold any counted unit."""
     return len(cells.held(margin)) if margin.where else cells.size(margin)
 
 
@@ -155,7 +155,7 @@ _ENFORCED = (
 
 
 def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
-    """What one step of each relation moves; where compared databases share a count it does not move."""
+    """Return what one step of each relation moves; counts that compared databases share do not move."""
     found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
@@ -165,12 +165,12 @@ def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict
 
 
 def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
-    """The number of records left out: one count, of which neighbours share nothing."""
+    """Return what one step of each relation moves in the number of records left out."""
     return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
 
 
 def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
-    """The noise of a spec, with what one step of its neighbour relation does to the counts of each query.
+    """Return the noise of a spec, with what one step of its neighbour relation does to the counts of each query.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured
 
 
 def _charge(relation: Relation, query: str, margin: str, priced: Mapping[Relation, NoisePart]) -> Charge:
-    """The loss of one query at one level, by the spec's relation and by both."""
+    """Return the loss of one query at one level, by the spec's relation and by both."""
     own = priced[relation]
     prices: tuple[tuple[Relation, Cost], ...] = tuple((at, part.cost) for at, part in priced.items())
     return Charge(query, margin, own.law.name, own.cost.currency, own.cost.amount, own.cost.delta, prices)
@@ -201,7 +201,7 @@ def _change(
     measured: Sequence[Measured],
     reaches: Sequence[Reach],
 ) -> Change | str:
-    """The smallest change of the hardest cell, or why it is not stated."""
+    """Return the smallest change of the hardest cell, or the reason why it is not stated."""
     if not all(reach.exact for reach in reaches):
         return f"a {spec.privacy.unit} does not count exactly once in every query"
     relation = spec.privacy.neighbours
@@ -215,7 +215,7 @@ def _change(
 
 
 def _by_records(spec: Spec, shared: Mapping[bool, Kept], measured: Sequence[Measured]) -> bool:
-    """Whether units of several records lose exactly what is charged: see `Records` for who attains it in one query.
+    """Return True if units of several records lose exactly what is charged; `Records` says who attains it in one query.
 
     One unit whose records all lie in one cell, added or removed, does in every query at once. Under `replace` all
     records move to a cell that differs in every query, if there is one; where every query has one count, they
@@ -242,7 +242,7 @@ def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> Non
 
 
 def _law(query: Query | LeftOutPart, budget: Fraction, reach: Reach, neighbours: Relation, cells: int):
-    """Scale the noise to the declared relation; a total that it fixes still gets a unit's noise."""
+    """Return the noise law scaled to the declared relation; a total that it fixes still gets a unit's noise."""
     sensitivity = reach.sensitivity(neighbours, cells=cells)
     if not sensitivity.l1:
         sensitivity = reach.sensitivity("add-remove", cells=cells)
@@ -287,7 +287,7 @@ def _guarantee(
 
 
 def _composed(costs: Iterable[Charge | Cost]) -> tuple[Loss, Currency]:
-    """Losses together, and the currency in which they are stated: rho as soon as one of them is."""
+    """Return the composed loss and its currency: rho if any part is stated in rho."""
     costs = [Cost(c.currency, c.amount, c.delta) for c in costs]
     return compose(costs), "rho" if any(c.currency == "rho" for c in costs) else "epsilon"
 

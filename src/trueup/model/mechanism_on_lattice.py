@@ -1,4 +1,4 @@
-"""Lay out a query whose noise changes no invariant (`noise = "lattice-..."`)."""
+"""Queries with noise that changes no invariant (`noise = "lattice-..."`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trueup.privacy.contribution import Reach
 
 
 class LatticePlan(NamedTuple):
-    """A law bound to the lattice of one measured margin, and what to tell about it."""
+    """A law bound to the lattice of one measured margin, with its notes."""
 
     law: Any
     sentences: tuple[str, ...]
@@ -69,7 +69,7 @@ def plan_on_lattice(
 
 
 def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
-    """Give laws that were read from a file, which holds no lattice, the one that their variance depends on."""
+    """Bind laws read from a file to the lattices that their variance depends on."""
     if all(header.law.factors for header in headers):
         return tuple(headers)
     constraints = build_constraints(spec, cells)

@@ -60,14 +60,14 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
 
 
 def entry_of(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Split a spec's entry into the method's name, None if it names none, and its parameters."""
+    """Split a spec's entry into the method's name (None if not named) and its parameters."""
     parameters = dict(entry)
     name = parameters.pop("method", None)
     return None if name is None else str(name), parameters
 
 
 def structural_misfit(method: Named, structure: str) -> str | None:
-    """Say why a method does not fit a structure; None if it does."""
+    """Return the reason why a method does not fit a structure, or None."""
     if structure in method.structures:
         return None
     return f"it handles {', '.join(sorted(method.structures))}, and the spec's structure is '{structure}'"
@@ -80,7 +80,7 @@ def refuse_method(method: Named, why: str | None) -> None:
 
 
 def describe(method: Named) -> dict[str, Any]:
-    """Name and parameters of a method, for records."""
+    """Return name and parameters of a method, for records."""
     return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
 
 

@@ -11,7 +11,7 @@ from trueup.model.figure_columns import bare_name, is_figure
 
 
 def refuse_alike(what: str, names: list[str]) -> None:
-    """Refuse names that differ in case or punctuation alone: they become names of files and columns."""
+    """Refuse names that differ in case or punctuation alone, because they become names of files and columns."""
     alike = list(map(bare_name, names))
     for i, name in enumerate(names):
         if (first := alike.index(alike[i])) < i:
@@ -27,7 +27,7 @@ def refuse_repeats(what: str, names: list[str]) -> None:
 
 
 def repeated(names: Iterable[str]) -> list[str]:
-    """Names that are there more than once, in order.
+    """Return the names that occur more than once, in order.
 
     Examples
     --------
@@ -38,14 +38,14 @@ def repeated(names: Iterable[str]) -> list[str]:
 
 
 def refuse_unknown_name(name: str, names: list[str], what: str, where: str) -> None:
-    """Refuse a name that is not declared, and ask for the nearest that is."""
+    """Refuse a name that is not declared, and suggest the nearest that is."""
     if name not in names:
         hint = did_you_mean(name, names) or f"declared: {', '.join(names) or 'none'}"
         raise ValueError(f"{where} names the unknown {what} '{name}'; {hint}")
 
 
 def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys: Iterable[str]) -> None:
-    """Refuse levels, keys of places and attributes of which two, or one and a figure, are one column of a table.
+    """Refuse levels, keys of places and attributes that would be the same column of a table, or a figure's.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Nested margins make a tree: each group of one is a sum of groups of the next.
+"""Trees of nested margins: each group of one margin is a sum of groups of the next.
 
 Places of a level are nested in places of the level above, a table by sex and age is nested in the
 table by sex, and a table by age in the table by a recode of age. Whenever the margins in play form
@@ -49,7 +49,7 @@ class NestedTree:
 
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
-        """For each margin, the node of each of its groups."""
+        """Return for each margin the node of each of its groups."""
         ranges = (np.arange(first, last) for first, last in pairwise(self.level_ptr))
         return tuple(nodes if order is None else order for nodes, order in zip(ranges, self.orders))
 
@@ -58,7 +58,7 @@ class NestedTree:
         return self.nodes[self.margins.index(margin)]
 
     def at(self, margin: Margin) -> slice | NDArray[np.int64]:
-        """Return the same, as a slice where the groups stand in the nodes' order: as an index it takes no memory."""
+        """Return the nodes of a margin as a slice if its groups stand in the nodes' order, which takes no memory as an index."""
         level = self.margins.index(margin)
         order = self.orders[level]
         return slice(*self.level_ptr[level : level + 2].tolist()) if order is None else order
@@ -71,7 +71,7 @@ class NestedTree:
 
 
 def chain(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...] | None:
-    """Order margins, with the root and the finest cells, from coarse to fine; None if not nested.
+    """Order margins, with the root and the finest cells, from coarse to fine; return None if they are not nested.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def canonical(cells: Cells, margin: Margin) -> Margin:
 
 
 def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:
-    """Of crossing margins some that nest, from the finest cells up: of those that fit, the largest each time.
+    """Choose margins that nest, from the finest cells up: of those that fit, the largest each time.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
 
 
 def _place(parent: NDArray[np.int64], start: np.int64) -> tuple[NDArray[np.int64], bool]:
-    """Give each group its node number, ordered by its parent's; say whether that is the groups' own order."""
+    """Give each group its node number, ordered by its parent's; also say whether that is the groups' own order."""
     nodes = np.arange(start, start + len(parent))
     if (parent[1:] >= parent[:-1]).all():
         return nodes, True

@@ -9,7 +9,7 @@ from trueup.errors import DataError
 
 
 def paths_of(ids: NDArray, parents: NDArray) -> NDArray:
-    """`(leaves, depth)`: every leaf's ancestors from the root down, padded with itself."""
+    """Return `(leaves, depth)` every leaf's ancestors from the root down, padded with the leaf."""
     unique, first = np.unique(ids, return_index=True)
     if len(unique) < len(ids):
         twice = np.setdiff1d(np.arange(len(ids)), first)[0]

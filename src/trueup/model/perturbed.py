@@ -1,4 +1,4 @@
-"""The spec of tables that somebody else published: places, attributes, and the law of every table.
+"""Specs of tables that somebody else published: places, attributes, and the law of every table.
 
 It has the names by which post-processing reads a spec (`levels`, `attributes`, `constraints`, `queries`, `infer`,
 `reconcile`), but no unit of privacy and no budget: nothing is protected here, and nothing can be measured by it.
@@ -25,7 +25,7 @@ from trueup.noise.perturbed import CellKey
 
 
 class PublishedName(SpecPart):
-    """What was counted."""
+    """The name of what was counted."""
 
     name: Name = Field(description="the dataset's name")
     counts: Name = Field(description="what one count stands for: person, household, ...")
@@ -34,7 +34,7 @@ class PublishedName(SpecPart):
 
 
 class _Margins(NamedTuple):
-    """A query's name, attributes and levels, as constraints are built from them."""
+    """The name, attributes and levels of a query, from which constraints are built."""
 
     name: str
     attributes: tuple[str, ...]
@@ -77,7 +77,7 @@ class PerturbedSpec(SpecPart):
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
-        """No column of the places holds limits."""
+        """Return no columns: none of the places holds limits."""
         return tuple(() for _ in self.levels)
 
     _shown: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = PrivateAttr(default=())
@@ -85,16 +85,16 @@ class PerturbedSpec(SpecPart):
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """What its tables hold that contradicts their codes, in words; empty before they are read."""
+        """Return in words what its tables hold that contradicts their codes; empty before they are read."""
         return self._noted
 
     def note(self, found: Iterable[str]) -> None:
-        """Keep what was found in the tables."""
+        """Keep notes on what was found in the tables."""
         self._noted = (*self._noted, *found)
 
     @property
     def queries(self) -> tuple[_Margins, ...]:
-        """The margins of all tables: those that were found in them, once they are read."""
+        """Return the margins of all tables: those that were found in them, once they are read."""
         found = self._shown or tuple(
             tuple((part.level, attributes) for attributes in self.margins_of(part)) for part in self.published
         )
@@ -105,7 +105,7 @@ class PerturbedSpec(SpecPart):
         )
 
     def showing(self, margins: Sequence[Sequence[tuple[str, tuple[str, ...]]]]) -> PerturbedSpec:
-        """The same, which knows the levels and attributes of the margins that each table was found to show."""
+        """Return the spec with the levels and attributes of the margins that each table was found to show."""
         known = self.model_copy()
         known._shown = tuple(tuple(each) for each in margins)
         return known
@@ -115,7 +115,7 @@ class PerturbedSpec(SpecPart):
         return toml_text(self.model_dump(by_alias=True, exclude_defaults=True, mode="python"))
 
     def shown_alone(self) -> PerturbedSpec:
-        """The same without attributes that no table shows and nothing else names: of their values nothing is known."""
+        """Return the spec without attributes that no table shows and nothing else names."""
         if self.constraints != ConstraintsPart() or "quantity" in self.infer:
             return self
         named = {name for part in self.published for names in self.margins_of(part) for name in names}
@@ -128,7 +128,7 @@ class PerturbedSpec(SpecPart):
         return known
 
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
-        """The attributes of every margin that a table declares."""
+        """Return the the attributes of every margin that a table declares."""
         return [(*own[0].where, *part.attributes) for own in part.columns_by_attributes()]
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class PerturbedSpec(SpecPart):
         return self
 
     def key_columns(self, level: str) -> list[str]:
-        """The columns by which rows of a level name their places."""
+        """Return the the columns by which rows of a level name their places."""
         if self.parents is not None:
             return [self.parents.id]
         last = [each.name for each in self.levels].index(level)
@@ -177,7 +177,7 @@ class PerturbedSpec(SpecPart):
             raise ValueError(f"level '{bare[0]}' has no column")
 
     def refuse_misnamed(self, names: tuple[str, ...], where: str) -> None:
-        """Refuse attributes that are not declared, or twice the same, and sums over values that overlap."""
+        """Refuse attributes that are undeclared or repeated, and sums over overlapping values."""
         for name in names:
             refuse_unknown_name(name, [view for a in self.attributes for view in a.views], "attribute", where)
         for attribute in self.attributes:
@@ -188,7 +188,7 @@ class PerturbedSpec(SpecPart):
 
 
 def parse_perturbed(text: str, folder: Path | None = None, what: str = "the spec") -> PerturbedSpec:
-    """Read the spec of published tables from TOML text; files that laws name lie in `folder`, messages call it `what`.
+    """Read the spec of published tables from TOML text; files that laws name lie in `folder`, and messages call it `what`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the names of columns and the codes of public places say: which are places, their readable names, and counts."""
+"""Levels and readable names recognised by the names of columns and the codes of public places."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
 
 
 def _labelled(name: str) -> str | None:
-    """The column whose readable names a column holds, by its own name."""
+    """Return the column whose readable names a column holds, judged by its own name."""
     found = _LABEL.fullmatch(name)
     return found[1] if found else None
 
@@ -97,7 +97,7 @@ def _prefixes(column: str, ladder: Mapping[str, int]) -> list[Document]:
 
 
 def is_place(name: str) -> bool:
-    """Whether a column is called as places, or their readable names, are.
+    """Return True if a column is named like places or their readable names.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def is_place(name: str) -> bool:
 
 
 def count_among(columns: Sequence[str]) -> str | None:
-    """The first column that is called as counts are.
+    """Return the first column that is named like counts, or None.
 
     Examples
     --------

@@ -27,12 +27,12 @@ def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) ->
 
 
 def row_count(columns: Sequence[Mapping]) -> int:
-    """Number of rows of the columns; 1 if no level has any."""
+    """Return the number of rows of the columns; 1 if no level has any."""
     return next((len(col) for level in reversed(columns) for col in level.values()), 1)
 
 
 def full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
-    """Each level's own key: what it adds, after its parent's unless its code is whole."""
+    """Return each level's own key: its columns, after its parent's unless its code is whole."""
     keys: list[Keys] = []
     for adds, is_whole in zip(columns, whole):
         inherited = {} if is_whole or not keys else keys[-1]
@@ -41,7 +41,7 @@ def full_keys(columns: Sequence[Mapping], whole: Sequence[bool]) -> list[Keys]:
 
 
 def keys_down_to(keys: Sequence[Keys]) -> list[list[NDArray]]:
-    """All key columns from the root down to each level: places differ if an ancestor does."""
+    """Return all key columns from the root down to each level; places differ if an ancestor does."""
     seen: list[NDArray] = []
     result = []
     for level in keys:
@@ -51,7 +51,7 @@ def keys_down_to(keys: Sequence[Keys]) -> list[list[NDArray]]:
 
 
 def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
-    """First row of every run of equal keys in sorted rows."""
+    """Return the first row of every run of equal keys in sorted rows."""
     new = np.zeros(rows, dtype=bool)
     new[0] = True
     for column in columns:
@@ -60,7 +60,7 @@ def first_rows(columns: list[NDArray], rows: int) -> NDArray[np.int64]:
 
 
 def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Child and level pointers of the tree whose places begin at these rows, level by level."""
+    """Return child and level pointers of the tree whose places begin at these rows, level by level."""
     sizes = [len(s) for s in starts]
     level_ptr = np.concatenate([[0], np.cumsum(sizes)])
     edges = [
@@ -71,12 +71,12 @@ def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int6
 
 
 def keys_at(level: Keys, rows: NDArray) -> Keys:
-    """The keys in some rows."""
+    """Return the the keys in some rows."""
     return {name: column[rows] for name, column in level.items()}
 
 
 def key_codes(level: Keys) -> NDArray:
-    """One comparable code per place of a level."""
+    """Return one comparable code per place of a level."""
     if len(level) == 1:
         return next(iter(level.values()))
     return np.rec.fromarrays([np.unique(column, return_inverse=True)[1] for column in level.values()])

@@ -1,4 +1,4 @@
-"""Changes between databases, and what each loses under what is measured."""
+"""Changes between databases, and the loss of each under the measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PricedQuery(NamedTuple):
     law: Any
 
     def cost(self, l1: int, l2_squared: int) -> Cost:
-        """Loss of a change that moves the margin so far."""
+        """Return the loss of a change with these norms in the margin."""
         return self.law.cost(Sensitivity(Fraction(l1), Fraction(l2_squared)))
 
 
@@ -40,26 +40,26 @@ class PricedChanges:
 
     @cached_property
     def queries(self) -> tuple[PricedQuery, ...]:
-        """What is measured, as the search sees it."""
+        """Return the what is measured, as the search sees it."""
         kept = self.kept
         free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
         return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
 
     @cached_property
     def currencies(self) -> set[str]:
-        """The currencies in which the laws are priced."""
+        """Return the the currencies in which the laws are priced."""
         return {q.cost(1, 1).currency for q in self.queries}
 
     def size(self, loss: Loss) -> Fraction:
-        """A loss as one number: in rho as soon as one of the laws is priced so."""
+        """Return a loss as one number: in rho if any law is priced so."""
         return loss.zcdp if "rho" in self.currencies else loss.epsilon
 
     def steps(self, norm: int) -> int:
-        """How many steps of the relation a change of that L1 norm takes."""
+        """Return how many steps of the relation a change of that L1 norm takes."""
         return norm if self.relation == "add-remove" else norm // 2
 
     def bound(self, norm: int) -> Loss:
-        """Bound the loss of a change of that norm by that of its steps, one after another: norms add."""
+        """Bound the loss of a change of that norm by the losses of its steps: norms add."""
         k, reach = self.steps(norm), 1 if self.relation == "add-remove" else 2
         touched = ((q, min(reach, q.free)) for q in self.queries)
         return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)

@@ -38,11 +38,11 @@ class Flat(BasePrior):
     name: Literal["flat"] = "flat"
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass up to a constant."""
+        """Return the log mass up to a constant."""
         return np.where(np.asarray(count) >= 0, 0.0, -np.inf)
 
     def window(self) -> tuple[int, int] | None:
-        """Where its mass is, all but about 1e-18 of it (counts); None if that is everywhere."""
+        """Return the window holding all but about 1e-18 of its mass (counts); None if it is unbounded."""
         return None
 
 
@@ -63,12 +63,12 @@ class Bounded(BasePrior):
         self._require_whole("upper")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass."""
+        """Return the log mass."""
         count = np.asarray(count)
         return np.where((count >= 0) & (count <= self.upper), -np.log1p(self.upper), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Where its mass is (counts)."""
+        """Return the window of its mass (counts)."""
         return 0, self.upper
 
 
@@ -95,7 +95,7 @@ class Poisson(BasePrior):
         self._require_positive("mean")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass of one mean for all."""
+        """Return the log mass for one mean shared by all cells."""
         from scipy.special import gammaln, xlogy
 
         count, mean = np.asarray(count, float), _one(self.mean)
@@ -103,7 +103,7 @@ class Poisson(BasePrior):
         return np.where(count >= 0, xlogy(known, mean) - mean - gammaln(known + 1), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Where its mass is, all but about 1e-18 of it (counts)."""
+        """Return the window holding all but about 1e-18 of its mass (counts)."""
         mean = _one(self.mean)
         half = 9 * mean**0.5 + 45  # Bernstein's inequality
         return max(int(mean - half), 0), int(mean + half) + 1
@@ -136,7 +136,7 @@ class NegativeBinomial(BasePrior):
         self._require_positive("size")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass of one mean and one size for all."""
+        """Return the log mass for one mean and one size shared by all cells."""
         from scipy.special import gammaln, xlogy
 
         count, mean, r = np.asarray(count, float), _one(self.mean), _one(self.size)
@@ -146,7 +146,7 @@ class NegativeBinomial(BasePrior):
         return np.where(count >= 0, mass, -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Where its mass is, all but about 1e-18 of it (counts)."""
+        """Return the window holding all but about 1e-18 of its mass (counts)."""
         from scipy.stats import nbinom  # half a second to import, and only this prior needs it
 
         mean, size = _one(self.mean), _one(self.size)
@@ -171,7 +171,7 @@ class Masses(BasePrior):
         self._require(given.min() >= 0 and given.sum() > 0, "masses", "numbers of 0 or more, not all 0")
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass."""
+        """Return the log mass."""
         count = np.asarray(count).astype(np.int64)
         share = np.asarray(self.masses, float) / np.sum(self.masses)
         inside = (count >= 0) & (count < share.size)
@@ -179,7 +179,7 @@ class Masses(BasePrior):
             return np.where(inside, np.log(share[np.clip(count, 0, share.size - 1)]), -np.inf)
 
     def window(self) -> tuple[int, int]:
-        """Where its mass is (counts)."""
+        """Return the window of its mass (counts)."""
         return 0, len(self.masses) - 1
 
 
@@ -218,7 +218,7 @@ class FlatTotal(BasePrior):
             self._require(given.min() >= 0 and given.sum() > 0, "probabilities", "0 or more, not all 0")
 
     def log_total(self, total: NDArray, cells: int) -> Reals:
-        """Log factor of the total that makes its own prior flat, for `cells` parts."""
+        """Return the log factor of the total that makes its own prior flat, for `cells` parts."""
         from scipy.special import gammaln, xlogy
 
         if self.split == "uniform":  # one over the number of compositions, C(N + S - 1, S - 1)
@@ -227,11 +227,11 @@ class FlatTotal(BasePrior):
 
     @property
     def centre(self) -> float:
-        """Total at which the parts' Poisson factors are centred; it cancels."""
+        """Return the total at which the parts' Poisson factors are centred; it cancels."""
         return max(self.upper / 2, 1.0)
 
     def shares(self, cells: int) -> Reals:
-        """Probability of each of `cells` parts."""
+        """Return the probability of each of `cells` parts."""
         given = np.asarray(self.probabilities or np.ones(cells), dtype=float)
         if len(given) != cells:
             raise SpecError(
@@ -240,7 +240,7 @@ class FlatTotal(BasePrior):
         return given / given.sum()
 
     def log_part(self, count: NDArray, share: float) -> Reals:
-        """Log factor of one part: Poisson about its share of the centre."""
+        """Return the log factor of one part: Poisson about its share of the centre."""
         from scipy.special import gammaln, xlogy
 
         return xlogy(count, share * self.centre) - share * self.centre - gammaln(count + 1.0)
@@ -296,18 +296,18 @@ class Hierarchical(BasePrior):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the public list of places that it reads."""
+        """Return the the columns of the public list of places that it reads."""
         named = (self.shares, *self.covariates)
         return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 
     def window(self) -> tuple[int, int] | None:
-        """Where the mass of the total is (counts); None if that is everywhere."""
+        """Return the window of the total (counts); None if it is unbounded."""
         return self.total.window()
 
 
 @dataclass(frozen=True)
 class Estimated(BasePrior):
-    """For each combination of attribute values one law of counts, a smooth mixture estimated from the published values.
+    """A smooth mixture of counts for each combination of attribute values, estimated from the published values.
 
     Examples
     --------
@@ -318,7 +318,7 @@ class Estimated(BasePrior):
     name: Literal["estimated"] = "estimated"
 
     def window(self) -> tuple[int, int] | None:
-        """Where its mass is (counts): known once it is estimated."""
+        """Return None: the window is known only after the estimation."""
         return None
 
 
@@ -347,7 +347,7 @@ FLAT = Flat()
 
 
 def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] = PRIORS) -> Any:
-    """Make a prior from a spec's entry: a name, or a table with a name and parameters; a prior stays as it is.
+    """Make a prior from a spec's entry: a name, or a table with a name and parameters; return a prior unchanged.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the parameters of every prior share."""
+"""Common code of the parameters of priors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BasePrior:
 
     @property
     def varying(self) -> dict[str, tuple[float, ...]]:
-        """Parameters that were given for each cell."""
+        """Return the parameters that were given for each cell."""
         given = {name: getattr(self, name) for name in self.per_cell}
         return {name: values for name, values in given.items() if isinstance(values, tuple)}
 
@@ -61,7 +61,7 @@ class BasePrior:
         self._require(bool(np.all(given > 0)), parameter, "above 0")
 
     def _numbers(self, parameter: str) -> Reals:
-        """Read one number or more; a text that looks like one is none."""
+        """Read one number or more; refuse text that looks like a number."""
         given = getattr(self, parameter)
         each = tuple(given) if isinstance(given, tuple | list) else (given,)
         if not each or not all(map(_is_number, each)):
@@ -72,15 +72,15 @@ class BasePrior:
         return np.asarray(each, float)
 
     def logpmf(self, count: ArrayLike) -> Reals:
-        """Log mass (up to a constant) of a count; of priors on one count."""
+        """Return the log mass (up to a constant) of a count, for priors on single counts."""
         raise NotImplementedError
 
     def window(self) -> tuple[int, int] | None:
-        """Where its mass is, all but about 1e-18 of it (counts); None if that is everywhere."""
+        """Return the window holding all but about 1e-18 of its mass (counts); None if it is unbounded."""
         raise NotImplementedError
 
     def tabled(self) -> Reals:
-        """Log masses of the counts 0, 1, ... up to the end of its window.
+        """Return the log masses of the counts 0, 1, ... up to the end of its window.
 
         Raises
         ------

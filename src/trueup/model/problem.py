@@ -1,4 +1,4 @@
-"""A spec with its public places: everything that is settled before a confidential count is read."""
+"""Problems: a spec with its public places, and what follows from them before a confidential count is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trueup.noise.law import Law
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(ThreeLines):
-    """A spec with its public places; what follows from them is settled once, when it is first asked for.
+    """A spec with its public places; what follows from them is computed once, on first use.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Problem(ThreeLines):
         data: Any = None,
         rows: int | None = None,
     ) -> Problem:
-        """Settle a spec on its public places.
+        """Make a problem from a spec and its public places.
 
         Parameters
         ----------
@@ -89,12 +89,12 @@ class Problem(ThreeLines):
         return cls(stated, public_cells(stated, data, geography), text, rows)
 
     def written(self) -> str:
-        """Return the TOML text of the spec, which a bundle keeps: the file's own, if it was read from one."""
+        """Return the TOML text of the spec that a bundle keeps: the file's own, if it was read from one."""
         return self.spec.text() if self.text is None else self.text
 
     @cached_property
     def constraints(self) -> Constraints:
-        """What released counts must satisfy."""
+        """Return the constraints on released counts."""
         return build_constraints(self.spec, self.cells)
 
     @cached_property
@@ -103,17 +103,17 @@ class Problem(ThreeLines):
 
     @property
     def headers(self) -> tuple[Measured, ...]:
-        """What is measured under which law, and after it what is published exactly."""
+        """Return the headers of what is measured under which law, then of what is published exactly."""
         return self._mechanism[0]
 
     @cached_property
     def left_out(self) -> Law | None:
-        """The law of the noise of the number of records that the limit on those of one unit leaves out, if it is measured."""
+        """Return the noise law of the number of records that the limit leaves out, if it is measured."""
         return left_out_law(self.spec)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is protected, at what cost."""
+        """Return the privacy guarantee: what is protected, and at what cost."""
         return self._mechanism[1]
 
     def _lines(self) -> tuple[str, str, str]:
@@ -135,7 +135,7 @@ def _refuse_rows(spec: Spec, rows: int | None) -> None:
 
 
 def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
-    """Read a spec, and the TOML text that it was read from: None if it was made in Python.
+    """Read a spec, and return it with the TOML text that it was read from (None if made in Python).
 
     Raises
     ------
@@ -157,7 +157,7 @@ def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
-    """Read the public places, unless they are a Tree already, and cross them with the declared attributes.
+    """Read the public places unless given as a Tree, and cross them with the declared attributes.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Propose levels, attributes and tables by the names of a table's columns and the codes of the public places, for a first spec.
+"""Proposals of levels, attributes and tables for a first spec, from column names and the codes of public places.
 
 `Spec.of` drafts one from what was decided; here the decisions are proposed. No row of a confidential table is read.
 """
@@ -22,7 +22,7 @@ _SPENT = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class Proposal:
-    """A spec to begin with, and what it leaves to decide.
+    """A first spec, and what it leaves to decide.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def _proposed(
 
 
 def queries_of(levels: Sequence[str], attributes: Sequence[str]) -> list[dict[str, Any]]:
-    """Totals, each attribute, and all of them together, on every level: equal shares of a budget to be planned."""
+    """Return queries for totals, each attribute, and all together on every level, with equal budget shares to be planned."""
     sets = [(), *((name,) for name in attributes), *([tuple(attributes)] if len(attributes) > 1 else [])]
     share = _SPENT / (len(sets) * len(levels))
     return [
@@ -131,7 +131,7 @@ def queries_of(levels: Sequence[str], attributes: Sequence[str]) -> list[dict[st
 def propose_table(
     columns: Sequence[str],
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:
-    """Attributes, the table's part of the spec, and the columns that are left, from the names of columns that hold no place.
+    """Return attributes, the table's part of the spec, and remaining columns, from the names of columns without places.
 
     Columns that share a beginning (`pop_white`, `pop_black`) are the values of an attribute; families with the same endings
     (`female_old`, `male_old`) are two attributes, unless a column has the family's own name and is its total.

@@ -1,4 +1,4 @@
-"""What the codes of a published table mean: a value, a range of the true count, a range of the published one, or nothing."""
+"""Meanings of the codes in a published table: a value, a range of the true or published count, or nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VALUE = re.compile(r"\s*-?\d{1,15}\s*", re.ASCII)
 
 @dataclass(frozen=True)
 class CodeMeaning:
-    """What a code says.
+    """The meaning of a code.
 
     Attributes
     ----------
@@ -51,12 +51,12 @@ class CodeMeaning:
 
     @property
     def interval(self) -> CountInterval:
-        """The range as one of true counts."""
+        """Return the range as one of true counts."""
         return CountInterval(int(max(self.low, 0)), None if np.isinf(self.high) else int(self.high))
 
 
 def read_interval(text: str) -> CountInterval | None:
-    """Read what a code says of a count: `1-9`, `<5`, `<=4`, `10+`, `>9`; None if it is no interval.
+    """Read a count interval from a code: `1-9`, `<5`, `<=4`, `10+`, `>9`; return None if it is none.
 
     `<5` alone is read as 0 to 4, which holds whether zeros are shown or not.
 
@@ -76,7 +76,7 @@ def read_interval(text: str) -> CountInterval | None:
 
 
 def read_meaning(text: str) -> CodeMeaning | None:
-    """Read what a code is declared to mean; None if it cannot be read.
+    """Read the declared meaning of a code; return None if it cannot be read.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def read_meaning(text: str) -> CodeMeaning | None:
 
 
 def _published(text: str) -> CodeMeaning | None:
-    """A published value, or a range of the published number, which may be below zero."""
+    """Read a published value, or a range of the published number, which may be below zero; return None for others."""
     if _VALUE.fullmatch(text):
         return CodeMeaning("value", int(text), int(text))
     if (found := read_interval(text)) is None:
@@ -114,7 +114,7 @@ def _published(text: str) -> CodeMeaning | None:
 
 
 def plain_meaning(text: str, *, noisy: bool) -> CodeMeaning | None:
-    """Read a code that nobody declared: `<5`, `1-9`; where noise was added, it speaks of the published number.
+    """Read an undeclared code such as `<5` or `1-9`; if noise was added, it describes the published number.
 
     Examples
     --------

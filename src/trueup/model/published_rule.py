@@ -1,4 +1,4 @@
-"""How published values were made: a law, counts hidden before it, and values hidden after it."""
+"""Rules by which values are published: a law, counts hidden before it, and values hidden after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trueup.noise.perturbed.ranges import Range
 
 @dataclass(frozen=True)
 class PublishingRule:
-    """A law of values, true counts that are hidden before it, and published values that are hidden after it.
+    """A law of values with the true counts hidden before it and the published values hidden after it.
 
     Attributes
     ----------
@@ -43,18 +43,18 @@ class PublishingRule:
 
     @property
     def noisy(self) -> bool:
-        """Whether noise was added, so that published numbers may be below zero."""
+        """Return True if noise was added, so that published numbers may be below zero."""
         return isinstance(self.law, str) or bool(self.law.additive and not self.law.exact)
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers."""
+        """Return True if its values are whole numbers."""
         return self.law in ("discrete-gaussian", "discrete-laplace") or (
             not isinstance(self.law, str) and self.law.discrete
         )
 
     def with_code(self, meaning: CodeMeaning) -> PublishingRule:
-        """The rule of a table in which a code stands for a range of the counts or values that are not shown."""
+        """Return the rule of a table in which a code also stands for a range of hidden counts or values."""
         ends = self._ends(meaning)
         if meaning.of == "count" and meaning.every and not any(_within(ends, each) for each in self.hidden):
             return replace(self, hidden=(*self.hidden, ends))
@@ -66,7 +66,7 @@ class PublishingRule:
         return meaning.low, meaning.high + (meaning.below and not self.whole)
 
     def of_code(self, meaning: CodeMeaning) -> Any:
-        """The law of a code; None if it says nothing."""
+        """Return the law of a code, or None if it has no meaning."""
         if meaning.of == "unknown":
             return None
         if meaning.of == "count":
@@ -78,7 +78,7 @@ class PublishingRule:
         return HiddenValues(self.law, self.concealed, self.hidden, self.hidden)
 
     def of_values(self) -> Any:
-        """The law of values that are shown."""
+        """Return the the law of values that are shown."""
         if self.law.exact or not self.hidden or isinstance(self.law, Suppressed):
             return self.law
         return ShownCounts(self.law, self.hidden)
@@ -91,7 +91,7 @@ def _within(inner: Range, outer: Range) -> bool:
 def read_rule(
     given: Mapping[str, Any] | Sequence[Mapping[str, Any]], table: str, *, by_variance: bool = False
 ) -> PublishingRule:
-    """Read a law, or laws one after the other.
+    """Read a law, or several laws applied one after the other.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def _hidden(law: Suppressed) -> Range:
 
 
 def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:
-    """Published values that are hidden: noisy ones below zero too, unless the least is given."""
+    """Return the range of hidden published values; noisy ones extend below zero unless the least is given."""
     made = read_law(entry, table)
     noisy = law.additive and not law.exact and "least" not in entry
     return -np.inf if noisy else made.least, made.threshold - 1

@@ -1,4 +1,4 @@
-"""One entry of a spec of published tables: what a file shows, how it is written, and how its values were made."""
+"""Entries of a spec of published tables: what a file shows, how it is written, and how its values were made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trueup.model.spec_table import Name, SpecPart
 
 
 class PublishedCell(SpecPart):
-    """Where a wide table holds the counts of one combination of attribute values."""
+    """The place in a wide table of the counts of one combination of attribute values."""
 
     count: Name = Field(description="a column")
     where: dict[str, str] = Field(default_factory=dict)
@@ -83,18 +83,18 @@ class PublishedTable(SpecPart):
 
     @property
     def rule(self) -> PublishingRule:
-        """How its values were made, and what is not shown."""
+        """Return how its values were made, and what is not shown."""
         return read_rule(self.law, self.name, by_variance=self.variance is not None)
 
     def columns_by_attributes(self) -> list[list[PublishedCell]]:
-        """Its columns of values, those together that name the same attributes."""
+        """Return its columns of values, grouped by the attributes they name."""
         found: dict[frozenset[str], list[PublishedCell]] = {}
         for cell in self.cells or (PublishedCell(count=str(self.count)),):
             found.setdefault(frozenset(cell.where), []).append(cell)
         return list(found.values())
 
     def total_of(self, column: str) -> tuple[str, ...]:
-        """What stands in a column that is summed out."""
+        """Return the labels that stand for the total in a column that is summed out."""
         label = self.total.get(column) if isinstance(self.total, dict) else self.total
         return ("",) if label is None or self.fill else ("", label.strip())
 

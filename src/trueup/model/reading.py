@@ -1,4 +1,4 @@
-"""What a tabulation is told of a spec: all that decides which counts come of a confidential table, and nothing else.
+"""The parts of a spec that decide which counts are tabulated from a confidential table.
 
 Whoever reads confidential rows is given a `Reading` and no spec. So a new key of the spec that changes what is read has to
 stand here, and what stands here is in the digest of every question that rests on it: `plain` leaves out what is named below
@@ -18,7 +18,7 @@ from trueup.model.spec_table import AttributePart, Level, Parents, RecordsPart, 
 
 @dataclass(frozen=True)
 class KeptRecords:
-    """Which records of a unit are kept: the column of units, and how many.
+    """The rule for which records of a unit are kept: the column of units, and how many.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class KeptRecords:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read of a confidential table, and how.
+    """The parts of a spec that decide how a confidential table is read.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Reading:
 
     @classmethod
     def of(cls, spec: Spec | Reading) -> Reading:
-        """What a spec has read; a reading is returned as it is."""
+        """Return the reading of a spec; a reading is returned unchanged."""
         if isinstance(spec, Reading):
             return spec
         table = spec.table.model_copy(update={"name": "", "file": None, "keys": "confidential"})
@@ -65,14 +65,14 @@ class Reading:
 
     @cached_property
     def columns(self) -> tuple[AttributePart, ...]:
-        """The attributes that rows state, of both tables where there are two; numbers of persons are counted."""
+        """Return the attributes that rows state, of both tables if there are two; numbers of persons are counted instead."""
         if self.table.join is None:
             return () if self.table.cells else self.attributes
         return tuple(part for part in self.table.join.attributes if part.persons is None)
 
     @property
     def source(self) -> dict[str, Any]:
-        """Which rows there are: the table, and how a second one is linked to it."""
+        """Return which rows there are: the table, and how a second one is linked to it."""
         table = _said(self.table, "join", "cells", "name", "keys", "file")
         cells = [[_sum(cell.count), sorted(cell.where.items())] for cell in self.table.cells]
         join = self.table.join and _said(self.table.join, "attributes", "views")
@@ -80,7 +80,7 @@ class Reading:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Which records are counted of all: a limit by units, and of two tables what a household holds."""
+        """Return which records are counted: a limit by units, and for two tables what a household holds."""
         limit = self.privacy.contribution if self.privacy.id or self.table.join else None
         held = self.table.join.attributes if self.table.join else ()
         linked = [{**stated(part), "persons": _counted(part, held)} for part in held]
@@ -88,24 +88,24 @@ class Reading:
 
     @property
     def places(self) -> dict[str, Any]:
-        """Which columns say where a row is counted."""
+        """Return which columns say where a row is counted."""
         levels = [_said(level, "label") for level in self.levels]
         return {"levels": levels, "parents": self.parents and _said(self.parents)}
 
     def plain(self) -> dict[str, Any]:
-        """All of it, as JSON holds it: two readings that could count a table otherwise differ here."""
+        """Return the reading as JSON values; readings that could tabulate differently differ here."""
         columns = sorted((stated(part) for part in self.columns), key=str)
         return {"source": self.source, "kept": self.kept, "places": self.places, "columns": columns}
 
 
 def stated(part: AttributePart) -> dict[str, Any]:
-    """What an attribute says of the rows, whatever it and its recodes are called: its column, its values, who has it."""
+    """Return what an attribute states about rows, independent of names: its column, its values, and whose it is."""
     said = _said(part, "name", "recodes", "values", "column", "persons")
     return {**said, "column": part.column or part.name, "values": sorted(part.values)}
 
 
 def _counted(part: AttributePart, held: tuple[AttributePart, ...]) -> Any:
-    """Which persons an attribute counts: a column and some of its values, whatever the recode is called."""
+    """Return which persons an attribute counts, as columns and values independent of the recode's name."""
     if part.persons is None:
         return None
     return sorted(_inside(name, wanted, part, held) for name, wanted in part.persons.items())
@@ -123,12 +123,12 @@ def _inside(name: str, wanted: Any, part: AttributePart, held: tuple[AttributePa
 
 
 def topic_of(part: AttributePart) -> str:
-    """What a refusal of a value outside an attribute's domain is about; each spelling of a column is the same one."""
+    """Return the topic of a refusal of values outside an attribute's domain; spellings of a column share it."""
     return f"column {part.of + ' ' if part.of else ''}{(part.column or part.name).casefold()}"
 
 
 def _said(part: Any, *left_out: str) -> dict[str, Any]:
-    """What a part of the spec says, but for what has no say in what is counted."""
+    """Return a part of the spec without the named keys and empty ones."""
     return part.model_dump(mode="json", exclude=set(left_out), exclude_none=True)
 
 

@@ -1,4 +1,4 @@
-"""Smallest changes through cells that share their sums with no other cell, by search on few places.
+"""Smallest changes through cells that share their sums with no other cell, found by search on few places.
 
 **Few places are enough for the norm.** Let a cell sit in place p of the last level, with the places u_0, ..., u_L = p above
 it. Sum a change over all places under u_j that are not under u_{j+1}, for every j at which u_j has a further child, and put the
@@ -100,7 +100,7 @@ def layouts(kept: Kept) -> Iterator[Layout]:
 
 
 def folded(branches: list[int], last: int) -> Layout:
-    """The path to one place, which branches at some levels, and one further place for each branch.
+    """Return the path to one place, which branches at some levels, with one further place for each branch.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def folded(branches: list[int], last: int) -> Layout:
 
 
 def _different(ancestors: NDArray[np.int64]) -> list[int]:
-    """One place of the last level for each sequence of shapes from the root down: equal sequences map onto each other."""
+    """Return one place of the last level for each sequence of shapes from the root down; equal sequences are equivalent."""
     shapes = [np.zeros(ancestors.shape[1], np.int64)]
     known: dict[tuple, int] = {}
     for above, here in zip(ancestors[-2::-1], ancestors[:0:-1]):
@@ -137,12 +137,12 @@ class Sought:
 
     @cached_property
     def width(self) -> int:
-        """Free combinations of one place."""
+        """Return the number of free combinations of one place."""
         return int(self.changes.kept.free.sum())
 
     @cached_property
     def search(self) -> Search:
-        """The search, with what is left of the steps."""
+        """Return the search with the remaining steps."""
         blocks = []
         for level, rows in self.changes.kept.sums:
             for place in np.unique(self.layout.ancestors[level]):
@@ -152,7 +152,7 @@ class Sought:
         return Search(np.vstack(blocks), self.steps)
 
     def cells(self) -> list[int]:
-        """The cells to search: with no twin in another place, and not fixed."""
+        """Return the cells to search: those without an equivalent in another place, and not fixed."""
         kept, found = self.changes.kept, []
         for place, top in self.layout.targets.items():
             here = self.lone[kept.depth[self.lone] >= top]
@@ -163,7 +163,7 @@ class Sought:
         return found
 
     def found(self) -> list[Found]:
-        """The smallest changes by norm, the largest first, as far as they can lose more than those before."""
+        """Return the smallest changes by norm, the largest first, as far as they can lose more than those before."""
         try:
             norms = sorted(self.norms(), reverse=True)
         except Exhausted:
@@ -180,7 +180,7 @@ class Sought:
         return found
 
     def _bounded(self) -> list[Found]:
-        """Bounds from a reduced basis of the lattice: a cell that is not fixed is moved by one of its vectors."""
+        """Return bounds from a reduced basis of the lattice: a cell that is not fixed is moved by one of its vectors."""
         matrix = self.search.matrix
         if matrix.shape[1] > BASIS:
             raise Exhausted
@@ -192,7 +192,7 @@ class Sought:
         return [Found(max(nearest), moved, self.changes.bound(max(nearest)), attained=False, smallest=False)]
 
     def norms(self) -> list[tuple[int, int]]:
-        """The least norm through each cell. A vector found at the least norm of one cell serves all it moves."""
+        """Return the least norm through each cell; a vector found for one cell serves all that it moves."""
         left, norms = set(self.cells()), []
         for length in range(1, LONGEST + 1):
             for cell in sorted(left):
@@ -205,7 +205,7 @@ class Sought:
         raise Exhausted
 
     def _worst(self, length: int, cells: list[int], bound: Loss) -> tuple[int, Loss, bool]:
-        """The largest loss among changes of least norm through some cells; the bound where that may be exceeded."""
+        """Return the largest loss among changes of least norm through some cells, or a bound if it may be exceeded."""
         size, best, moved = self.changes.size, Loss(), 0
         try:
             for cell in cells:
@@ -219,7 +219,7 @@ class Sought:
         return (moved, best, True) if self._complete(length) else (moved, bound, False)
 
     def _complete(self, length: int) -> bool:
-        """Whether real changes are like those of the layout as far as losses go."""
+        """Return True if real changes have the losses of the layout's."""
         kept = self.changes.kept
         if self.layout.whole:
             return True
@@ -227,7 +227,7 @@ class Sought:
         return length < 6 and bool(determined(kept.below(kept.levels - 1), total)[0])
 
     def loss(self, vector: Vector) -> Loss:
-        """The loss of one change."""
+        """Return the the loss of one change."""
         costs = []
         for query in self.changes.queries:
             moved: dict[tuple[int, int], int] = {}
@@ -244,7 +244,7 @@ def _moved(vector: Vector) -> int:
 
 
 def representatives(changes: PricedChanges) -> NDArray[np.int64]:
-    """One free combination for each kind: values of an attribute are of one kind if their exchange changes nothing."""
+    """Return one free combination for each kind; values are of one kind if exchanging them changes nothing."""
     kept = changes.kept
     if kept.flat:
         return np.arange(int(kept.free.sum()))
@@ -267,7 +267,7 @@ def representatives(changes: PricedChanges) -> NDArray[np.int64]:
 
 
 def _unchanged(changes: PricedChanges, exchange: NDArray[np.int64]) -> bool:
-    """Whether an exchange of combinations maps structural zeros, sums and queries onto themselves."""
+    """Return True if an exchange of combinations maps structural zeros, sums and queries onto themselves."""
     kept = changes.kept
     if not np.array_equal(kept.free[exchange], kept.free):
         return False
@@ -284,6 +284,6 @@ def _rows(rows: NDArray[np.int64]) -> set[bytes]:
 
 
 def _first_seen(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number labels in the order in which they appear, so that equal partitions are equal arrays."""
+    """Number labels in order of appearance, so that equal partitions are equal arrays."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]

@@ -1,4 +1,4 @@
-"""The spec: one TOML file that says what is counted, protected, measured and published.
+"""The spec: one TOML file that states what is counted, protected, measured and published.
 
 One file: the document, with every way to make, read and write it.
 """
@@ -105,7 +105,7 @@ class Spec(ThreeLines, SpecDocument):
         public: Any = None,
         **decided: Any,
     ) -> Spec:
-        """Draft a spec from the names of a table's columns and from the public places, and say what is left to decide.
+        """Draft a spec from the names of a table's columns and the public places, and list what is left to decide.
 
         Nothing is learnt from the rows of the table: no value, no place, not how many there are.
 
@@ -150,7 +150,7 @@ class Spec(ThreeLines, SpecDocument):
 
     @property
     def undecided(self) -> Mapping[str, str]:
-        """What a draft leaves to decide, by the part of the spec; nothing where it is no draft."""
+        """Return what a draft leaves to decide, by the part of the spec; empty if it is no draft."""
         return dict(self._undecided)
 
     def _lines(self) -> tuple[str, str, str]:
@@ -206,7 +206,7 @@ class Spec(ThreeLines, SpecDocument):
         }
 
     def write(self, path: str | Path) -> None:
-        """Write the spec to a new TOML file, with comments on its parts and on what is left to decide.
+        """Write the spec to a new TOML file, with comments on its parts and on undecided ones.
 
         Raises
         ------
@@ -260,7 +260,7 @@ def _read(text: str, what: str) -> Spec:
 def mistakes(
     error: ValidationError, document: Any, remedy: str = "correct them; `trueup schema` lists every key"
 ) -> SpecError:
-    """Say all that is wrong with a document, each fault at its place."""
+    """Return all that is wrong with a document, each fault at its place."""
     keys = {field.alias or name for part in _parts(SpecPart) for name, field in part.model_fields.items()}
     faults = (fault_text(fault, document, keys) for fault in innermost(error.errors()))
     return SpecError("the spec has mistakes: " + "; ".join(faults), remedy=remedy)
@@ -273,7 +273,7 @@ def _parts(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def _named_levels(levels: Any) -> Any:
-    """Levels that are names alone: all but the first are columns."""
+    """Return levels in full; those given by name alone are columns, except the first."""
     if not isinstance(levels, list | tuple):
         return levels
     return [
@@ -283,7 +283,7 @@ def _named_levels(levels: Any) -> Any:
 
 
 def _listed_attributes(attributes: Any) -> Any:
-    """Attributes as a mapping from names to values."""
+    """Return attributes as a list, if given as a mapping from names to values."""
     if not isinstance(attributes, Mapping):
         return attributes
     return [{"name": name, "values": values} for name, values in attributes.items()]
@@ -307,7 +307,7 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def read_spec_text(path: str | Path) -> str:
-    """Read the text of a spec, for those who also keep it.
+    """Read the text of a spec, for callers that also keep it.
 
     Raises
     ------

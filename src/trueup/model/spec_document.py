@@ -11,7 +11,7 @@ from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, Spec
 
 
 class SpecDocument(SpecPart):
-    """All parts of a spec; whether they agree is `spec_rules`' to say."""
+    """All parts of a spec; `spec_rules` checks that they agree."""
 
     format: Literal[2] = Field(description="version of this format")
     title: str
@@ -33,7 +33,7 @@ class SpecDocument(SpecPart):
 
     @property
     def limit_columns(self) -> tuple[tuple[str, ...], ...]:
-        """For each level, the columns of the geography file that hold public numbers of its places: limits, shares."""
+        """Return for each level the columns of the geography file that hold public numbers of its places: limits, shares."""
         held = [(b.level, column) for b in self.constraints.bounds for column in b.columns]
         held += [(self.levels[-1].name, column) for column in self.prior_columns]
         return tuple(
@@ -42,7 +42,7 @@ class SpecDocument(SpecPart):
 
     @property
     def prior_columns(self) -> tuple[str, ...]:
-        """The columns that the prior of `infer` reads."""
+        """Return the the columns that the prior of `infer` reads."""
         prior = self.infer.get("prior")
         if not isinstance(prior, dict) or prior.get("name") != "hierarchical":
             return ()

@@ -1,4 +1,4 @@
-"""What a spec says is measured, at what privacy loss, and what published counts must satisfy."""
+"""The parts of a spec that state measurements, their privacy loss, and constraints on published counts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 
 
 class ContributionPart(SpecPart):
-    """How far one unit of privacy reaches into the groups of a query."""
+    """How many groups of a query one unit of privacy may contribute to."""
 
     cells: int = Field(gt=0, le=_LARGEST, description="how many groups one unit can touch")
     each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")
@@ -96,12 +96,12 @@ class Query(SpecPart):
 
     @property
     def currency(self) -> Currency:
-        """The currency of the budget."""
+        """Return the the currency of the budget."""
         return "epsilon" if self.epsilon is not None else "rho"
 
     @property
     def budgets(self) -> dict[str, Fraction]:
-        """Budget per level, exact."""
+        """Return the exact budget per level."""
         amount = self.epsilon if self.epsilon is not None else self.rho
         if isinstance(amount, dict):
             return amount
@@ -110,7 +110,7 @@ class Query(SpecPart):
 
 
 class LeftOutPart(SpecPart):
-    """How many records a limit leaves out, measured once for the whole table."""
+    """The noisy number of records that a limit leaves out, measured once for the whole table."""
 
     most: int = Field(
         gt=0,
@@ -134,12 +134,12 @@ class LeftOutPart(SpecPart):
 
     @property
     def currency(self) -> Currency:
-        """The currency of the budget."""
+        """Return the the currency of the budget."""
         return "epsilon" if self.epsilon is not None else "rho"
 
     @property
     def budget(self) -> Fraction:
-        """The budget, exact."""
+        """Return the exact budget."""
         return self.epsilon if self.epsilon is not None else self.rho
 
 
@@ -185,7 +185,7 @@ class BoundPart(MarginPart):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the geography file that hold its limits."""
+        """Return the the columns of the geography file that hold its limits."""
         return tuple(limit for limit in (self.lower, self.upper) if isinstance(limit, str))
 
 
@@ -207,7 +207,7 @@ class LinearPart(SpecPart):
 
 
 class AboutPart(SpecPart):
-    """Who publishes the counts, for the report."""
+    """The publisher of the counts, for the report."""
 
     author: Annotated[Name | None, Field(description="person or office")] = None
     date: Annotated[
@@ -221,7 +221,7 @@ class AboutPart(SpecPart):
 
 
 class ConstraintsPart(SpecPart):
-    """What the published counts must satisfy beside adding up."""
+    """Constraints on the published counts beside additivity."""
 
     nonnegative: bool = True
     invariants: tuple[InvariantPart, ...] = ()

@@ -1,4 +1,4 @@
-"""What the parts of a spec must agree on."""
+"""Rules that the parts of a spec must satisfy together."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _limits_have_a_file(spec: SpecDocument) -> None:
 
 
 def _columns_are_free(spec: SpecDocument) -> None:
-    """A published table has key, attribute and value columns; a confidential one keys and counts."""
+    """Refuse names that key, attribute and count columns would share."""
     keys = ["id"] if spec.parents else [level.key for level in spec.levels]
     refuse_taken_columns(spec.levels, spec.attributes, keys)
     held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
@@ -89,7 +89,7 @@ def _margins(spec: SpecDocument):
 
 
 def _refuse_misnamed(spec: SpecDocument, names: Collection[str], where: str) -> None:
-    """Margins and conditions name each attribute, or one of its recodes, at most once."""
+    """Refuse margins and conditions that name an attribute, or one of its recodes, twice."""
     for name in names:
         refuse_unknown_name(name, [view for a in spec.attributes for view in a.views], "attribute", where)
     for attribute in spec.attributes:
@@ -115,7 +115,7 @@ def _conditions_are_known(spec: SpecDocument) -> None:
 
 
 def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
-    """The conditions of invariants on attributes; places are known once they are read."""
+    """Return the conditions of invariants on attributes; those on places are checked once places are read."""
     levels, found = [level.name for level in spec.levels], []
     for condition in (each for part in spec.constraints.invariants for each in part.where):
         found.append({name: value for name, value in condition.items() if name not in levels})
@@ -151,7 +151,7 @@ def _units_hold_records(spec: SpecDocument) -> None:
 
 
 def _tables_are_two(spec: SpecDocument) -> None:
-    """What has a meaning for two tables alone stands beside two tables."""
+    """Refuse parts that only two linked tables can have if there is one table."""
     join = spec.table.join
     if join is None:
         for name, attribute in ((a.name, a) for a in spec.attributes):

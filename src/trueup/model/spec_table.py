@@ -1,4 +1,4 @@
-"""What a spec says of the confidential table: its places and attributes, its records, and who is protected.
+"""The parts of a spec about the confidential table: its places and attributes, its records, and who is protected.
 
 One file: parts that are checked against one another.
 """
@@ -52,7 +52,7 @@ class Level(SpecPart):
 
     @property
     def key(self) -> str:
-        """The column that holds its key in published tables: its own, unless figures are called so, or its name."""
+        """Return the key column in published tables: its own column unless a figure is called so, else its name."""
         own = self.column is not None and self.prefix is None and not is_figure(self.column)
         return self.column if own else self.name  # pyright: ignore[reportReturnType]
 
@@ -72,7 +72,7 @@ class RecodePart(SpecPart):
 
 
 def bin_labels(bins: Sequence[int]) -> tuple[str, ...]:
-    """Name the ranges that begin at whole numbers.
+    """Return the names of ranges that begin at whole numbers.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class AttributePart(SpecPart):
     @model_validator(mode="before")
     @classmethod
     def _with_values(cls, given: Any) -> Any:
-        """Add the values that follow from bins, of what is not listed and of what is missing."""
+        """Add values for bins, for what is not listed and for what is missing."""
         if not isinstance(given, dict):
             return given
         values, bins = given.get("values", ()), given.get("bins", ())
@@ -137,7 +137,7 @@ class AttributePart(SpecPart):
 
     @property
     def is_read(self) -> bool:
-        """Return True if a row's value is not one of the domain as it stands."""
+        """Return True if a row's value has to be translated to the domain."""
         return bool(self.bins or self.date or self.fold or self.other is not None or self.missing is not None)
 
     @model_validator(mode="after")
@@ -170,7 +170,7 @@ class AttributePart(SpecPart):
 
     @property
     def views(self) -> dict[str, tuple[str, ...]]:
-        """The values of the attribute and of each of its recodes, under their names."""
+        """Return the values of the attribute and of each of its recodes, by their names."""
         return {self.name: self.values, **{r.name: tuple(r.groups) for r in self.recodes}}
 
     @model_validator(mode="after")
@@ -184,7 +184,7 @@ class AttributePart(SpecPart):
         return self
 
     def crossed(self, first: str, second: str) -> str:
-        """How to say by one name what two of its views tell apart together."""
+        """Return the advice on how one recode can hold what two views tell apart together."""
         groups: dict[tuple[str, str], list[str]] = {}
         for value in self.values:
             groups.setdefault((self._group(first, value), self._group(second, value)), []).append(value)
@@ -224,7 +224,7 @@ class AttributePart(SpecPart):
 
 
 class CellColumn(SpecPart):
-    """Where a wide table holds the counts of one combination of attribute values."""
+    """The place in a wide table of the counts of one combination of attribute values."""
 
     count: str = Field(description="a column, or a sum of columns such as 'pop - vap'")
     where: dict[str, str] = Field(default_factory=dict)
@@ -236,7 +236,7 @@ class CellColumn(SpecPart):
 
 
 class ReferencePart(SpecPart):
-    """Who the reference person of a household is."""
+    """The reference person of a household, by a column's value."""
 
     column: Name = Field(description="a column of the persons")
     value: str = Field(description="what stands there for the one reference person of each household")
@@ -304,7 +304,7 @@ class TablePart(SpecPart):
 
 
 class RecordsPart(SpecPart):
-    """How many records of a table one unit of privacy holds at most."""
+    """The largest number of records of a table that one unit of privacy holds."""
 
     records: int = Field(gt=0, le=_LARGEST, description="how many records one unit holds, or keeps, at most")
 

@@ -1,4 +1,4 @@
-"""The text of a spec that joins two tables, rewritten as that of one table: a household is a record beside its persons.
+"""Text of a spec that joins two tables, rewritten as that of one table in which households stand beside persons.
 
 A spec with `[table.join]` counts persons and the households that they live in. Its attributes belong to persons, to
 households or to the household's reference person, or count the persons of a household. Here they become attributes of
@@ -33,7 +33,7 @@ Values = dict[str, list[str]]
 
 
 class View(NamedTuple):
-    """How a query sees an attribute of one table: the groups of its values."""
+    """A query's view of an attribute of one table: the groups of its values."""
 
     name: str
     of: str
@@ -41,7 +41,7 @@ class View(NamedTuple):
 
 
 def stacked(document: Any) -> Any:
-    """Rewrite a spec's document; one that joins nothing, is rewritten already or is malformed comes back as it is.
+    """Rewrite a spec's document; return it unchanged if it joins nothing, is rewritten already or is malformed.
 
     Raises
     ------
@@ -68,7 +68,7 @@ _WRITTEN = {"attributes": "attribute", "queries": "query"}
 
 
 def _well_formed(document: Mapping) -> bool:
-    """Whether the parts that are read here are of the kinds that they should be; else the spec's own checks say so."""
+    """Return True if the parts read here are of the right kinds; the spec's own checks report others."""
     parts = [document.get(name, ()) for name in ("attribute", "query")]
     lists = all(isinstance(part, Sequence) and all(isinstance(x, Mapping) for x in part) for part in parts)
     return lists and isinstance(document.get("privacy"), Mapping) and "counts" in document["table"]
@@ -104,7 +104,7 @@ class _Stack:
         self.views[COUNTED] = []
 
     def _most(self) -> int:
-        """How many persons a household keeps."""
+        """Return how many persons a household keeps."""
         held = self.given["privacy"].get("contribution")
         most = held.get("records") if isinstance(held, Mapping) else held
         if isinstance(most, int) and not isinstance(most, bool) and most >= 1:
@@ -136,7 +136,7 @@ class _Stack:
         return (attribute["of"] == self.person) == (table == self.person)
 
     def _shared(self) -> list[str]:
-        """Attributes of the household by which persons are counted."""
+        """Return the attributes of the household by which persons are counted."""
         views = {name: a for a in self.attributes for name in self._views_of(a)}
         found = []
         for query in self.given.get("query", ()):
@@ -155,7 +155,7 @@ class _Stack:
 
     @staticmethod
     def _views_of(attribute: Mapping) -> dict[Any, Values]:
-        """An attribute and its recodes: for each, the values of every group."""
+        """Return an attribute and its recodes: for each, the values of every group."""
         own = {attribute.get("name"): {v: [v] for v in attribute.get("values", ())}}
         return own | {r.get("name"): dict(r.get("groups", {})) for r in attribute.get("recode", ())}
 
@@ -191,7 +191,7 @@ class _Stack:
         }
 
     def _counted(self) -> list[dict[str, Any]]:
-        """The attributes that count persons; the one that counts them all comes first."""
+        """Return the attributes that count persons, with the one that counts them all first."""
         found = [a for a in self.attributes if "persons" in a]
         if len([a for a in found if not a["persons"]]) != 1:
             raise ValueError(
@@ -202,7 +202,7 @@ class _Stack:
         return sorted(found, key=lambda a: bool(a["persons"]))
 
     def _refuse_crossed(self, counted: Sequence[Mapping]) -> None:
-        """Sets of persons that are counted lie within each other or apart, or what one says of another is no sum."""
+        """Refuse counted sets of persons that cross; they must lie within each other or apart."""
         views = [self._condition(a, *pair) for a in counted for pair in a["persons"].items()]
         for one, other in combinations(views, 2):
             sets = [set(view.groups["yes"]) for view in (one, other)]
@@ -237,7 +237,7 @@ class _Stack:
                 )
 
     def _condition(self, link: Mapping, name: str, values: Any) -> View:
-        """The view of persons that tells those who are counted from the others."""
+        """Return the view of persons that separates those who are counted from the others."""
         attribute = next((a for a in self.own[self.person] if name in self._views_of(a)), None)
         where = f"attribute '{link['name']}'"
         if attribute is None or len(link["persons"]) != 1:
@@ -257,7 +257,7 @@ class _Stack:
         return View(f"counted in {link['name']}", attribute["name"], {"yes": inside, "no": rest})
 
     def view(self, table: str, parts: Sequence[View]) -> str:
-        """The recode of records by some attributes of one table; it is made when it is first asked for."""
+        """Return the recode of records by some attributes of one table, made on first use."""
         if not parts:
             return COUNTED
         names = [a["name"] for a in self.own[table]]
@@ -320,7 +320,7 @@ class _Stack:
         return found
 
     def _named(self, table: str, names: Sequence[str], where: str) -> tuple[list[View], list[str]]:
-        """The views of one table that a query names, and those of both."""
+        """Return the views of one table that a query names, and those of both."""
         own, shared = [], []
         for name in names:
             attribute = next((a for a in self.attributes if name in self._views_of(a)), None)
@@ -352,7 +352,7 @@ class _Stack:
         return given
 
     def _zeros(self, zero: Mapping[str, str]) -> list[dict[str, str]]:
-        """A combination of attribute values as those of every record that has it."""
+        """Return a combination of attribute values as conditions on every kind of record that has it."""
         both = {name: value for name, value in zero.items() if name in self.shared}
         rest = {name: value for name, value in zero.items() if name not in both}
         if not rest:
@@ -377,7 +377,7 @@ class _Stack:
 
 
 def _topped(part: Mapping) -> bool:
-    """Whether the last value of a number of persons is a top code."""
+    """Return True if the last value of a number of persons is a top code."""
     return str(part["values"][-1]).endswith("+")
 
 

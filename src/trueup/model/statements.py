@@ -1,4 +1,4 @@
-"""What a guarantee says in words. Where it says exactly, a change of databases loses that much; else it says at most."""
+"""Sentences of a guarantee; "exactly" is used only if some change of databases loses that much, else "at most"."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def statements(
     *,
     attained: bool,
 ) -> tuple[str, ...]:
-    """Say what one step costs, what is compared, and under which conditions; `change` may be why it is not stated.
+    """Return the sentences on what one step costs, what is compared, and under which conditions.
 
     `loss` is the sum of the costs of `parts`, the noise that the spec asks for.
     """
@@ -79,7 +79,7 @@ def _zcdp(loss: Loss, parts: Sequence[NoisePart]) -> str:
 def _shared(
     spec: Spec, constraints: Constraints, change: Change | str, currency: Currency
 ) -> tuple[str, ...]:
-    """What the comparison of databases with the same invariants means."""
+    """Return sentences on the comparison of databases with the same invariants."""
     rules = f"the invariants{' and structural zeros' if constraints.zeros else ''}"
     if constraints.bounds or constraints.linear:
         rules += " (leaving declared bounds and linear rules out of account)"
@@ -104,7 +104,7 @@ def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
 
 
 def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
-    """Name the declared rules that a release goes on after: each is an exact answer about the confidential counts.
+    """Return the sentence on the declared rules that a release checks, each an exact answer about confidential counts.
 
     Those that link two tables are none: persons are counted in households before anything else is done with them.
     """
@@ -123,7 +123,7 @@ def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
 
 
 def limited(spec: Spec) -> str:
-    """What is counted where the records of a unit are limited: `at most 5 of each patient`; empty where they are not.
+    """Return the limit on a unit's records in words, such as `at most 5 of each patient`; empty if there is none.
 
     Records beyond the limit are in no count: what is published is no count of all records.
     """
@@ -135,7 +135,7 @@ def limited(spec: Spec) -> str:
 
 
 def _bounds(spec: Spec) -> Iterator[str]:
-    """How much one unit contributes, and how that is known."""
+    """Yield how much one unit contributes, and how that is known."""
     unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join
     if limited is not None and join is not None:
         yield (
@@ -166,7 +166,7 @@ def _bounds(spec: Spec) -> Iterator[str]:
 
 
 def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:
-    """Name the measured counts that follow from the invariants."""
+    """Return sentences on measured counts that follow from the invariants."""
     sentences = []
     for margin in dict.fromkeys(h.margin for h in measured):
         fixed = kept.fixed(margin)

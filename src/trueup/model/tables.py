@@ -18,7 +18,7 @@ Figures = Mapping[str, NDArray]
 
 
 def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()) -> Margin:
-    """Read which margin is meant: a table by its name, and attributes that it is to be by as well.
+    """Read a table's name as a margin, with further attributes for it to be by.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _filled(figure: NDArray) -> NDArray:
 
 
 def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
-    """Key and attribute columns of every group of a margin.
+    """Return the key and attribute columns of every group of a margin.
 
     Examples
     --------
@@ -110,21 +110,21 @@ def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 
 def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
-    """Do the same with the readable names of places, where there are any, after their keys: `county name`."""
+    """Return the same columns with readable names of places, if any, after their keys: `county name`."""
     tree, level = cells.tree, cells.tree.level(margin.level)
     keys, names = place_keys(tree, level), readable_names(tree, level)
     return _of_places(cells, margin, keys | names) | _attributes(cells, margin)
 
 
 def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
-    """Key columns of the places of a level, as published tables name them."""
+    """Return the key columns of the places of a level, as published tables name them."""
     if tree.keys and tree.keys[level]:
         return tree.keys[level]
     return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
 
 
 def readable_names(tree: Tree, level: int) -> dict[str, NDArray]:
-    """Readable names of the places of a level and of those that hold them, by `LEVEL name`."""
+    """Return the readable names of the places of a level and of those that hold them, by `LEVEL name`."""
     held = enumerate(tree.names[: level + 1])
     return {
         f"{tree.levels[at]} name": column[tree.ancestors(level, at)]
@@ -134,7 +134,7 @@ def readable_names(tree: Tree, level: int) -> dict[str, NDArray]:
 
 
 def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
-    """Return where among the attributes of a margin one stands.
+    """Return the position of an attribute among those of a margin.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
 
 
 def _of_places(cells: Cells, margin: Margin, columns: Figures) -> dict[str, NDArray]:
-    """Repeat each place for all attribute values of the margin: rows share one text, which NumPy's own would copy."""
+    """Repeat each place for all attribute values of the margin, sharing one text among rows to save memory."""
     _, *sizes = cells.margin_shape(margin)
     per_place = int(np.prod(sizes, dtype=np.int64))
     if per_place == 1:
@@ -204,7 +204,7 @@ def _attributes(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 
 def probability_of(level: float | str) -> float:
-    """Return the probability of an interval, given as a number or as text.
+    """Return the probability of an interval given as a number or as text.
 
     Raises
     ------

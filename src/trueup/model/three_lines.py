@@ -1,4 +1,4 @@
-"""What notebooks and consoles show of a record: a few lines, in which no confidential value stands."""
+"""Short displays of records in notebooks and consoles, without confidential values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 
 
 class ThreeLines:
-    """Is shown by its lines: what it is, and two lines of facts."""
+    """A record displayed by its lines: what it is, and two lines of facts."""
 
     def _lines(self) -> tuple[str, str, str]:
         raise NotImplementedError

@@ -13,7 +13,7 @@ from trueup.errors import SpecError
 
 
 def toml_text(given: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:
-    """Write a document: single values first, then a table for every mapping and an array of tables for every list of them.
+    """Return a document as TOML: single values first, then a table per mapping and an array of tables per list of mappings.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def toml_text(given: Mapping[str, Any], comments: Mapping[str, str] | None = Non
 
 
 def amount_text(amount: Fraction) -> str:
-    """An exact amount as a decimal number where it has one of at most 12 places, else as a fraction.
+    """Return an exact amount as a decimal number of at most 12 places if possible, else as a fraction.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
 
 
 def _refuse_vast(value: Any, depth: int = 0) -> None:
-    """Refuse what no spec needs, and what would fail later in words that do not fit: deep nesting and long numbers."""
+    """Refuse deep nesting and long numbers, which no spec needs and which fail later with unfit messages."""
     if depth > _DEEPEST:
         raise _too_deep()
     if isinstance(value, int) and value.bit_length() > 4 * _LONGEST:

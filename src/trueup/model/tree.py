@@ -67,7 +67,7 @@ class Tree:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the places with their keys and limits."""
+        """Return the SHA-256 of the places with their keys and limits."""
         whole = hashlib.sha256("|".join(self.levels).encode())
         whole.update(np.ascontiguousarray(self.child_ptr, dtype="<i8").tobytes())
         for name, column in (item for keys in self.keys for item in keys.items()):
@@ -171,23 +171,23 @@ class Tree:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of places at each level."""
+        """Return the number of places at each level."""
         return tuple(int(size) for size in np.diff(self.level_ptr))
 
     def level(self, name: str) -> int:
-        """Return the position of a level by its name; SpecError if there is none of that name."""
+        """Return the position of a level by its name; raise SpecError if there is none."""
         if name not in self.levels:
             raise SpecError(f"there is no level '{name}'", needed=f"one of {', '.join(self.levels)}")
         return self.levels.index(name)
 
     @cached_property
     def parents(self) -> NDArray[np.int64]:
-        """Parent of every node; -1 for a root."""
+        """Return the parent of every node; -1 for a root."""
         parents = np.repeat(np.arange(len(self.child_ptr) - 1), np.diff(self.child_ptr))
         return np.concatenate([np.full(self.level_ptr[1], -1), parents])
 
     def ancestors(self, fine: int, coarse: int) -> NDArray[np.int64]:
-        """For every place of level `fine`, its ancestor's position within level `coarse`."""
+        """Return for every place of level `fine` its ancestor's position within level `coarse`."""
         places = np.arange(self.level_ptr[fine], self.level_ptr[fine + 1])
         for _ in range(fine - coarse):
             places = self.parents[places]
@@ -195,7 +195,7 @@ class Tree:
 
     @cached_property
     def alone(self) -> tuple[NDArray[np.int8], ...]:
-        """For every place of each level, the highest level at which the place above it holds no other of its level.
+        """Return for every place the highest level at which its ancestor there holds no other place of its level.
 
         Examples
         --------
@@ -214,18 +214,18 @@ class Tree:
         return tops
 
     def leaf_ptr(self, level: int) -> NDArray[np.int64]:
-        """`(size + 1,)`: place `i` of the level holds the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
+        """Return pointers `(size + 1,)`: place `i` of the level holds the leaves `leaf_ptr[i]:leaf_ptr[i + 1]`."""
         return self.starts(level, len(self.levels) - 1)
 
     def starts(self, coarse: int, fine: int) -> NDArray[np.int64]:
-        """`(size + 1,)`: where the descendants of every place of level `coarse` begin within level `fine`, and end."""
+        """Return pointers `(size + 1,)` to where the descendants of each place of level `coarse` begin within level `fine`."""
         edges = np.arange(self.level_ptr[coarse], self.level_ptr[coarse + 1] + 1)
         for _ in range(fine - coarse):
             edges = self.child_ptr[edges]
         return edges - self.level_ptr[fine]
 
     def branch(self, top: int, first: int, last: int, bottom: int) -> Tree:
-        """The places `first:last` of level `top` with all below them down to level `bottom`: a forest of its own.
+        """Return the places `first:last` of level `top` with all below them down to level `bottom`, as a forest.
 
         Examples
         --------
@@ -249,7 +249,7 @@ class Tree:
         )
 
     def only(self, level: int, places: NDArray[np.int64]) -> tuple[Tree, NDArray[np.int64]]:
-        """Keep some places of a level, what is below them and what is above; and say which leaves are kept.
+        """Keep some places of a level with all below and above them; also return which leaves are kept.
 
         Examples
         --------
@@ -280,7 +280,7 @@ class Tree:
         ), kept[-1]
 
     def _children(self, level: int) -> NDArray[np.int64]:
-        """How many children each place of a level has."""
+        """Return how many children each place of a level has."""
         return np.diff(self.child_ptr[self.level_ptr[level] : self.level_ptr[level + 1] + 1])
 
     def labels(self, level: str) -> list[str]:

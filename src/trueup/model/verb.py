@@ -1,4 +1,4 @@
-"""Verbs say which record they take when they are given something else."""
+"""Checks that verbs are given the record that they take."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str
 
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
-    """Compare by the names of types, so that none need be loaded."""
+    """Compare records by the names of their types, so that none need be imported."""
     several = "Sequence[Measurements]"
     kinds = [kind for kind in annotation.split(" | ") if kind not in (several, "None")]
     if not set(kinds) <= set(_SOURCES) or any(kind.__name__ in kinds for kind in type(given).__mro__):

@@ -1,1 +1,1 @@
-"""What the verbs return: one record a verb."""
+"""The records that verbs return."""

@@ -54,12 +54,12 @@ class PosteriorAnswer(ThreeLines):
 
     @property
     def draws(self) -> NDArray:
-        """`(chains, draws)` values of the one quantity, or `(chains, draws, k)` of those of places."""
+        """Return `(chains, draws)` values of the one quantity, or `(chains, draws, k)` of those of places."""
         return self.asked.draws[..., 0] if self.asked.names is None else self.asked.draws
 
     @property
     def probability(self) -> float:
-        """How probable the one event is that was asked for; SpecError if the question is not one comparison."""
+        """Return the probability of the event asked for; raise SpecError if the question is not one comparison."""
         if not self.asked.event or self.asked.names is not None:
             raise SpecError(
                 f"the question '{self.question}' is not about one event",
@@ -89,7 +89,7 @@ class PosteriorAnswer(ThreeLines):
 
     @property
     def rests_on(self) -> str:
-        """What the answer rests on: how many draws, of which record."""
+        """Return how many draws of which record the answer is based on."""
         chains, draws, _ = self.posterior.draws.shape
         return f"{chains * draws:,} {self.posterior.drawn.kind}, of the record {self.posterior.source[:12] or 'not named'}"
 

@@ -33,7 +33,7 @@ _COMPARED: dict[type, Callable] = {
 
 
 def _whole_or_real(operation: Callable) -> Callable:
-    """The operation in whole numbers where its results are below 2^62 in size, else in real ones: 64 bits would wrap around."""
+    """Return the operation in whole numbers if its results stay below 2^62, else in real ones, to avoid overflow."""
 
     def combine(left: NDArray, right: NDArray) -> NDArray:
         real = operation(left.astype(float), right.astype(float))
@@ -70,7 +70,7 @@ class AskedDraws:
     event: bool = False
 
     def with_other(self, other: AskedDraws, combine: Callable) -> AskedDraws:
-        """Combine two of them draw by draw; one quantity is combined with each place of the other.
+        """Combine with another answer draw by draw; a single quantity is combined with each place of the other.
 
         Raises
         ------
@@ -114,7 +114,7 @@ def ask_draws(question: str, names: Names, draws: NDArray) -> AskedDraws:
 
 @dataclass(frozen=True, eq=False)
 class _Reader:
-    """A question that is read and evaluated."""
+    """A reader that parses and evaluates a question."""
 
     text: str
     names: Names
@@ -168,7 +168,7 @@ class _Reader:
         raise self._error("holds what cannot be computed")
 
     def _combined(self, left: AskedDraws, right: AskedDraws, combine: Callable) -> AskedDraws:
-        """Combine two quantities; each place of a level with the place that holds it on a level above."""
+        """Combine two quantities, pairing each place with the one that holds it on a level above."""
         levels = self.names.cells.tree.levels
         if left.level in levels and right.level in levels:
             finer = max(left.level, right.level, key=levels.index)
@@ -197,7 +197,7 @@ class _Reader:
         )
 
     def _rank(self, node: ast.expr) -> AskedDraws:
-        """Rank one place among those of its level, or every place by any quantity: 1 is the largest, ties share the best."""
+        """Rank one place among those of its level, or every place by any quantity; 1 is the largest, ties share the best rank."""
         name = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
         if isinstance(name, str):
             count = self.names.find(name)

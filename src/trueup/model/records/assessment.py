@@ -1,4 +1,4 @@
-"""The record of `assess`: what a spec's choices do to counts, each figure with its Monte Carlo error.
+"""The record of `assess`: effects of a spec's choices on counts, each figure with its Monte Carlo error.
 
 Every figure is a function of the true counts, so the record is confidential unless its truth is public.
 """
@@ -169,16 +169,16 @@ class Assessment(ThreeLines):
 
     @cached_property
     def problem(self) -> Problem | None:
-        """The problem that was assessed; None where the record was read back."""
+        """Return the assessed problem, or None if the record was read back."""
         return None if self.spec is None or self.cells is None else Problem(self.spec, self.cells)
 
     @property
     def interrupted(self) -> bool:
-        """Whether fewer replicates were made than asked for."""
+        """Return True if fewer replicates were made than asked for."""
         return self.replicates < self.asked
 
     def shown_budgets(self, methods: Iterable[object], budgets: Iterable[object]) -> list[str]:
-        """Say what each method cost: a budget, or that what others do has no guarantee, whatever else was assessed."""
+        """Return the cost of each method: a budget, or a statement that there is no guarantee."""
         others = {method.label for method in self.methods if method.verb == COMPARATOR}
         return [
             "no guarantee" if str(method) in others else str(budget)
@@ -186,7 +186,7 @@ class Assessment(ThreeLines):
         ]
 
     def rows(self, **wanted: str) -> Columns:
-        """Rows of the long table whose columns hold the wanted values.
+        """Return rows of the long table whose columns hold the wanted values.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Assessment(ThreeLines):
         return {name: column[held] for name, column in self.summary.items()}
 
     def _known_rows(self, wanted: Mapping[str, str]) -> Columns:
-        """Rows that hold the wanted values, of which each stands somewhere in its column.
+        """Return rows that hold the wanted values; refuse values that occur nowhere in their column.
 
         Raises
         ------
@@ -251,7 +251,7 @@ class Assessment(ThreeLines):
         return xarray.Dataset(held, {d: found[d][0] for d in dims}, same | {"title": self.title})
 
     def figure(self, statistic: str, level: str, **wanted: str) -> tuple[float, float]:
-        """Return one figure of the long table and its Monte Carlo error, by default of a whole level.
+        """Return one figure of the long table and its Monte Carlo error; by default that of a whole level.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""How counts changed between two releases with noise of their own."""
+"""Changes of counts between two releases with independent noise."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CountChanges(ThreeLines):
 
     @property
     def direction(self) -> NDArray:
-        """`(k,)` what the interval says: more, fewer, or `not known` where it holds 0."""
+        """Return `(k,)` what the interval shows: more, fewer, or `not known` if it holds 0."""
         low, high = self.figures["low"], self.figures["high"]
         return np.where(low > 0, "more", np.where(high < 0, "fewer", "not known"))
 

@@ -1,4 +1,4 @@
-"""What a method of inference returns, and what it found to contradict."""
+"""Results of inference methods, and contradictions found in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.model.records.marginals import Marginals, Reals
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What a method of inference returns.
+    """The result of an inference method.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Drawn:
     approximate: str = ""
 
     def accepted(self, method: str) -> Drawn:
-        """Return the same where they passed every test.
+        """Return the draws marked as accepted if they passed every test.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class Drawn:
 
     @property
     def kind(self) -> str:
-        """What the draws are, in words: nothing is said to have converged that may lack a part of the posterior.
+        """Return in words what the draws are; convergence is claimed only if moves are known to reach every table.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Drawn:
 
 
 class Conflict(NamedTuple):
-    """A query whose noisy counts lie further from the posterior than they can by chance.
+    """A query whose noisy counts are further from the posterior than chance explains.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Figures of draws: mean, median, interval, and how far Monte Carlo leaves them uncertain."""
+"""Figures of draws: mean, median, interval, and their Monte Carlo errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _diagnostics(draws: NDArray, independent: bool, ranked: bool) -> tuple[Reals
 
 
 def described_where_defined(draws: NDArray, describe: Callable[[NDArray], Columns]) -> Columns:
-    """Describe columns of draws `(chains, draws, k)` given that they are no NaN."""
+    """Describe columns of draws `(chains, draws, k)` over the draws that are not NaN."""
     gaps = np.isnan(draws)
     columns = describe(np.where(gaps, 0.0, draws))
     for k in np.flatnonzero(gaps.any(axis=(0, 1))):

@@ -1,4 +1,4 @@
-"""The errors to expect of released counts, by table and size of the released count, and margins of error from them."""
+"""Expected errors of released counts, by table and size of the released count, and margins of error from them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ErrorClass:
 
     @classmethod
     def of(cls, table: Margin, lowest: int, errors: NDArray, *, whole: bool) -> ErrorClass:
-        """Describe simulated errors (e,); `whole` where released counts are whole numbers.
+        """Describe simulated errors (e,); `whole` if released counts are whole numbers.
 
         Examples
         --------
@@ -76,7 +76,7 @@ class ErrorClass:
 
     @classmethod
     def normal(cls, table: Margin, error: float) -> ErrorClass:
-        """Errors of counts of any size as those of a normal law with that standard deviation (counts), unbiased.
+        """Return an unbiased normal error with that standard deviation (counts) for counts of any size.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class ErrorClass:
         return cls(table, 0, 0, 0.0, error, tuple(max(ceil(q - 0.5), 0) for q in quantiles))
 
     def as_forecast(self) -> ErrorClass:
-        """The same, with no margin of 0 at 90 % or more: how many counts are zero is not known before a release.
+        """Return the class with no margin of 0 at 90 % or more, since the share of zero counts is unknown before a release.
 
         Classes that hardly err (root mean squared error up to `CERTAIN`) stay as they are.
 
@@ -102,17 +102,17 @@ class ErrorClass:
         return replace(self, margins=tuple(raised))
 
     def margin(self, confidence: float) -> float:
-        """The margin of error (counts) at one of `CONFIDENCES`."""
+        """Return the the margin of error (counts) at one of `CONFIDENCES`."""
         return self.margins[CONFIDENCES.index(confidence)]
 
 
 def reached_margin(size: NDArray, share: float) -> float:
-    """Least of the ordered absolute errors (e,) that a share of them does not exceed."""
+    """Return the least of the ordered absolute errors (e,) that a share of them does not exceed."""
     return float(size[max(int(np.ceil(share * len(size) - 1e-9)), 1) - 1])
 
 
 def whole_margin(size: NDArray, share: float) -> int:
-    """The margin of ordered absolute whole errors (e,).
+    """Return the margin of error from ordered absolute whole errors (e,).
 
     The least that reaches the share; from `COARSE` on the one below it where that is nearer to the share and misses
     it by at most a fifth of the remainder (88 % for 90 %).
@@ -132,7 +132,7 @@ def whole_margin(size: NDArray, share: float) -> int:
 
 @dataclass(frozen=True)
 class ExpectedErrors:
-    """Errors to expect of released counts, simulated from public things alone.
+    """The expected errors of released counts, simulated from public information alone.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class ExpectedErrors:
 
     @cached_property
     def tables(self) -> dict[Margin, tuple[ErrorClass, ...]]:
-        """The classes of each table."""
+        """Return the the classes of each table."""
         return {table: tuple(c for c in self.classes if c.table == table) for table in self._names}
 
     @property
@@ -161,7 +161,7 @@ class ExpectedErrors:
         return list(dict.fromkeys(c.table for c in self.classes))
 
     def at(self, errors: Mapping[Margin, NDArray]) -> ExpectedErrors:
-        """The same, with the errors of some tables those of normal laws with their standard errors (counts)."""
+        """Return the record with the errors of some tables replaced by normal ones with their standard errors (counts)."""
         root = {table: float(np.sqrt(np.square(e).mean())) for table, e in errors.items()}
         rows = (
             (ErrorClass.normal(table, root[table]),) if table in root else classes
@@ -170,11 +170,11 @@ class ExpectedErrors:
         return replace(self, classes=tuple(c for row in rows for c in row))
 
     def as_forecast(self) -> ExpectedErrors:
-        """The same for a release that is still to be made; see `ErrorClass.as_forecast`."""
+        """Return the errors for a release that is still to be made; see `ErrorClass.as_forecast`."""
         return replace(self, classes=tuple(c.as_forecast() for c in self.classes))
 
     def labelled(self) -> list[tuple[ErrorClass, str]]:
-        """Every class with the range of its released counts in words.
+        """Return every class with the range of its released counts in words.
 
         Examples
         --------
@@ -189,7 +189,7 @@ class ExpectedErrors:
         return found
 
     def margin_of_error(self, table: Margin, counts: NDArray, level: str | float = "90%") -> NDArray | None:
-        """Look the margin of error (counts) of released counts (groups,) up; None for a table without figures.
+        """Return the margin of error (counts) of released counts (groups,); None for a table without figures.
 
         Raises
         ------
@@ -204,13 +204,13 @@ class ExpectedErrors:
         return np.array([c.margin(confidence) for c in classes], dtype=np.float64)[at]
 
     def written(self) -> dict[str, Any]:
-        """As plain numbers and text, for a manifest."""
+        """Return plain numbers and text for a manifest."""
         rows = [asdict(c) | {"table": _margin_out(c.table)} for c in self.classes]
         return {"note": self.note, "confidences": list(CONFIDENCES), "classes": rows}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> ExpectedErrors:
-        """Read what `written` gave.
+        """Read back what `written` returned.
 
         Examples
         --------
@@ -265,7 +265,7 @@ def read_confidence(level: str | float) -> int:
 
 
 def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: bool) -> list[ErrorClass]:
-    """Sort simulated errors (e,) by the size of the released counts (e,); small classes are joined.
+    """Sort simulated errors (e,) into classes by the size of the released counts (e,), joining small classes.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def error_classes(table: Margin, released: NDArray, errors: NDArray, *, whole: b
 
 
 def _joined(counts: Sequence[int] | NDArray) -> list[tuple[int, int]]:
-    """Ranges of size classes, from the smallest, that each hold enough; what is left joins the last."""
+    """Return ranges of size classes that each hold enough counts; a small rest joins the last range."""
     ranges, first, held = [], 0, 0
     for k, count in enumerate(counts):
         first, held = (k, count) if not held else (first, held + count)

@@ -14,7 +14,7 @@ from trueup.model.cells import Cells, Margin
 
 @dataclass(frozen=True)
 class Labels:
-    """Every label of a count: cells, places of all levels, groups of further margins.
+    """The labels of counts: cells, places of all levels, groups of further margins.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Labels:
 
     @classmethod
     def of(cls, cells: Cells, margins: Iterable[Margin]) -> Labels:
-        """Label the counts of some cells; where two have one label, that of the coarser margin is meant."""
+        """Label the counts of some cells; a label that two share means the coarser margin's count."""
         levels = (Margin(level, cells.coarsest.attributes) for level in cells.tree.levels)
         every = (*cells.finest_tables, *margins, *(m for m in levels if cells.holds(m)))
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
@@ -60,7 +60,7 @@ def listed_places(places: Area) -> list[tuple[str, str]]:
 
 
 def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
-    """Return which places of the last level lie in an area.
+    """Return the places of the last level that lie in an area.
 
     Raises
     ------

@@ -47,25 +47,25 @@ class Marginals:
 
     @cached_property
     def mean(self) -> Reals:
-        """Posterior means (counts)."""
+        """Return posterior means (counts)."""
         return self._blockwise(lambda block: np.add.reduceat(block.masses * block.counts, block.start[:-1]))
 
     @cached_property
     def sd(self) -> Reals:
-        """Posterior standard deviations (counts)."""
+        """Return posterior standard deviations (counts)."""
         return self._blockwise(_Block.sd)
 
     def cdf(self, count: ArrayLike) -> Reals:
-        """Probability that each group's count is at most `count`."""
+        """Return the probability that each group's count is at most `count`."""
         up_to = np.broadcast_to(np.floor(count), self.offset.shape)
         return self._blockwise(lambda block: block.cdf(up_to[block.groups]))
 
     def mass(self, low: ArrayLike, high: ArrayLike) -> Reals:
-        """Probability of `low <= count <= high` for each group."""
+        """Return the probability of `low <= count <= high` for each group."""
         return np.maximum(self.cdf(high) - self.cdf(np.ceil(low) - 1), 0.0)
 
     def quantile(self, probability: float) -> NDArray[np.int64]:
-        """Smallest count whose cdf reaches `probability`, for each group."""
+        """Return the smallest count whose cdf reaches `probability`, for each group."""
         return self._blockwise(lambda block: block.quantile(probability))
 
     def pmf(self, group: int) -> tuple[NDArray[np.int64], Reals]:
@@ -74,7 +74,7 @@ class Marginals:
         return self.offset[group] + np.arange(len(masses)), masses
 
     def describe(self, level: float) -> Columns:
-        """Return mean, sd, median, and the interval of equal tails with its mass, of every count."""
+        """Return mean, sd, median, and the equal-tailed interval with its mass, of every count."""
         low, high = self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
         return {
             "mean": self.mean,
@@ -89,7 +89,7 @@ class Marginals:
         }
 
     def _blockwise(self, each: Callable[[_Block], NDArray]) -> NDArray:
-        """Ask some groups at a time, so that a nation's take little more memory than they hold."""
+        """Evaluate some groups at a time, so that memory stays small for a nation."""
         edges = np.append(np.arange(0, len(self.offset), GROUPS), len(self.offset))
         found = [each(_Block.of(self, int(first), int(last))) for first, last in pairwise(edges)]
         return np.concatenate(found) if found else np.zeros(0)

@@ -25,7 +25,7 @@ from trueup.noise.law import NO_LIMIT, Law
 
 @dataclass(frozen=True, repr=False)
 class LeftOut:
-    """How many records the limit on those of one unit leaves out, with noise.
+    """The noisy number of records that the limit on one unit's records leaves out.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Measurements(Tabled):
             _refuse_unusable(self.cells, header, values)
 
     def _lines(self) -> tuple[str, str, str]:
-        """What it is in three lines, without any of its counts."""
+        """Return the record in three lines, without any of its counts."""
         title = self.spec.title if self.spec else "spec not known"
         tables = dict.fromkeys(str(header.margin) for header in self.headers)
         cost = self.guarantee.line
@@ -115,12 +115,12 @@ class Measurements(Tabled):
 
     @cached_property
     def flat(self) -> NDArray[np.int64]:
-        """All `q` measured values in one vector."""
+        """Return all `q` measured values in one vector."""
         return np.concatenate(self.values) if self.values else np.zeros(0, dtype=np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the public content: laws, margins and values. Seeds post-processing."""
+        """Return the SHA-256 of the public content (laws, margins and values), which seeds post-processing."""
         if self.sealed is not None:
             return self.sealed
         whole = hashlib.sha256()
@@ -143,7 +143,7 @@ class Measurements(Tabled):
         return {"guarantee": self.guarantee.sentences[0]}
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
-        """What is known of every group of a margin: `noisy` (`exact` for an invariant) and `margin of error` (counts).
+        """Return the figures of every group of a margin: `noisy` (`exact` for an invariant) and `margin of error` (counts).
 
         Raises
         ------
@@ -157,16 +157,16 @@ class Measurements(Tabled):
         return {"exact" if exact.all() else "noisy": values, "margin of error": reach}
 
     def exact(self, margin: Margin | str) -> NDArray[np.bool_]:
-        """Which groups of a margin are published as enumerated."""
+        """Return a mask of the groups of a margin that are published as enumerated."""
         return self._best(margin, 0.5)[2]
 
     def noisy(self, margin: Margin | str) -> NDArray:
-        """Return the noisy counts `(groups,)` of a margin, each the one of least variance; masked where there is none."""
+        """Return noisy counts `(groups,)` of a margin, each the one of least variance; masked if there is none."""
         values, _, exact = self._best(margin, 0.5)
         return np.ma.masked_where(exact, values)
 
     def _best(self, margin: Margin | str, level: float) -> tuple[NDArray, NDArray, NDArray[np.bool_]]:
-        """The value of least variance of every group, its margin of error, and whether it is exact; masked without one."""
+        """Return each group's value of least variance, its margin of error, and whether it is exact; masked if not measured."""
         margin = canonical(self.cells, self.cells.margin(margin))
         size = self.cells.size(margin)
         kind = np.result_type(np.int64, *(part.dtype for part in self.values))
@@ -183,12 +183,12 @@ class Measurements(Tabled):
         return values, reach, exact
 
     def shown(self, margin: Margin | str) -> NDArray:
-        """Return the published numbers `(groups,)` of a margin, exact ones too; masked where a code stands, or nothing."""
+        """Return the published numbers `(groups,)` of a margin, exact ones too; masked if a code or nothing stands there."""
         return self._best(margin, 0.5)[0]
 
     @cached_property
     def value_bounds(self) -> tuple[Bound, ...]:
-        """Limits that perturbed values put on the counts that they stand for, one a header."""
+        """Return the bounds that perturbed values put on their counts, one per header."""
         found = []
         for header, values in zip(self.headers, self.values):
             if header.law.additive:
@@ -202,7 +202,7 @@ class Measurements(Tabled):
         return tuple(found)
 
     def of(self, problem: Problem, frame: str | None) -> Measurements:
-        """The same, which know the problem that they are of.
+        """Return the measurements with the problem that they belong to.
 
         How many rows the table must have held is nothing that a publishable record says.
         """
@@ -255,5 +255,5 @@ def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
 
 
 def _numbers(law: Any, values: NDArray) -> NDArray[np.bool_]:
-    """Which values are published numbers, and not what stands for a code."""
+    """Return a mask of the values that are published numbers rather than codes."""
     return np.ones(len(values), bool) if law.numeric else law.numeral(values)

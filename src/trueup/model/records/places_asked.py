@@ -1,4 +1,4 @@
-"""Counts that are named in a question: a place or all places of a level, with values of attributes."""
+"""Counts named in a question: a place or all places of a level, with values of attributes."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ class OwnAreas(Protocol):
 
     @property
     def column(self) -> str:
-        """What the areas are called."""
+        """Return the what the areas are called."""
         ...
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """Return the names of the areas."""
         ...
 
     @property
     def area(self) -> NDArray[np.int64]:
-        """Which area holds the place of `leaf`."""
+        """Return which area holds the place of `leaf`."""
         ...
 
     @property
     def leaf(self) -> NDArray[np.int64]:
-        """A place of the last level that the area holds."""
+        """Return the places of the last level that areas hold."""
         ...
 
 
@@ -78,7 +78,7 @@ class PlacesAsked:
 
 @dataclass(frozen=True, eq=False)
 class Count:
-    """Counts of one combination of attribute values: of one place, or of each of several.
+    """The counts of one combination of attribute values, at one place or several.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Count:
         return np.add.reduceat(sums, places.edges[:-1], axis=2)
 
     def _in_a_table(self, cells: Cells, draws: NDArray, places: PlacesAsked) -> NDArray:
-        """Sum draws of a family within a table that holds these counts: at the level of the places, of areas at the last."""
+        """Sum draws of a family within a table that holds these counts, at the places' level (for areas, the last)."""
         tree, last = cells.tree, len(cells.tree.levels) - 1
         level = tree.level(places.level) if places.level in tree.levels else last
         margin = cells.margin(Margin(tree.levels[level], tuple(self.values)))
@@ -131,7 +131,7 @@ class Count:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """What can be named in a question to draws of some cells.
+    """The names that a question to draws of some cells may use.
 
     A name is `PLACE` or `PLACE, ATTRIBUTE=VALUE, ...`. A place is `LEVEL=KEY`, or its key alone; the name of a level stands
     for each of its places. Of a key such as `01/003` the last part is enough where the level has it once, and so is a readable
@@ -171,7 +171,7 @@ class Names:
         raise self._unknown(name, parts)
 
     def _values(self, parts: list[str]) -> dict[str, str] | None:
-        """Read values of attributes; None if one is not of an attribute."""
+        """Read values of attributes; return None if one belongs to no attribute."""
         known = {r.name: r.values for a in self.cells.attributes for r in a.views}
         pairs = [(part.partition("=")[0], part.partition("=")[2]) for part in parts]
         if any(name not in known or value not in known[name] for name, value in pairs):
@@ -185,7 +185,7 @@ class Names:
         return dict(pairs)
 
     def _places(self, text: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:
-        """Return the places meant, all of their level, and whether one is meant; None if there are none of that name."""
+        """Return the places meant, all of their level, and whether one is meant; None if no place has that name."""
         if not text and self.cells.tree.sizes[0] == 1:
             text = self.cells.tree.levels[0]
         level, equals, key = text.partition("=")
@@ -234,7 +234,7 @@ class Names:
                 )
 
     def _unknown(self, name: str, parts: list[str]) -> SpecError:
-        """Say what is wrong with a name, and which draws could answer."""
+        """Return the error for a name, saying what is wrong with it and which draws could answer."""
         for part in parts[1:]:
             if error := self._unknown_value(part):
                 return error

@@ -1,4 +1,4 @@
-"""The record of `infer`: what the true counts may be, given what was published.
+"""The record of `infer`: the posterior of the true counts given what was published.
 
 One file: everything that can be asked of one record.
 """
@@ -103,17 +103,17 @@ class Posterior(Tabled):
 
     @property
     def shows_counts(self) -> bool:
-        """Return True: its draws are at hand."""
+        """Return True: its draws are in memory."""
         return True
 
     @property
     def draws(self) -> NDArray:
-        """`(chains, draws, n)` counts of the finest cells."""
+        """Return `(chains, draws, n)` counts of the finest cells."""
         return self.drawn.draws
 
     @property
     def prior(self) -> str:
-        """The prior that it rests on, in words."""
+        """Return the prior in words."""
         given = self.method.get("prior")
         if given is None:
             return "a flat prior on all counts that the rules allow"
@@ -121,7 +121,7 @@ class Posterior(Tabled):
 
     @property
     def promise(self) -> str:
-        """What its intervals hold, and under what: no more than is known."""
+        """Return what its intervals promise and under which conditions, no more than is known."""
         if self.conflicts:
             which = "; ".join(map(str, self.conflicts))
             return (
@@ -150,7 +150,7 @@ class Posterior(Tabled):
 
     @property
     def _of_the_prior(self) -> str:
-        """What to know of a prior that was not asked for, or whose parameters were estimated."""
+        """Return what to know of a prior that was not asked for, or whose parameters were estimated."""
         said = [self.drawn.stats[name] for name in ("prior_instead", "doubt") if name in self.drawn.stats]
         return " ".join(["", *said, *self._of_the_estimates])
 
@@ -170,7 +170,7 @@ class Posterior(Tabled):
         return [held, *known["doubts"]]
 
     def sums(self, margin: Margin | str) -> NDArray:
-        """Draws `(chains, draws, groups)` of a margin."""
+        """Return draws `(chains, draws, groups)` of a margin."""
         return self.cells.sum(self.draws, self.cells.margin(margin))
 
     def _facts(self) -> Mapping[str, Any]:
@@ -178,7 +178,7 @@ class Posterior(Tabled):
         return {"method": str(self.method["method"]), "source": self.source, **flat}
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> Columns:
-        """Return the columns of `summary` but its labels."""
+        """Return the columns of `summary` without its labels."""
         return {name: column for name, column in self.summary(margin, level).items() if name != "label"}
 
     def area(self, places: Area) -> Quantity:
@@ -207,7 +207,7 @@ class Posterior(Tabled):
     def summary(
         self, margin: Margin | str | None = None, level: float | str | None = None, rows: int | None = None
     ) -> Columns:
-        """Describe every count of a margin (by default the finest), or the first `rows` of them.
+        """Describe every count of a margin (by default the finest), or its first `rows`.
 
         Returns
         -------
@@ -230,7 +230,7 @@ class Posterior(Tabled):
         return {"label": labels, **{k: np.concatenate([p[k] for p in pieces])[:size] for k in pieces[0]}}
 
     def _in_pieces(self, margin: Margin) -> Iterator[NDArray]:
-        """Draws of a margin, of a large table of the lowest places some places at a time."""
+        """Yield draws of a margin, some places at a time for a large table of the lowest places."""
         cells, (chains, draws, n) = self.cells, self.draws.shape
         places = max(1, PIECE // max(chains * draws * (n // cells.shape[0]), 1))
         if (
@@ -247,7 +247,7 @@ class Posterior(Tabled):
             yield own.reshape(chains, draws, -1)
 
     def describe(self, draws: NDArray, level: float) -> Columns:
-        """Return the columns of `summary` but its labels, for draws `(chains, draws, k)` of any quantities."""
+        """Return the columns of `summary` without its labels, for draws `(chains, draws, k)` of any quantities."""
         return describe_draws(
             draws, level, independent=self.drawn.independent, ranked=self.draws.size <= LARGE
         )
@@ -301,7 +301,7 @@ class Posterior(Tabled):
         return Labels.of(self.cells, self.drawn.marginals)
 
     def _combine(self, terms: Mapping[str, Fraction]) -> NDArray:
-        """Draws `(chains, draws)` of a linear combination of labelled counts."""
+        """Return draws `(chains, draws)` of a linear combination of labelled counts."""
         total: NDArray | float = 0.0
         for name, coefficient in terms.items():
             part = self._counted(name)
@@ -309,7 +309,7 @@ class Posterior(Tabled):
         return np.asarray(total)
 
     def _counted(self, name: str) -> NDArray:
-        """Draws `(chains, draws)` of a count that is named by its label, or as questions name it."""
+        """Return draws `(chains, draws)` of a count named by its label, or as questions name it."""
         if name not in self._labels.found:
             count = Names(self.cells).find(name)
             if not count.single:
@@ -344,7 +344,7 @@ class Posterior(Tabled):
         return {column: np.concatenate([part[column] for part in parts])[:rows] for column in parts[0]}
 
     def _tables_of_levels(self) -> dict[str, NDArray]:
-        """Draws `(chains, draws, places, k)` of the levels whose tables are reported, and of the last; the finest first."""
+        """Return draws `(chains, draws, places, k)` of the reported levels and the last, the finest first."""
         tree, shape = self.cells.tree, self.draws.shape[:2]
         reported = {margin.level for margin in self.drawn.tables} | {tree.levels[-1]}
         names = [name for name in reversed(tree.levels) if name in reported]
@@ -391,7 +391,7 @@ class Posterior(Tabled):
         return xarray.Dataset(data, coords, self._facts())
 
     def to_arviz(self):
-        """Return draws as ArviZ takes them (a DataTree or InferenceData); needs the extra `arviz`."""
+        """Return draws as ArviZ takes them (a DataTree or InferenceData); requires the extra `arviz`."""
         arviz = load_extra("arviz", "arviz")
 
         names = [self.cells.label(cell) for cell in range(self.cells.n)]
@@ -402,7 +402,7 @@ class Posterior(Tabled):
 
 
 def _parameters(prior: Mapping[str, Any]) -> str:
-    """The parameters of a prior, in brackets."""
+    """Return the parameters of a prior in brackets."""
     more = [f"{k} = {_short(v)}" for k, v in prior.items() if k != "name" and v not in ((), [], None)]
     return f" ({', '.join(more)})" if more else ""
 

@@ -41,7 +41,7 @@ class Quantity:
 
     @property
     def undefined(self) -> float:
-        """Share of draws without a value."""
+        """Return the share of draws without a value."""
         return float(np.mean(np.isnan(self.draws)))
 
     @cached_property
@@ -51,17 +51,17 @@ class Quantity:
 
     @property
     def mean(self) -> float:
-        """Posterior mean."""
+        """Return the posterior mean."""
         return float(self._known.mean())
 
     @property
     def sd(self) -> float:
-        """Posterior standard deviation."""
+        """Return the posterior standard deviation."""
         return float(self._known.std())
 
     @property
     def median(self) -> float:
-        """Posterior median."""
+        """Return the posterior median."""
         return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
     def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
@@ -90,7 +90,7 @@ class Ratio:
 
 
 def quotients(above: NDArray, below: NDArray) -> Reals:
-    """Ratios, NaN where the denominator is 0."""
+    """Return ratios, NaN where the denominator is 0."""
     return np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0)
 
 
@@ -115,7 +115,7 @@ def equal_tails(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
 
 
 def quantile_at(count: int, probability: float) -> int:
-    """Position of a quantile among so many sorted draws: the first that reaches the probability.
+    """Return the position of a quantile among so many sorted draws: the first that reaches the probability.
 
     Examples
     --------

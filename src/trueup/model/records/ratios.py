@@ -1,4 +1,4 @@
-"""Ratios of sums of cells at every place: their coefficients, and what noisy values alone say of them."""
+"""Ratios of sums of cells at every place: their coefficients, and estimates from noisy values alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Weights = tuple[Reals, Reals, float]
 
 
 def ratio_weights(cells: Cells, ratio: Ratio) -> Weights:
-    """Return the coefficients `(attribute combinations,)` above and below, and what is added below: 1 without a denominator."""
+    """Return the coefficients `(attribute combinations,)` above and below, and the constant below: 1 without a denominator."""
     above = _weights(cells, parse_sum(ratio.numerator))
     below = _weights(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
     return above, below, float(not ratio.denominator)
@@ -31,7 +31,7 @@ def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
 def noisy_ratio(
     cells: Cells, noisy: tuple[Reals, Reals], weights: Weights, name: str, level: float
 ) -> Columns:
-    """Return the ratio of noisy values, and its Fieller set, at every place of a level: none above the last.
+    """Return the ratio of noisy values and its Fieller set at every place of the last level; None above it.
 
     Parameters
     ----------

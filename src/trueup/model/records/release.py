@@ -25,7 +25,7 @@ from trueup.model.tables import probability_of
 
 @dataclass(frozen=True)
 class Miss:
-    """How far released counts are from the noisy ones of a query at a level.
+    """The distance of released counts from the noisy ones of a query at a level.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Miss:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release(Tabled):
-    """Counts that add up.
+    """Released counts that add up.
 
     Attributes
     ----------
@@ -88,47 +88,47 @@ class Release(Tabled):
 
     @property
     def spec(self) -> Spec | None:
-        """The spec that it was measured by, where that is known."""
+        """Return the spec that it was measured by, if known."""
         return self.measurements.spec
 
     @property
     def problem(self) -> Problem | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The problem that was measured, where its spec is known."""
+        """Return the problem that was measured, if its spec is known."""
         return self.measurements.problem
 
     @cached_property
     def expected(self) -> ExpectedErrors | None:
-        """The errors to expect, from public things alone; None where nothing says how to find them."""
+        """Return the expected errors, from public information alone; None if they cannot be simulated."""
         return self.expects(self) if callable(self.expects) else self.expects
 
     @property
     def cells(self) -> Cells:
-        """The finest cells."""
+        """Return the the finest cells."""
         return self.measurements.cells
 
     @property
     def headers(self) -> tuple[Measured, ...]:
-        """Every measurement."""
+        """Return the headers of all measurements."""
         return self.measurements.headers
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is protected, at what cost."""
+        """Return the privacy guarantee: what is protected, and at what cost."""
         return self.measurements.guarantee
 
     @property
     def digest(self) -> str:
-        """The digest of its measurements, which seeded everything after them."""
+        """Return the digest of its measurements, which seeded everything after them."""
         return self.measurements.digest
 
     @property
     def parts(self) -> int:
-        """In how many parts it was measured."""
+        """Return in how many parts it was measured."""
         return 1
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
-        """How far its counts are from the noisy ones, for every noisy query and level."""
+        """Return how far its counts are from the noisy ones, for every noisy query and level."""
         if self.guarantee.kind == "none":  # a code has no distance
             return ()
         noisy = [h for h in self.headers if not h.exact]
@@ -138,7 +138,7 @@ class Release(Tabled):
         )
 
     def sums(self, margin: Margin | str) -> NDArray:
-        """Released counts `(groups,)` of a margin, summed from the finest cells, as an array.
+        """Return released counts `(groups,)` of a margin, summed from the finest cells.
 
         Examples
         --------
@@ -154,7 +154,7 @@ class Release(Tabled):
 
     @property
     def frame(self) -> str | None:
-        """The library of the dataframe that was measured."""
+        """Return the the library of the dataframe that was measured."""
         return self.measurements.frame
 
     def _facts(self) -> dict[str, str]:
@@ -164,7 +164,7 @@ class Release(Tabled):
         }
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> dict[str, NDArray]:
-        """What is known of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one.
+        """Return the figures of every group of a margin: `released`, `noisy`, `margin of error` (counts); masked without one.
 
         Of tables that somebody else published: `released` and `published`, masked where a code stands.
         """
@@ -180,17 +180,17 @@ class Release(Tabled):
 
     @property
     def shows_counts(self) -> bool:
-        """Return True if its counts are at hand, as those of a stored release are once they were asked for."""
+        """Return True if its counts are in memory; those of a stored release are once they were read."""
         return "counts" in vars(self)
 
     def _shown_figures(self, margin: Margin) -> dict[str, NDArray]:
-        """Leave margins out of what a notebook shows as long as they are not simulated, which may take long."""
+        """Return figures for a notebook, without margins of error that would first have to be simulated."""
         if callable(self.expects) and "expected" not in vars(self):
             return {"released": self.sums(margin), "noisy": self.measurements.noisy(margin)}
         return self.figures(margin)
 
     def margin_of_error(self, margin: Margin | str, level: float | str = NINE_OF_TEN) -> NDArray | None:
-        """Return within which distance (counts) of every released count the true one lies, with the given probability.
+        """Return the distance (counts) within which the true count lies of every released one, with the given probability.
 
         It is looked up by the size of the released count where errors were simulated; for tables that are not
         published it is that of least squares (its standard error times the normal quantile), and None without one.
@@ -208,7 +208,7 @@ class Release(Tabled):
         return NormalDist().inv_cdf(0.5 + probability_of(level) / 2) * self.errors[margin]
 
     def adjustments(self) -> dict[str, NDArray]:
-        """Released minus noisy count, for every noisy margin."""
+        """Return released minus noisy count, for every noisy margin."""
         pairs = zip(self.measurements.headers, self.measurements.values)
         noisy = ((h, v) for h, v in pairs if not h.exact)
         return {f"{h.query} @ {h.margin}": h.sums(self.cells, self.counts) - v for h, v in noisy}

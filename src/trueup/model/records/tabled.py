@@ -1,4 +1,4 @@
-"""Tables of a record, in one way for all that hold counts: as dataframes, and as labelled arrays."""
+"""Tables of records that hold counts, as dataframes and as labelled arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NINE_OF_TEN = "90%"
 
 
 class Tabled(ThreeLines):
-    """A record of counts: `figures` says what it knows of every group of a margin, the first figure before all."""
+    """A record of counts, whose `figures` returns what is known of every group of a margin, the most important first."""
 
     cells: Cells
     frame: str | None
@@ -32,11 +32,11 @@ class Tabled(ThreeLines):
 
     @cached_property
     def problem(self) -> Problem | None:
-        """The problem that it is of: its spec on its cells, settled once; None where the spec is not known."""
+        """Return the problem of its spec and cells, made once; None if the spec is not known."""
         return None if self.spec is None else Problem(self.spec, self.cells)
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> Mapping[str, NDArray]:
-        """Columns `(groups,)` of what is known of every group of a margin; masked where nothing is."""
+        """Return columns `(groups,)` of what is known of every group of a margin; masked if nothing is."""
         raise NotImplementedError
 
     @property
@@ -72,7 +72,7 @@ class Tabled(ThreeLines):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def _shows(self, margin: Margin) -> bool:
-        """Return True if a level has several places, and not too many to be described at once."""
+        """Return True if a level has several places, and few enough to be described at once."""
         places = self.cells.tree.sizes[self.cells.tree.level(margin.level)]
         return (
             self.shows_counts
@@ -81,7 +81,7 @@ class Tabled(ThreeLines):
         )
 
     def _facts(self) -> Mapping[str, Any]:
-        """What stands beside an array of its figures."""
+        """Return the facts that accompany an array of its figures."""
         raise NotImplementedError
 
     def table(
