@@ -14,6 +14,7 @@ from tests.reference.released import (
     draw_release,
     enumerate_posterior,
     enumerate_summed,
+    enumerate_summed_under,
     evenly,
     mode_release,
     redrawn,
@@ -26,7 +27,7 @@ from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.layouts.released import ReleasedSum
 from trueup.model.prior import FLAT, Masses, Poisson
-from trueup.noise import DiscreteLaplace, Laplace
+from trueup.noise import DiscreteGaussian, DiscreteLaplace, Laplace, TruncatedGeometric
 
 SEVEN_TENTHS = DiscreteLaplace(Fraction(7, 10))
 DRAWS = 60_000
@@ -157,6 +158,26 @@ def test_summed_totals_equal_enumeration(laws, k):
     assert np.abs(ours / ours.sum() - masses).max() < 2e-5
     independent = embedded(two_parts(ReleasedSum(np.array(k), (part, part), total, empty="error")), 26)
     assert np.abs(independent - masses).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("law", "total_law", "noise"),
+    [
+        (TruncatedGeometric("1", 4), TruncatedGeometric("1/4", 7), 7),
+        (DiscreteGaussian("1"), DiscreteGaussian("9"), 13),
+    ],
+    ids=["truncated", "gaussian"],
+)
+def test_totals_summed_under_other_laws_follow_the_enumerated_posterior(rng, law, total_law, noise):
+    k = (2, 4)
+    problem = ReleasedSum(np.array(k), (law, law), total_law, total="summed", empty="error")
+    draws, _ = ModePosterior.of(problem).draw(DRAWS // 2, rng)
+    masses = enumerate_summed_under(k, law, total_law, 22, noise)
+    assert p_value(draws, masses) > 1e-6
+    own, _ = ModePosterior.of(ReleasedSum(np.array(k), (law, law), total_law, empty="error")).draw(
+        DRAWS // 2, rng
+    )
+    assert p_value(own, masses) < 1e-6  # as if the total had been released from its own noisy count
 
 
 @pytest.mark.thorough

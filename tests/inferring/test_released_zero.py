@@ -15,7 +15,7 @@ from trueup.errors import InfeasibleError
 from trueup.inferring.released.zero import ZeroPosterior, log_likelihood
 from trueup.layouts.released import ReleasedSum
 from trueup.model.prior import FLAT, Bounded, Masses, NegativeBinomial, Poisson
-from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact
+from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, TruncatedGeometric
 
 ONE, HALF = DiscreteLaplace(Fraction(1)), DiscreteLaplace(Fraction(1, 2))
 NOISE = np.arange(-80, 81)
@@ -60,6 +60,13 @@ def test_the_likelihood_of_summed_totals():
     ours = np.exp(log_likelihood(problem, 12))
     assert ours == pytest.approx(summed(13, 2, HALF), rel=1e-6)
     assert np.abs(ours - independent(13, HALF)).max() > 0.01
+
+
+@pytest.mark.parametrize("law", [TruncatedGeometric("1/2", 12), DiscreteGaussian(Fraction(9))], ids=repr)
+def test_the_likelihood_of_summed_totals_under_other_laws(law):
+    ours = np.exp(log_likelihood(zero(2, law, total="summed"), 12))
+    assert ours == pytest.approx(summed(13, 2, law), rel=1e-6)
+    assert np.abs(ours - independent(13, law)).max() > 0.01
 
 
 def test_the_likelihood_of_totals_that_are_drawn_or_not_measured():

@@ -118,6 +118,33 @@ def enumerate_summed(
     return out / out.sum()
 
 
+def enumerate_summed_under(k: Sequence[int], law, total_law, counts: int, noise: int) -> NDArray[np.float64]:
+    """As above under any laws of whole noise of at most `noise` in size: every n_1, n_2 and n."""
+    m, true, far = sum(k), np.arange(counts), np.arange(-noise, noise + 1)
+    eta = np.convolve(law.pmf(far), law.pmf(far))
+    out = np.zeros((counts, counts))
+    own = np.arange(m - 2 * noise - 2, m + 2 * noise + 3)
+    for n1, n2 in product(range(-noise, counts + noise), repeat=2):
+        a = (max(n1, 0), max(n2, 0))
+        if sum(a) == 0 or finucan(a, m) != list(k):
+            continue
+        candidates = np.arange(0, m + 3 * noise + 3)
+        distance = n1 + n2 - candidates
+        with np.errstate(divide="ignore"):
+            log = np.log(
+                np.where(
+                    np.abs(distance) <= 2 * noise,
+                    eta[np.clip(distance, -2 * noise, 2 * noise) + 2 * noise],
+                    0,
+                )
+            )
+        rows = log + total_law.logpmf(own[:, None] - candidates)
+        released = [n for n, row in zip(own, rows) if row.max() > -np.inf and _lower_middle(row) == m]
+        given = total_law.pmf(np.array(released, int)[:, None] - np.arange(2 * counts - 1)).sum(axis=0)
+        out += np.multiply.outer(law.pmf(n1 - true), law.pmf(n2 - true)) * given[true[:, None] + true]
+    return out / out.sum()
+
+
 def _lower_middle(log: NDArray) -> int:
     plateau = np.flatnonzero(log >= log.max() - 1e-9)
     return int(plateau[(plateau.size - 1) // 2])

@@ -173,9 +173,8 @@ class ReleasedMultinomial(InferenceMethod):
             "draws": len(counts),
             "interrupted": not whole,
         }
-        exact = (
-            _exact_marginals(problem, state) if len(state.active) == state.constraints.cells.n == 2 else {}
-        )
+        two = len(state.active) == state.constraints.cells.n == 2 and not problem.listed
+        exact = _exact_marginals(problem, state) if two else {}
         return Drawn(counts[None], independent=True, marginals=exact, stats=stats)
 
     def _tree(self, problem: TreeProblem, values: NDArray) -> ReleasedTree:

@@ -84,6 +84,11 @@ class ReleasedSum:
         return self.total_law is not None and self.total == "summed" and self.total_law.variance > 0
 
     @property
+    def listed(self) -> bool:
+        """Whether a summed total has noise for which its estimates have to be listed: other than two-sided geometric."""
+        return self.summed and any(law.rate is None for law in self.every_law())
+
+    @property
     def redrawn(self) -> bool:
         """Return True if the released total was drawn given the sum of the noisy parts."""
         return self.algorithm == 1 and (self.total_law is None or self.summed)
@@ -122,8 +127,6 @@ class ReleasedSum:
         if not self.summed:
             return -1
         distinct, _ = self.kinds
-        if any(law.rate is None for law in (self.total_law, *distinct)):
-            raise SpecError("a summed total with other laws than discrete-laplace", needed="discrete-laplace")
         if self.total_law.rate >= min(law.rate for law in distinct):
             return -1  # the law of the sum is nowhere steeper than the total's: the mode is n itself
         far = 64

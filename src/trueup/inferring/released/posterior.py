@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.inferring.released.redrawn import redrawn_tables
+from trueup.inferring.released.summed import summed_tables
 from trueup.kernel.released.draw import gibbs
 from trueup.kernel.released.events import Events, find_events
 from trueup.kernel.released.mode import draw_near_mode
@@ -88,6 +89,8 @@ def draw_posterior(
 
 def _tables(problem: ReleasedSum) -> tuple[Tables, Total]:
     """Tabulate the parts and the total."""
+    if problem.listed:
+        return summed_tables(problem)
     radius = problem.radius()
     tables = problem.tables(on_sum=radius >= 0)
     return tables, problem.likelihood(tables.tilt, radius)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
+from trueup.inferring.released.summed import refuse_wide
 from trueup.inferring.released.zero import log_at_most
 from trueup.kernel.released.draw import least_bound
 from trueup.kernel.released.redrawn import redrawn_total
@@ -20,9 +20,6 @@ from trueup.model.prior import Flat
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
-
-MOST_ENTRIES = 2**23
-"""Largest table of true totals by sums of noisy parts."""
 
 _LEANS, _COARSE = 9, 8
 
@@ -66,12 +63,12 @@ def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
     else:
         width = 2 * half_width(problem.total_law)
         true = np.arange(max(m - width, 0), m + width + 1)
-        _refuse_wide(true.size * noisy.size)
+        refuse_wide(true.size * noisy.size)
         log = _given_noisy_total(problem, true, noisy)
     if isinstance(problem.prior_total, Flat):
         return log, int(true[0]), int(noisy[0])
     true = np.arange(max(m - width, 0), m + width + 1)
-    _refuse_wide(true.size * noisy.size)
+    refuse_wide(true.size * noisy.size)
     return log + problem.log_prior_of_split(true)[:, None], int(true[0]), int(noisy[0])
 
 
@@ -79,15 +76,6 @@ def _follows_sum(problem: ReleasedSum) -> bool:
     """Return True if the released total follows the sum of the noisy parts rather than its own noisy count."""
     law = problem.total_law
     return law is None or law.variance > sum(part.variance for part in problem.laws)
-
-
-def _refuse_wide(entries: int) -> None:
-    if entries > MOST_ENTRIES:
-        raise SpecError(
-            f"a table of {entries:.2g} pairs of a total and a sum of noisy parts is too large",
-            needed="a total and parts whose noise fits a table of 2^23 pairs",
-            remedy="use the measurements with 'tree-exact', where they are public",
-        )
 
 
 def _given_sum(problem: ReleasedSum, noisy: Integers) -> Reals:

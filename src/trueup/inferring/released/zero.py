@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
+from trueup.inferring.released.summed import largest_released_as_zero
 from trueup.kernel.messages.solve import Solved, joint_draws, solve
 from trueup.kernel.released.log_product import log_product
 from trueup.layouts.factors import FactorTable
@@ -166,6 +167,8 @@ def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
         return _log_drawn_zero_of_both(problem, totals)
     if problem.algorithm == 1 and law.variance > 0:
         return _log_drawn_zero(log, totals)
+    if problem.listed:
+        return _log_listed(problem, totals)
     below = log_at_most(log, -totals)
     if (radius := problem.radius()) < 0:
         return below
@@ -174,6 +177,18 @@ def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
         below + log_at_most(of_sum, radius - totals),
         _log_complement(below) + log_at_most(of_sum, -radius - totals),
     )
+
+
+def _log_listed(problem: ReleasedSum, totals: Integers) -> Reals:
+    """Log of the sum over n* of `eta(n* - N) P(n <= the largest that is released as zero with n*)`."""
+    width, last = half_width(problem.total_law), int(totals[-1])
+    far = int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
+    sums = np.arange(-far, last + far + 1)
+    most = largest_released_as_zero(problem, np.arange(-2 * width, last + width + 1), sums)
+    eta = problem.sum_of_noise(last + far)
+    with np.errstate(divide="ignore"):
+        below = np.log(problem.total_law.cdf(most[:, None] - totals))
+    return np.logaddexp.reduce(eta.at(sums[:, None] - totals) + below, axis=0)
 
 
 def _log_of_sum(problem: ReleasedSum, last: int) -> Reals:

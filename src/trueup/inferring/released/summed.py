@@ -1,0 +1,90 @@
+"""A total that was estimated from its own noisy count n and the sum n* of the noisy parts, under any laws.
+
+The estimate is the mode of `p(n - M) eta(n* - M)` over M >= 0, the lower middle of a plateau. Both laws are symmetric and
+log-concave, so it lies between n and n*, and rises with n. Two-sided geometric noise has a rule of its own
+(`ReleasedSum.radius`); for all other laws the estimates are listed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.released.redrawn import redrawn_total
+from trueup.kernel.released.tables import Tables, Total
+from trueup.layouts.released import ReleasedSum, half_width
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+MOST_ENTRIES = 2**23
+"""Largest table of true totals by sums of noisy parts."""
+TIE = 1e-9
+"""Log masses closer than this are equal, as where counts are released."""
+
+
+def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
+    """Tabulate the parts, and what the released total says of the true one and of the noisy parts' sum.
+
+    Examples
+    --------
+    >>> from trueup.noise import TruncatedGeometric
+    >>> law, wide = TruncatedGeometric("1", 4), TruncatedGeometric("1/4", 9)
+    >>> tables, total = summed_tables(ReleasedSum(np.array([3, 5]), [law, law], wide, "summed"))
+    >>> total.joint.shape, bool(np.isfinite(total.ceiling).all())
+    ((41, 139), True)
+    """
+    m, width = problem.trials, half_width(problem.total_law)
+    reach = int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
+    true, own = (
+        np.arange(max(m - 2 * width, 0), m + 2 * width + 1),
+        np.arange(m - 2 * width, m + 2 * width + 1),
+    )
+    sums = np.arange(m - reach, m + reach + 1)
+    refuse_wide(own.size * sums.size)
+    reached = estimates(problem, own, sums) == m
+    with np.errstate(divide="ignore"):
+        log = np.log(problem.total_law.pmf(true[:, None] - own) @ reached)
+    log = log + problem.log_prior_of_split(true)[:, None]
+    tables = problem.tables(on_sum=True)
+    return tables, redrawn_total(log, int(true[0]), int(sums[0]), m, tables.tilt, 0.0, True)
+
+
+def estimates(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
+    """Return the estimate of the total for every noisy total and every sum of noisy parts, `(own, sums)`."""
+    gaps = np.arange(own[0] - sums[-1], own[-1] - sums[0] + 1)
+    eta = problem.sum_of_noise(int(np.abs(gaps).max()))
+    plateau = np.array([_plateau(problem.total_law, eta, int(gap)) for gap in gaps])
+    low, high = np.moveaxis(plateau[own[:, None] - sums - gaps[0]], -1, 0) + sums
+    low = np.maximum(low, 0)
+    return low + (np.maximum(high, low) - low) // 2
+
+
+def _plateau(law, eta, gap: int) -> tuple[int, int]:
+    """Return first and last mode, less n*, where n is so far above n*."""
+    between = np.arange(min(gap, 0), max(gap, 0) + 1)
+    log = law.logpmf(gap - between) + eta.at(between)
+    highest = np.flatnonzero(log >= log.max() - TIE)
+    return int(between[highest[0]]), int(between[highest[-1]])
+
+
+def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
+    """Return for every sum of noisy parts the largest noisy total that is estimated as zero; below all where none is."""
+    refuse_wide(own.size * sums.size)
+    return own[0] - 1 + (estimates(problem, own, sums) == 0).sum(axis=0)
+
+
+def refuse_wide(entries: int) -> None:
+    """Refuse tables that are too large.
+
+    Raises
+    ------
+    SpecError
+        They have more than `MOST_ENTRIES` entries.
+    """
+    if entries > MOST_ENTRIES:
+        raise SpecError(
+            f"a table of {entries:.2g} pairs of a total and a sum of noisy parts is too large",
+            needed="a total and parts whose noise fits a table of 2^23 pairs",
+            remedy="use the measurements with 'tree-exact', where they are public",
+        )
