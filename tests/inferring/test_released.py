@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from tests.inferring.released import FIVE, HALF, ONE, TWO, alpha, p_value, ranks_within, uniform_p_value
 from tests.parameters import one_in
@@ -26,7 +27,7 @@ from trueup.inferring.released.posterior import ModePosterior, draw_posterior
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.layouts.released import ReleasedSum
-from trueup.model.prior import FLAT, Masses, Poisson
+from trueup.model.prior import FLAT, Bounded, Masses, Poisson
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Laplace, TruncatedGeometric
 
 SEVEN_TENTHS = DiscreteLaplace(Fraction(7, 10))
@@ -190,6 +191,7 @@ def test_totals_summed_under_other_laws_follow_the_enumerated_posterior(rng, law
         {"prior": Masses((1.0, 0.0, 3.0, 1.0, 1.0, 2.0))},
         {"prior_total": Poisson(12.0)},
         {"prior_total": Masses((1.0,) * 40)},
+        {"prior": Poisson((2.0, 5.0)), "prior_total": Masses((1.0,) * 12)},
         {"empty": "uniform", "counts": np.array([1, 2])},
         {"empty": "uniform", "counts": np.array([2, 1]), "total": "summed", "total_law": HALF},
         {"ties": "shuffled", "empty": "uniform", "counts": np.array([2, 1])},
@@ -238,6 +240,17 @@ def test_priors_are_priors():
     sums = first[:, None] + second[None, :]
     expected = mass * np.exp(prior.logpmf(sums)) / (sums + 1)
     ours = two_parts(ReleasedSum(np.array([3, 5]), (ONE, TWO), ONE, prior_total=prior))[2]
+    assert np.abs(ours - expected / expected.sum()).max() < 1e-12
+
+
+def test_a_flat_total_with_a_multinomial_split_is_a_prior():
+    """The flat posterior times the multinomial mass of each split, over every total up to the largest equally."""
+    plain = ReleasedSum(np.array([3, 5]), (ONE, TWO), ONE)
+    first, second, mass = two_parts(plain)
+    sums = first[:, None] + second[None, :]
+    expected = mass * binom.pmf(first[:, None], sums, 0.25) * (sums <= 12)
+    prior = {"prior": Poisson((2.0, 6.0)), "prior_total": Bounded(12)}
+    ours = two_parts(ReleasedSum(np.array([3, 5]), (ONE, TWO), ONE, **prior))[2]
     assert np.abs(ours - expected / expected.sum()).max() < 1e-12
 
 
@@ -390,7 +403,7 @@ def test_impossible_and_unsupported_releases_are_refused():
     with pytest.raises(SpecError, match="zero"):
         ModePosterior.of(ReleasedSum(np.array([0, 0]), (ONE, ONE), ONE))
     with pytest.raises(SpecError, match="both"):
-        ReleasedSum(np.array([1, 2]), (ONE, ONE), ONE, prior=Poisson(1.0), prior_total=Poisson(2.0))
+        ReleasedSum(np.array([1, 2]), (ONE, ONE), ONE, prior=Masses((1.0, 1.0)), prior_total=Poisson(2.0))
     assert FLAT.window() is None
 
 

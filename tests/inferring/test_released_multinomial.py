@@ -110,6 +110,18 @@ def test_priors_are_those_of_the_other_methods():
     assert means["poisson"].mean(axis=0)[0] < means["flat"].mean(axis=0)[0]
 
 
+@pytest.mark.parametrize("counts", [[8, 0, 5], [0, 0, 0]])
+def test_multinomial_splits_pull_parts_to_their_probabilities(counts):
+    constraints, release = released(counts)
+    prior = {"name": "flat-total", "upper": 40, "split": "multinomial", "probabilities": [8, 1, 1]}
+    drawn = infer(release, ReleasedMultinomial(prior=prior), spec=constraints, draws=2000).draws[0]
+    even = infer(
+        release, ReleasedMultinomial(prior=prior | {"probabilities": []}), spec=constraints, draws=2000
+    )
+    assert drawn.mean(axis=0)[0] > even.draws[0].mean(axis=0)[0] + 0.2
+    assert drawn.mean(axis=0)[2] < even.draws[0].mean(axis=0)[2] - 0.05
+
+
 @pytest.mark.parametrize(
     ("method", "by", "why"),
     [

@@ -64,6 +64,8 @@ def test_every_verb_refuses_the_same_mistakes(kinds, name, kind, entry, says):
 def test_a_prior_on_the_total_is_no_prior_on_each_count():
     entry = {"name": "flat-total", "upper": 9}
     assert read_prior(entry) == FlatTotal(9)
+    with pytest.raises(SpecError, match=r"numbers for: upper\."):  # and not for what it has without
+        read_prior("flat-total")
     with pytest.raises(SpecError, match="name is unknown"):
         MultinomialMode(prior=entry)  # pyright: ignore[reportArgumentType]
     with pytest.raises(SpecError, match=r"type FlatTotal|name is unknown"):

@@ -31,6 +31,7 @@ from trueup.model.prior import (
     Estimated,
     FlatTotal,
     Hierarchical,
+    Poisson,
     Prior,
 )
 from trueup.model.records.drawn import Drawn
@@ -62,7 +63,7 @@ class ReleasedMultinomial(InferenceMethod):
         As in that method: `ties` of the mode, `algorithm` of the draw.
     prior
         Name, or name and parameters: flat, bounded, poisson, negative-binomial or masses on every
-        part, or flat-total with a uniform split.
+        part, or flat-total.
     sweeps
         Most steps of a chain on a tree in the run that is kept.
 
@@ -188,7 +189,7 @@ class ReleasedMultinomial(InferenceMethod):
 
     def _problem(self, state: _State, values: NDArray) -> ReleasedSum:
         counts = np.asarray(values)[state.active].astype(np.int64)
-        prior, prior_total = _priors(self.prior)
+        prior, prior_total = _priors(self.prior, state.constraints.cells.n, state.active, int(counts.sum()))
         return ReleasedSum(
             counts,
             (state.law,) * len(counts),
@@ -251,15 +252,22 @@ def _name_of(prior: Any) -> Any:
     return prior if isinstance(prior, str) else prior["name"]
 
 
-def _priors(given: Prior) -> tuple[CountPrior, CountPrior]:
-    """Return the priors on the parts and on the total."""
-    given.refuse_varying()
+def _priors(given: Prior, cells: int, active: NDArray[np.int64], total: int) -> tuple[CountPrior, CountPrior]:
+    """Return priors on the active parts and on the total."""
     assert not isinstance(given, Hierarchical | Estimated)  # refused when the method was made
+    if isinstance(given, Poisson):
+        given.refuse_other_than(cells)
+        return (Poisson(tuple(given.mean[cell] for cell in active)) if given.varying else given), FLAT  # pyright: ignore
+    given.refuse_varying()
     if not isinstance(given, FlatTotal):
         return given, FLAT
-    if given.split != "uniform":
-        raise SpecError(f"prior 'flat-total' with split '{given.split}'", needed="split = 'uniform'")
-    return FLAT, Bounded(given.upper)
+    if given.split == "uniform":
+        return FLAT, Bounded(given.upper)
+    shares = given.shares(cells)[active]
+    if not (shares > 0).all():
+        raise SpecError("a probability of a part is 0", needed="probabilities above 0, or a structural zero")
+    mean = max(total, 1) * shares / shares.sum()
+    return Poisson(float(mean[0]) if np.ptp(mean) == 0 else tuple(mean.tolist())), Bounded(given.upper)
 
 
 def _behind_zero(

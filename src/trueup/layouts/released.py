@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.kernel.released.redrawn import tabulate_redrawn
 from trueup.kernel.released.tables import Tables, Total, released_tilts, tabulate
-from trueup.model.prior import FLAT, CountPrior, Flat
+from trueup.model.prior import FLAT, CountPrior, Flat, Poisson
 from trueup.noise.sums import MassTable, convolved
 
 Integers = NDArray[np.int64]
@@ -25,6 +27,9 @@ WIDEST = 2**16
 
 WIDEST_DRAWN = 2**11
 """Largest half width of a table of counts drawn from a posterior (counts), twice that of the noise."""
+
+MOST_MASSES = 2**20
+"""Largest table of prior masses by kinds of parts and counts."""
 
 LARGEST = 2**31
 """Released counts stay below it, so that products of two of them fit 64 bits."""
@@ -45,7 +50,7 @@ class ReleasedSum:
         How the release estimated the total.
     prior, prior_total
         Priors on each part, and on the total with all ways to split it equally likely. At most
-        one of them is not flat.
+        one of them is not flat, but for Poisson parts: they split the total as a multinomial with their means.
     empty
         What the release did where all noisy parts were zero.
     algorithm
@@ -68,7 +73,7 @@ class ReleasedSum:
     def __post_init__(self) -> None:
         if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < LARGEST:
             raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
-        if not isinstance(self.prior, Flat) and not isinstance(self.prior_total, Flat):
+        if not isinstance(self.prior, Flat | Poisson) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors on both the parts and the total", needed="one of them")
         refuse_laws(set(self.laws), self.algorithm)
         refuse_laws({self.total_law} - {None}, 2)
@@ -93,11 +98,18 @@ class ReleasedSum:
         """Return True if the released total was drawn given the sum of the noisy parts."""
         return self.algorithm == 1 and (self.total_law is None or self.summed)
 
+    @cached_property
+    def _parts(self) -> tuple[dict[tuple[Any, CountPrior], int], Integers]:
+        """Distinct pairs of a law and a prior, and which one each part has."""
+        of_each = [(law, self.prior.at(part)) for part, law in enumerate(self.laws)]
+        distinct = {pair: number for number, pair in enumerate(dict.fromkeys(of_each))}
+        return distinct, np.array([distinct[pair] for pair in of_each])
+
     @property
     def kinds(self) -> tuple[list, Integers]:
-        """Return the distinct laws of the parts, and which one each part has."""
-        distinct = list(dict.fromkeys(self.laws))
-        return distinct, np.array([distinct.index(law) for law in self.laws])
+        """Laws of the kinds of parts, which differ in law or prior, and which kind each part is."""
+        distinct, kind = self._parts
+        return [law for law, _ in distinct], kind
 
     @property
     def spread(self) -> float:
@@ -107,8 +119,7 @@ class ReleasedSum:
 
     def sum_of_noise(self, distance: int) -> MassTable:
         """Return log masses of the sum of the parts' noise, accurate in relative terms out to `distance` (counts)."""
-        distinct, kind = self.kinds
-        return convolved({((law, 0),): int(n) for law, n in zip(distinct, np.bincount(kind))}, distance)
+        return convolved({((law, 0),): count for law, count in Counter(self.laws).items()}, distance)
 
     @property
     def reach(self) -> float:
@@ -166,13 +177,18 @@ class ReleasedSum:
         return released_tilts(self.spread, float(slowest))
 
     def _prior_masses(self) -> tuple[Reals | None, int]:
-        """Return the prior masses of each part (None if flat), and the largest weight that can be asked for."""
+        """Return masses `(kinds, P)` of the prior of each kind, None if flat, and the largest weight that can be asked for."""
         if isinstance(self.prior, Flat):
             return None, 0
-        window = self.prior.window()
-        assert window is not None
-        high = max(window[1], int(self.counts.max() + self.reach))
-        return np.exp(self.prior.logpmf(np.arange(high + 1))), high + max(map(self.width, self.kinds[0]))
+        priors = [prior for _, prior in self._parts[0]]
+        high = max(*(prior.window()[1] for prior in priors), int(self.counts.max() + self.reach))
+        if len(priors) * high > MOST_MASSES:
+            raise SpecError(
+                f"{len(priors)} kinds of parts with counts up to {high} do not fit tables",
+                needed="a prior with equal parameters for most parts",
+            )
+        masses = np.exp([prior.logpmf(np.arange(high + 1)) for prior in priors])
+        return masses, high + max(map(self.width, self.kinds[0]))
 
     def _slopes(self) -> list:
         return [law for law in self.every_law() if half_width(law) > 1]
@@ -200,6 +216,10 @@ class ReleasedSum:
         ceiling = on_total if radius < 0 else log.max() + np.abs(tilt) * radius
         return Total(log, low, radius, ceiling)
 
+    def sum_of_parts(self) -> Poisson:
+        """Return the prior of the sum of Poisson parts."""
+        return Poisson(float(np.broadcast_to(self.prior.mean, len(self.laws)).sum()))  # pyright: ignore[reportAttributeAccessIssue]
+
     def log_prior_of_split(self, total: Integers) -> Reals:
         """Return the log prior of one way to split a total, all being equally likely; 0 if it is flat."""
         from scipy.special import gammaln
@@ -207,6 +227,8 @@ class ReleasedSum:
         log, n = self.prior_total.logpmf(total), len(self.laws)
         if isinstance(self.prior_total, Flat):
             return log
+        if isinstance(self.prior, Poisson):  # given their sum, Poisson parts are a multinomial
+            return log - self.sum_of_parts().logpmf(total)
         return log - (gammaln(total + n) - gammaln(total + 1.0) - gammaln(n))
 
 

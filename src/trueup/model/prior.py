@@ -6,7 +6,7 @@ One file: the hierarchical prior holds a prior of one count, which is read from 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
@@ -386,7 +386,7 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
     except (TypeError, ValueError):
         raise SpecError(
             f"prior '{kind.name}' lacks a parameter, or has one of the wrong kind",
-            needed=f"numbers for: {', '.join(known)}",
+            needed=f"numbers for: {', '.join(field.name for field in fields(kind) if field.default is MISSING)}",
         ) from None
 
 

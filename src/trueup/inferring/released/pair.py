@@ -60,7 +60,7 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
         (true[0], true[1]), (noisy[0], noisy[1]), (given[0], given[1]), release, total, problem.trials
     )
     if not isinstance(problem.prior, Flat):
-        prior = [np.exp(problem.prior.logpmf(n)) for n in true]
+        prior = [np.exp(problem.prior.at(part).logpmf(n)) for part, n in enumerate(true)]
         mass = mass * np.multiply.outer(*prior)
         mass = mass / mass.sum()
     return true[0], true[1], mass

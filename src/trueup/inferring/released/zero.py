@@ -105,7 +105,10 @@ class ZeroPosterior:
         assert self.masses is not None
         totals = rng.choice(self.masses.size, draws, p=self.masses)
         shares = np.full((draws, len(self.problem.laws)), 1.0 / len(self.problem.laws))
-        if (size := _size(self.problem)) is not None:
+        if isinstance(self.problem.prior, Poisson):
+            mean = np.broadcast_to(self.problem.prior.mean, shares.shape[1])
+            shares[:] = mean / mean.sum()
+        elif (size := _size(self.problem)) is not None:
             shares = rng.gamma(size, size=shares.shape)
             shares /= shares.sum(axis=1, keepdims=True)
         return rng.multinomial(totals, shares)
@@ -127,8 +130,9 @@ def _log_prior(problem: ReleasedSum, last: int) -> Reals:
 
     n, totals = len(problem.laws), np.arange(last + 1)
     match problem.prior:
-        case Poisson(mean=mean):
-            return Poisson(n * mean).logpmf(totals)  # pyright: ignore[reportOperatorIssue]
+        case Poisson():
+            total = problem.prior_total
+            return (problem.sum_of_parts() if isinstance(total, Flat) else total).logpmf(totals)
         case NegativeBinomial(mean=mean, size=size):
             return NegativeBinomial(n * mean, n * size).logpmf(totals)  # pyright: ignore[reportOperatorIssue]
     if isinstance(problem.prior_total, Flat):

@@ -38,7 +38,7 @@ def tabulate_redrawn(
     width = max(len(p) for p in pmfs) - 1
     padded = np.array([np.pad(p, (0, width + 1 - len(p))) for p in pmfs])
     noise = np.concatenate([padded[:, :0:-1], padded], axis=1)
-    masses = np.zeros((len(pmfs), 0)) if prior is None else np.tile(prior, (len(pmfs), 1))
+    masses = np.zeros((len(pmfs), 0)) if prior is None else prior
     noisy = np.arange(-width, (width if prior is None else largest + width) + 1)
     at_most = np.cumsum(noise, axis=1)[:, np.minimum(noisy + width, 2 * width)]
     middle = np.array([_middle(noise, masses, noisy.size, each) for each in lean])

@@ -97,7 +97,7 @@ def tabulate(
     tilt
         (tilts,) per count.
     prior
-        Prior masses of every part at 0, 1, ...; None for flat.
+        `(kinds, P)` prior masses of each kind of part at 0, 1, ...; None for flat.
     largest
         Largest noisy count that is asked for (counts).
     on_sum
@@ -119,7 +119,7 @@ def tabulate(
         tail = tail if edge is None else np.array([e[0, : width + 1] for e in edge])
         near = both * np.exp(np.multiply.outer(tilt, j))[:, None, :]
         zero = tail * np.exp(np.multiply.outer(tilt, n))[:, None, :]
-    masses = np.zeros((len(pmfs), 0)) if prior is None else np.tile(prior, (len(pmfs), 1))
+    masses = np.zeros((len(pmfs), 0)) if prior is None else prior
     small = np.zeros((len(pmfs), 0, 0)) if edge is None else np.array([e[1:] for e in edge])
     size = max(width, small.shape[1]) + 1 if prior is None else largest + 1
     total = _sums(tilt, near, zero, small, masses, size)
