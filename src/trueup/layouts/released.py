@@ -181,7 +181,7 @@ class ReleasedSum:
         if isinstance(self.prior, Flat):
             return None, 0
         priors = [prior for _, prior in self._parts[0]]
-        high = max(*(prior.window()[1] for prior in priors), int(self.counts.max() + self.reach))
+        high = max(*((prior.window() or (0, 0))[1] for prior in priors), int(self.counts.max() + self.reach))
         if len(priors) * high > MOST_MASSES:
             raise SpecError(
                 f"{len(priors)} kinds of parts with counts up to {high} do not fit tables",
