@@ -1,4 +1,4 @@
-"""arrays: what the papers begin with, a vector and a matrix. NumPy in, NumPy out; no spec and no files.
+"""The papers' starting point, a vector and a matrix: NumPy in, NumPy out, without spec or files.
 
 The verbs stand on these functions: a spec's problem is lowered to arrays and calls them. Names are loaded when first used.
 """

@@ -1,4 +1,4 @@
-"""Noise that is drawn: the only functions of `trueup.arrays` that read the operating system's entropy."""
+"""Functions that draw noise, the only ones of `trueup.arrays` that read the operating system's entropy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Charge: TypeAlias = Callable[[Cost | None], object]
 
 
 class NoisyCounts(NamedTuple):
-    """Noisy counts that keep `A x`, and the noise that they have.
+    """Noisy counts that keep `A x`, with the law of their noise.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def noise_keeping(
     slowest: float = 60.0,
     charge: Charge | None = None,
 ) -> NoisyCounts:
-    """Counts with whole noise that changes none of the sums `A x`.
+    """Return counts with whole noise that changes none of the sums `A x`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def noise_keeping(
 def add_up(
     x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
 ) -> NoisyCounts:
-    """Counts of a total and its parts, or of a tree, with noise under which they add up as they are drawn.
+    """Return counts of a total and its parts, or of a tree, with noise that makes them add up as drawn.
 
     Parameters
     ----------

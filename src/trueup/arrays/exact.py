@@ -1,4 +1,4 @@
-"""Numbers as people write them, and vectors and matrices of whole numbers, read once and exactly."""
+"""Numbers, vectors and matrices, read once and exactly."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def exact_number(value: Number, what: str) -> Fraction:
 
 
 def exact_or_zero(value: Number, what: str) -> Fraction:
-    """The same, or zero.
+    """Read an exact number as `exact_number` does, or zero.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
 
 
 def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
-    """Read whole numbers below 2^62 in size, `(n,)`. No message holds one of them.
+    """Read whole numbers below 2^62 in size, `(n,)`, without quoting them in messages.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArra
 
 
 def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
-    """The same of numbers that may be infinite, but not NaN.
+    """Read limits `(n,)`: numbers that may be infinite, but not NaN.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[
 
 
 def measured_vector(values: ArrayLike, measured: NDArray[np.bool_], what: str) -> NDArray[np.float64]:
-    """Read finite numbers where they are measured; elsewhere whatever there is becomes zero.
+    """Read numbers, finite where they are measured; the others become zero.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
 
 
 def check_generator(rng: object) -> None:
-    """Refuse what cannot draw, such as a seed.
+    """Refuse anything that cannot draw, such as a seed.
 
     Raises
     ------

@@ -31,7 +31,7 @@ def posterior_within(
     draws: int = 2000,
     rng: np.random.Generator,
 ) -> NDArray:
-    """Independent exact draws of counts with `R x >= least` inside bounds, given noisy ones, under a flat prior.
+    """Return independent exact draws of counts with `R x >= least` inside bounds, given noisy ones, under a flat prior.
 
     Parameters
     ----------

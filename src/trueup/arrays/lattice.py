@@ -1,4 +1,4 @@
-"""Noise that keeps `A x` for a matrix of whole numbers: its law, its loss, the smallest change that keeps the same, its tail."""
+"""Noise that keeps `A x` for an integer matrix: its law, loss, smallest change and tail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ L = TypeVar("L", bound=OnLattice)
 def bind(
     law: L, n: int, A: Matrix, zeros: NDArray[np.bool_] | None = None, options: Mapping[str, object] = {}
 ) -> L:
-    """Bind a law to the whole vectors `v (n,)` with `A v = 0`, and choose how it is drawn.
+    """Bind a law to the integer vectors `v (n,)` with `A v = 0`, and choose its sampler.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def bind(
 
 @dataclass(frozen=True, eq=False)
 class LatticeNoise:
-    """Joint whole noise `v (n,)` with `A v = 0`: what `noise_keeping` adds.
+    """Joint integer noise `v (n,)` with `A v = 0`, as `noise_keeping` adds.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class LatticeNoise:
         norm: Norm = "l1",
         slowest: float = 60.0,
     ) -> LatticeNoise:
-        """Noise that keeps `A x`, with mass proportional to `exp(-epsilon |v|)` or `exp(-rho |v|_2^2)`.
+        """Return noise that keeps `A x`, with mass proportional to `exp(-epsilon |v|)` or `exp(-rho |v|_2^2)`.
 
         Parameters
         ----------
@@ -114,27 +114,27 @@ class LatticeNoise:
 
     @property
     def lattice(self) -> Lattice:
-        """The whole vectors that keep the sums, piece by piece."""
+        """Return the lattice of integer vectors that keep the sums, piece by piece."""
         return self.law.bound.lattice
 
     @property
     def n(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
         return self.lattice.n
 
     @property
     def dimension(self) -> int:
-        """Dimension of the lattice: cells less independent sums."""
+        """Return the dimension of the lattice: cells less independent sums."""
         return self.lattice.dimension
 
     @property
     def pinned(self) -> Integers:
-        """Cells that A determines: they get no noise, and are published as they are."""
+        """Return the cells that A determines, which get no noise and are published exactly."""
         return self.lattice.pinned
 
     @cached_property
     def smallest_change(self) -> Sensitivity | None:
-        """The smallest change, in L1 and in squared L2 norm, of the cell that is hardest to change; None if it is not found.
+        """Return the smallest change (L1 and squared L2 norm) of the cell that is hardest to change; None if not found.
 
         Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
         """
@@ -142,16 +142,16 @@ class LatticeNoise:
 
     @property
     def loss(self) -> Cost | None:
-        """Loss of the smallest change of the hardest cell, exact and rounded up; None if that is not found."""
+        """Return the loss of the smallest change of the hardest cell, exact and rounded up; None if not found."""
         change = self.smallest_change
         return None if change is None else self.law.cost(change)
 
     def tail(self, probability: float) -> Tail:
-        """The count that the noise of any one cell exceeds in size with that probability at most."""
+        """Return the count that any cell's noise exceeds in size with at most that probability."""
         return self.law.tail(probability)
 
     def logpmf(self, noise: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Log mass `(...)` of vectors `(..., n)`, up to a constant; minus infinity where they do not keep the sums."""
+        """Return log masses `(...)` of vectors `(..., n)`, up to a constant; minus infinity if they do not keep the sums."""
         v = np.asarray(noise)
         size = -float(self._rate) * self._size(v.astype(float))
         return np.where(_kept(self.lattice, v), size, -np.inf)
@@ -168,7 +168,7 @@ class LatticeNoise:
         return square if isinstance(self.law, LatticeGaussian) else np.sqrt(square)
 
     def explain(self) -> list[str]:
-        """Say how it is drawn: by which sampler, in which arithmetic, at what expected cost."""
+        """Return how it is drawn: by which sampler, in which arithmetic, at what expected cost."""
         return self.law.bound.explain()
 
     def draw(self, count: int, words: Words) -> Integers:
@@ -207,7 +207,7 @@ def _cells(A: Matrix) -> int:
 
 
 def _kept(lattice: Lattice, v: NDArray) -> NDArray[np.bool_]:
-    """Return True where vectors `(..., n)` are on the lattice."""
+    """Return a mask of the vectors `(..., n)` that are on the lattice."""
     kept = (v == np.rint(v)).all(axis=-1) & (v[..., lattice.pinned] == 0).all(axis=-1)
     for piece in lattice.pieces:
         kept &= (v[..., piece.cells.ravel()] @ piece.invariants.T == 0).all(axis=-1)
@@ -215,7 +215,7 @@ def _kept(lattice: Lattice, v: NDArray) -> NDArray[np.bool_]:
 
 
 def _hardest(lattice: Lattice) -> Sensitivity | None:
-    """The largest, over cells that vary, of the smallest changes through them, in either norm."""
+    """Return the largest, over cells that vary, of the smallest changes through them, in either norm."""
     unlike = {(p.kind, p.cells.shape, p.invariants.tobytes()): p for p in lattice.pieces}
     found = [_of_piece(piece) for piece in unlike.values()]
     if None in found:
@@ -225,7 +225,7 @@ def _hardest(lattice: Lattice) -> Sensitivity | None:
 
 
 def _of_piece(piece: Piece) -> tuple[int, int] | None:
-    """The same of one piece; None where it is not found."""
+    """Return the largest of the smallest changes of one piece; None if not found."""
     if piece.kind != "general":
         size = {"free": 1, "sum": 2, "table": 4}[piece.kind]
         return size, size
@@ -242,7 +242,7 @@ def _of_piece(piece: Piece) -> tuple[int, int] | None:
 
 
 def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Least L1 and least squared L2 norm of the changes through a kind of cell; None if none is found in time.
+    """Return the least L1 and squared L2 norm of changes through a kind of cell; None if not found in time.
 
     No whole vector has a smaller squared L2 than L1 norm, so vectors up to the least square found are all that matter.
     """
@@ -260,7 +260,7 @@ def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int,
 
 
 def _listed(basis: NDArray[np.int64]) -> tuple[int, int] | None:
-    """The same of all cells of a piece, from every vector that may be smallest; None where there are too many.
+    """Return a piece's norms from all candidates for its smallest vectors; None if there are too many.
 
     A vector is `c B`, so `c = v D` with the dual basis D, and `|c_i| <= |v|_1 max |D_i|` and `|c_i| <= |v|_2 |D_i|_2`. Through
     every cell some vector of the basis has at most the norms that are inserted.
@@ -286,7 +286,7 @@ def _listed(basis: NDArray[np.int64]) -> tuple[int, int] | None:
 
 
 def _square(vector: Vector, counts: NDArray[np.int64]) -> int:
-    """Least squared L2 norm of a vector whose values are spread over so many cells each."""
+    """Return the least squared L2 norm of a vector whose values are spread over so many cells each."""
     total = 0
     for kind, value in vector:
         each, left = divmod(abs(value), int(counts[kind]))

@@ -1,4 +1,4 @@
-"""Laws of the noise of one count, at a stated loss. They have mass, cdf, quantiles, variance and cost; `sample` draws."""
+"""Laws of the noise of one count at a stated loss, with mass, cdf, quantiles, variance and cost; `sample` draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Laws: TypeAlias = "Law | Sequence[Law | None]"
 
 
 def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplace:
-    """Two-sided geometric noise that costs epsilon on counts which one unit moves by `sensitivity` in L1 norm.
+    """Return two-sided geometric noise that costs epsilon on counts which one unit moves by `sensitivity` in L1 norm.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplac
 
 
 def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 1) -> TruncatedGeometric:
-    """The same noise on `-bound .. bound` alone, which costs a delta as well.
+    """Return the same noise on `-bound .. bound` alone, which also costs a delta.
 
     References
     ----------
@@ -73,7 +73,7 @@ def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 
 def discrete_gaussian(
     rho: Number | None = None, sensitivity: Number = 1, *, sigma2: Number | None = None
 ) -> DiscreteGaussian:
-    """Discrete Gaussian noise that costs zCDP rho on counts which one unit moves by `sensitivity` in L2 norm.
+    """Return discrete Gaussian noise that costs zCDP rho on counts which one unit moves by `sensitivity` in L2 norm.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def discrete_gaussian(
 
 
 def continuous_laplace(scale: Number) -> Laplace:
-    """Laplace noise that others added: for the analysis of what they published, and never drawn.
+    """Return the law of Laplace noise that others added, for analysis; it is never drawn.
 
     References
     ----------
@@ -115,7 +115,7 @@ def continuous_laplace(scale: Number) -> Laplace:
 
 
 def continuous_gaussian(sigma2: Number) -> Gaussian:
-    """Gaussian noise that others added: for the analysis of what they published, and never drawn.
+    """Return the law of Gaussian noise that others added, for analysis; it is never drawn.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def continuous_gaussian(sigma2: Number) -> Gaussian:
 
 
 def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
-    """The shortest interval about zero that holds the noise with at least that probability (counts).
+    """Return the the shortest interval about zero that holds the noise with at least that probability (counts).
 
     For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `LatticeNoise.tail`.
 
@@ -143,7 +143,7 @@ def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
 
 
 def each_law(laws: Laws, n: int) -> list[Law | None]:
-    """A law for each of n counts: the one for all, or those of a list.
+    """Return a law for each of n counts: the one for all, or those of a list.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Losses of one kind as losses of another, rounded outward: rho, epsilon and delta from each other.
+"""Conversions of rho, epsilon and delta into each other, rounded outward.
 
 For every alpha > 1, rho-zCDP implies (epsilon, delta)-DP with
 
@@ -112,7 +112,7 @@ def delta_of(rho: Number, epsilon: Number) -> Fraction:
 
 
 def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
-    """A zCDP rho that holds for a pure epsilon; with a delta, one whose noise is (epsilon, delta)-DP.
+    """Return a zCDP rho that holds for a pure epsilon; with a delta, one whose noise is (epsilon, delta)-DP.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
 
 
 def _minimise(bound: Callable[[float], float]) -> Fraction:
-    """A good excess `alpha - 1`, found on a log scale: a coarse grid, then golden sections."""
+    """Return a near-optimal excess `alpha - 1`, found on a log scale: a coarse grid, then golden sections."""
     grid = [t / 4 for t in range(-160, 161)]
     best = min(grid, key=lambda t: _at(bound, t))
     low, high = best - 0.25, best + 0.25

@@ -1,4 +1,4 @@
-"""The point nearest to noisy counts under linear equalities and bounds: programs (P) and (P+), for any A and b."""
+"""Nearest points to noisy counts under linear equalities and bounds: programs (P) and (P+), for any A and b."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def project(
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
 ) -> Projected:
-    """The point nearest to `y` with `A x = b`: program (P); with `nonnegative`, program (P+).
+    """Return the point nearest to `y` with `A x = b`: program (P); with `nonnegative`, program (P+).
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def nearest_point(
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
 ) -> Answer:
-    """The same for any measured sums `M x` with weights, over rows of a polyhedron: what `reconcile` asks for.
+    """Return the point nearest to measured sums `M x` with weights, under rows of a polyhedron, as `reconcile` needs it.
 
     Whole points near the projection are near in the measured sums as well as in the counts. With `l1` and `optimal` the weights
     are those of absolute deviations.
@@ -176,7 +176,7 @@ def nearest_point(
 
 
 def _whole(polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, seconds: float) -> Answer:
-    """The whole point nearest to the projection, or by squares to the measurements."""
+    """Return the whole point nearest to the projection, or by least squares to the measurements."""
     if not np.isfinite(continuous.x).all():
         return continuous
     goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near(fit, continuous.x)
@@ -187,7 +187,7 @@ def _whole(polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, 
 
 
 def _near(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
-    """A fit with whole values to the sums of counts x, and the loss of deviations from it."""
+    """Return a fit with whole values to the sums of counts x, and the loss of deviations from it."""
     wanted = fit.matrix @ x
     floor = np.floor(wanted + 1e-7)
     return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
@@ -223,7 +223,7 @@ def _polyhedron(
 
 
 def _ends(low: Limit, high: Limit, size: int, what: str) -> tuple[Reals, Reals]:
-    """Lower and upper limits `(size,)`, infinite where there are none."""
+    """Return lower and upper limits `(size,)`, infinite if there are none."""
     try:
         ends = [
             np.broadcast_to(np.asarray(none if end is None else end, float), (size,))
@@ -262,7 +262,7 @@ def _refuse_indivisible(polyhedron: Polyhedron) -> None:
 
 
 def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
-    """Raise what is proved of a program without an answer, or that there is no point."""
+    """Raise the proved reason why a program has no answer, or that there is no point."""
     conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= CONFLICTING)
     if conflict:
         m = polyhedron.sums.size

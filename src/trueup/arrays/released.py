@@ -29,7 +29,7 @@ class ReleasedPosterior:
     _drawn: bool
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
-        """Draw `(draws, n)` true parts: independent behind a mode; four chains, nearly independent, behind a draw."""
+        """Draw `(draws, n)` true parts: independent for a mode; four nearly independent chains for a draw."""
         check_draws(draws)
         check_generator(rng)
         if self._problem.trials == 0:
@@ -40,7 +40,7 @@ class ReleasedPosterior:
         return chains.reshape(-1, chains.shape[-1])[:draws]
 
     def table(self) -> tuple[Integers, Integers, Reals]:
-        """Exact masses of two parts: counts of the first, of the second, and `(k, l)` probabilities."""
+        """Return exact masses of two parts: counts of the first, of the second, and `(k, l)` probabilities."""
         return two_parts(self._problem, drawn=self._drawn)
 
 
@@ -53,7 +53,7 @@ def posterior_of_released(
     total: Literal["independent", "summed"] = "independent",
     algorithm: Literal[1, 2] = 2,
 ) -> ReleasedPosterior:
-    """What released parts of a sum say of the true ones, where a multinomial mode or draw made them add up.
+    """Return the posterior of the true parts of a sum that a multinomial mode or draw made add up.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ class TreePosterior:
     dropped: float
 
     def marginal(self, node: int) -> tuple[Integers, Reals]:
-        """Counts of a node, in order, and their probabilities."""
+        """Return the counts of a node, in order, and their probabilities."""
         if isinstance(node, bool) or node not in range(self._place.size):
             raise SpecError(f"there is no node {node}", needed=f"a node, 0 to {self._place.size - 1}")
         start, offset, masses = marginals(self._solved)
@@ -47,7 +47,7 @@ class TreePosterior:
         return offset[at] + np.arange(mass.size), mass / mass.sum()
 
     def mean(self) -> Reals:
-        """Posterior mean of every node, (n,)."""
+        """Return the posterior mean of every node, (n,)."""
         start, offset, masses = marginals(self._solved)
         places = np.repeat(np.arange(offset.size), np.diff(start))
         counts = offset[places] + np.arange(masses.size) - start[places]
@@ -63,7 +63,7 @@ class TreePosterior:
 def posterior_of_tree(
     values: ArrayLike, parents: ArrayLike, laws: Laws, *, nonnegative: bool = True, tolerance: float = 1e-9
 ) -> TreePosterior:
-    """The exact posterior of counts that add up on a tree, given noisy ones, under a flat prior.
+    """Return the exact posterior of counts that add up on a tree, given noisy ones, under a flat prior.
 
     Parameters
     ----------

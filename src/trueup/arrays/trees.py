@@ -1,4 +1,4 @@
-"""Counts on a tree and margins of a table: nearest counts that add up, by the structure, for sizes beyond a matrix."""
+"""Nearest counts that add up on a tree or have a table's margins, by structure, for sizes beyond a matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Reals = NDArray[np.float64]
 
 
 class LevelOrder(NamedTuple):
-    """A tree as kernels have it.
+    """A tree in the kernels' layout.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class LevelOrder(NamedTuple):
 
 
 def level_order(parents: ArrayLike) -> LevelOrder:
-    """Put the nodes of a tree, given the parent of each and -1 for the root, in level order.
+    """Order the nodes of a tree by level, given the parent of each and -1 for the root.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def reconcile_tree(
     nonnegative: bool = False,
     whole: bool = False,
 ) -> NDArray:
-    """The counts of a tree that add up and are nearest to noisy ones, weighted by 1 / variance.
+    """Return the counts of a tree that add up and are nearest to noisy ones, weighted by 1 / variance.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _refuse_conflict(child_ptr: Integers, q: Reals, y: Reals, x: Reals) -> None:
 
 
 def _nonnegative(child_ptr: Integers, q: Reals, y: Reals) -> Reals:
-    """Least squares of all nodes as counts of their own: exact ones are held, the parts of a sum are its equality."""
+    """Return nonnegative least squares over all nodes: exact ones are held, and each sum's parts are an equality."""
     n, inner = y.size, np.flatnonzero(np.diff(child_ptr))
     known, exact = np.isfinite(q), q == 0
     below = scipy.sparse.csr_array(
@@ -188,7 +188,7 @@ def project_table(
     whole: bool = False,
     seconds: float = 60.0,
 ) -> Projected:
-    """The table with given margins that is nearest to a noisy one.
+    """Return the table with given margins that is nearest to a noisy one.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def project_table(
 
 
 def _table(values: ArrayLike, what: str) -> Reals:
-    """Finite numbers of any shape."""
+    """Read finite numbers of any shape."""
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
@@ -254,7 +254,7 @@ def _table(values: ArrayLike, what: str) -> Reals:
 
 
 def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes that a margin keeps, in order."""
+    """Return the axes that a margin keeps, in order."""
     try:
         axes = tuple(int(a) for a in margin)
     except (TypeError, ValueError):
@@ -267,7 +267,7 @@ def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative: bool, whole: bool) -> None:
-    """Refuse margins that no table has: two that differ in the sums of both, negative or broken ones where counts are not."""
+    """Refuse margins that no table has: contradictory ones, and negative or fractional ones if counts are not."""
     for (m, b), (k, c) in combinations(zip(kept, known, strict=True), 2):
         both = [
             t.sum(axis=tuple(i for i, a in enumerate(axes) if a not in set(m) & set(k)))

@@ -1,1 +1,1 @@
-"""What was spent: accounting in exact fractions, and the durable ledger."""
+"""Privacy accounting in exact fractions, and the durable ledger of what was spent."""

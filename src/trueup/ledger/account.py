@@ -1,4 +1,4 @@
-"""Whose budget a run is charged to."""
+"""Accounts to which runs are charged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Account:
     def open(
         cls, url: str | None, analyst: str | None, key: str | None, keeper: Path | None = None
     ) -> Account | None:
-        """Open the account that options name, and finish what a crashed run left; None without a ledger.
+        """Open the account that options name, and finish what a crashed run left; return None without a ledger.
 
         `keeper` is the keeper's folder, where it is not beside the ledger.
 
@@ -62,11 +62,11 @@ class Account:
 
     @property
     def repeats(self) -> bool:
-        """Whether a release was committed under the key, so that a run under it draws nothing."""
+        """Return True if a release was committed under the key, so that a run under it draws nothing."""
         return self.ledger.state().finished(self.key) is not None
 
     def request(self, problem: Problem, out: Path, data: Any = None) -> Request:
-        """Say what a run of a spec asks of data: its loss under the account's relation, and all that it finds out exactly.
+        """Return the request of a run of a spec: its loss under the account's relation, and all that it finds out exactly.
 
         Raises
         ------
@@ -98,19 +98,19 @@ class Account:
         return replace(asked, data=self._fingerprint(asked, data))
 
     def _fingerprint(self, asked: Request, data: Any) -> str | None:
-        """By what the data are known; nothing is read for a run that is done already or cannot be afforded."""
+        """Return the fingerprint of the data; None for a run that is already done or has no keeper."""
         if data is None or self.ledger.keeper is None or self.ledger.finished(asked):
             return None
         afford(self.ledger.state(), asked, this_time())
         return self.ledger.keeper.fingerprint(data)
 
     def note(self, reservation: str, **facts: Any) -> None:
-        """Tell the keeper alone; without a keeper's folder nobody is told."""
+        """Add a note to the keeper's private log, if there is a keeper."""
         if self.ledger.keeper:
             self.ledger.keeper.note(reservation=reservation, analyst=self.analyst, **facts)
 
     def holds(self, request: Request, out: Path) -> bool:
-        """Whether the release that is asked for stands in a folder already, committed under the key.
+        """Return True if the requested release stands in a folder already, committed under the key.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Account:
         return done is not None
 
     def reserve(self, request: Request, *, name: str | None = None) -> Reservation:
-        """Take the loss of a run out of the budget; read confidential counts only afterwards.
+        """Take the loss of a run out of the budget; confidential counts may be read only afterwards.
 
         A run that may be killed and go on gives the reservation a `name`; see `Ledger.reserve`.
 

@@ -1,4 +1,4 @@
-"""Whether an account covers what a release asks."""
+"""Checks that an account covers a request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def afford(state: Totals, request: Request, when: str) -> None:
 
 
 def account_terms(state: Totals, dataset: str) -> Terms:
-    """The terms of a dataset's account.
+    """Return the the terms of a dataset's account.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
 
 
 def _refuse_other_data(state: Totals, request: Request, when: str) -> None:
-    """An answer is known on the data that it was given of; on others the same question is a new one."""
+    """Refuse a request on other data than those declared: an answer is known only for the data it was given on."""
     shown = state.shown[request.dataset]
     known = shown.data
     if state.terms[request.dataset].series and when[:7] > shown.month:
@@ -83,7 +83,7 @@ def _refuse_other_data(state: Totals, request: Request, when: str) -> None:
 
 
 def _refuse_undeclared(state: Totals, request: Request) -> None:
-    """Invariants are declared by their meaning before any output is seen, or their cost of zero would be chosen too."""
+    """Refuse invariants that were not declared before any output was seen."""
     allowed = state.terms[request.dataset].invariants
     for invariant in request.invariants:
         if invariant.text not in allowed:
@@ -116,7 +116,7 @@ def _answerable(state: Totals, request: Request) -> None:
 
 
 def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
-    """Check one owner's caps. A rho cap also bounds what is stated in epsilon, not conversely."""
+    """Check one owner's caps; a rho cap also bounds what is stated in epsilon, not conversely."""
     total = spent + loss
     covered = {"epsilon": "epsilon" in caps or "rho" in caps, "rho": "rho" in caps, "delta": "delta" in caps}
     for currency, wanted in (("epsilon", loss.epsilon), ("rho", loss.rho), ("delta", loss.delta)):
@@ -140,7 +140,7 @@ def _whose(owner: Owner) -> str:
 
 
 def agree(state: Totals, dataset: str, terms: Terms | None) -> Terms | None:
-    """Return the terms of a new account; those of a standing one must be the same, or left out.
+    """Return the terms of a new account, None for an existing one; refuse missing or different terms.
 
     Raises
     ------

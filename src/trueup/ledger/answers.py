@@ -1,4 +1,4 @@
-"""What an account has answered exactly, for each version of its data.
+"""Exact answers that an account has given, for each version of its data.
 
 A question that was answered is free on the same data, and new on others. A description of the table (its columns, places)
 that is the first of its topic is free if the answer is yes. All else counts:
@@ -22,7 +22,7 @@ from trueup.ledger.questions import Question
 
 
 class Asked(NamedTuple):
-    """What a run asks anew: rules, which count, and descriptions that are the first of their topic."""
+    """The new questions of a run: rules, which are counted, and descriptions first of their topic."""
 
     rules: tuple[Question, ...]
     firsts: tuple[Question, ...]
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
 
 @dataclass
 class Answers:
-    """What one version of the data was asked.
+    """The questions asked of one version of the data.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Answers:
     pending: dict[str, Asked] = field(default_factory=dict)
 
     def new(self, questions: Iterable[Question], listed: tuple[Question, ...]) -> Asked:
-        """What of some questions is asked anew: what is neither listed nor answered before."""
+        """Return the questions that are neither listed nor answered before."""
         answered = {q.digest for q in listed} | (set(self.asked) if self.known else set())
         described = {q.first for q in (*self.asked.values(), *listed)}
         waiting = [q for asked in self.pending.values() for q in asked.firsts]
@@ -68,33 +68,33 @@ class Answers:
         return Asked(rules, tuple(q for q in new if q not in rules))
 
     def left(self, checks: int, but: str = "") -> int:
-        """How many checks are left, if every open reservation (`but` one) is refused."""
+        """Return how many checks are left if every open reservation (but one) is refused."""
         waiting = [name for name, asked in self.pending.items() if asked.firsts and name != but]
         return checks - len(self.counted) - len(waiting)
 
     def reserve(self, name: str, asked: Asked) -> None:
-        """Count the rules of a reservation; its descriptions wait for their answer."""
+        """Count the rules of a reservation; its descriptions wait for their answers."""
         self.pending[name] = asked
         self.asked |= {q.digest: q for q in asked.rules}
         self.counted |= {self._mark(name, q) for q in asked.rules}
 
     def hold(self, name: str, questions: Iterable[Question]) -> None:
-        """Take note that all questions of a reservation were answered yes."""
+        """Record that all questions of a reservation were answered yes."""
         asked = self.pending.pop(name)
         self.asked |= {q.digest: q for q in asked.firsts}
         self.held |= {q.digest: q for q in questions}
 
     def end(self, name: str) -> None:
-        """Take note that a reservation ended without an answer; what it counted stays counted."""
+        """Record that a reservation ended without an answer; what it counted stays counted."""
         self.pending.pop(name, None)
 
     def price(self, name: str, question: Question) -> int:
-        """How many checks it takes to name a question in the refusal of a reservation."""
+        """Return how many checks it costs to name a question in the refusal of a reservation."""
         firsts = self.pending[name].firsts
         return firsts.index(question) + 1 if question in firsts else 0
 
     def refuse(self, name: str, named: Question | None) -> None:
-        """Count a refusal: what was reserved stays counted, and the descriptions that it tells of are added."""
+        """Count a refusal: what was reserved stays counted, and the descriptions that it answers are added."""
         firsts = self.pending.pop(name).firsts
         if named is None:
             self.counted.add(f"refusal {name}")

@@ -1,4 +1,4 @@
-"""Caps as people write them: in Python, and on a command line as `epsilon=1`."""
+"""Caps in their written form: numbers in Python, and `epsilon=1` on a command line."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def parse_analyst_caps(texts: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def read_caps(given: CapsGiven) -> Caps:
-    """Read caps per currency; SpecError where one cannot be read."""
+    """Read caps per currency; raise SpecError if one cannot be read."""
     if not isinstance(given, Mapping) or not given:
         raise SpecError("no caps are given", needed='such as {"epsilon": "1"}')
     return {_currency(name): rational(amount, f"the cap in {name}") for name, amount in given.items()}
@@ -77,7 +77,7 @@ def _currency(given: object) -> str:
 
 
 def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
-    """The caps that are not in the ledger yet, as text."""
+    """Return the caps that are not yet in the ledger, as text."""
     known = state.caps.get(owner, {})
     for currency, amount in given.items():
         if known.get(currency, amount) != amount:

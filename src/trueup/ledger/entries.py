@@ -41,12 +41,12 @@ class Entry:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """The body as a dictionary."""
+        """Return the the body as a dictionary."""
         return json.loads(self.body)
 
 
 def link(number: int, previous: str, fields: dict[str, Any], key: bytes | None = None) -> Entry:
-    """Make the entry that follows the one whose hash is `previous`, signed where there is a key (HMAC, SHA-256).
+    """Make the entry that follows the one whose hash is `previous`, signed if there is a key (HMAC, SHA-256).
 
     Examples
     --------
@@ -62,7 +62,7 @@ def link(number: int, previous: str, fields: dict[str, Any], key: bytes | None =
 
 
 def is_signed(entry: Entry, key: bytes) -> bool:
-    """Whether an entry holds the signature of a key over all else that it says.
+    """Return True if an entry holds a key's signature over everything else in it.
 
     Examples
     --------
@@ -83,12 +83,12 @@ def _canonical(fields: dict[str, Any]) -> str:
 
 
 def this_time() -> str:
-    """The time of an entry, in UTC to the second."""
+    """Return the present time in UTC to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def entry_digest(body: str) -> str:
-    """SHA-256 of a body, in hexadecimal."""
+    """Return the SHA-256 of a body, in hexadecimal."""
     return hashlib.sha256(body.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What the invariants that an account has published allow together: cells that they determine, the smallest change.
+"""Joint effect of the invariants that an account has published: cells they determine, and the smallest change.
 
 Every release names the smallest change under its own invariants. All releases of an account together compare databases that
 share all of them: fewer databases, and larger changes.
@@ -34,7 +34,7 @@ def joint_picture(
     published: Mapping[str, str],
     before: Mapping[str, Any] | None,
 ) -> dict[str, Any] | None:
-    """Say what a release's invariants allow together with those that were published before.
+    """Return what a release's invariants allow together with those published before.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def _margin(plain: Any) -> Margin:
 
 
 def _means(spec: Spec, cells: Cells, margin: Margin, published: Mapping[str, str]) -> bool:
-    """Whether an invariant means on these cells what was published under its name."""
+    """Return True if the invariant selects the same cells as the one already published under its name."""
     try:
         return invariant_question(spec, cells, margin).digest == published.get(str(margin))
     except SpecError:

@@ -1,4 +1,4 @@
-"""What the keeper of a ledger keeps outside it: the key of fingerprints, the private log of refusals, the anchor.
+"""The keeper's folder outside the ledger: the key of fingerprints, the private log of refusals, the anchor.
 
 key               names data in the ledger by a keyed fingerprint; never in a ledger or a bundle
 refusals.jsonl    what an analyst is not told of a refusal: row numbers, counts of bad rows, facts of files
@@ -44,7 +44,7 @@ class Keeper:
 
     @classmethod
     def make(cls, folder: Path) -> Keeper:
-        """Make the folder with a fresh key, unless it is there.
+        """Make the folder with a fresh key, unless it exists.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Keeper:
 
     @classmethod
     def at(cls, folder: Path | None) -> Keeper | None:
-        """The keeper of a folder; None where there is none."""
+        """Return the keeper of a folder; None if there is none."""
         return cls(folder) if folder is not None and folder.is_dir() else None
 
     @property
@@ -73,7 +73,7 @@ class Keeper:
 
     @cached_property
     def key(self) -> bytes:
-        """The key of fingerprints.
+        """Return the the key of fingerprints.
 
         Raises
         ------
@@ -86,13 +86,13 @@ class Keeper:
             raise _unusable(self._key, error) from None
 
     def sign(self, first: int) -> None:
-        """Have every entry from a number on signed; LedgerError if the disk refuses."""
+        """Have every entry from a number on signed; raise LedgerError if the disk refuses."""
         with self._written("signing", f"{secrets.token_hex(32)} {first}") as part, suppress(FileExistsError):
             os.link(part, self.folder / "signing")  # one that is there stays
 
     @property
     def signing(self) -> tuple[bytes, int] | None:
-        """The key of signatures and the number of the first signed entry; None where none is signed.
+        """Return the key of signatures and the number of the first signed entry; None if none is signed.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Keeper:
         return self._two("signing", lambda key, first: (bytes.fromhex(key), int(first)))
 
     def fingerprint(self, data: Any) -> str | None:
-        """By what data are known in the ledger; None where they cannot be known again."""
+        """Return the keyed fingerprint of data; None if the data cannot be recognised again."""
         return keyed_fingerprint(data, self.key)
 
     def note(self, **fields: Any) -> None:
@@ -124,7 +124,7 @@ class Keeper:
 
     @property
     def anchor(self) -> tuple[int, str] | None:
-        """Number and hash of the last entry that is known to stand; None before the first.
+        """Return number and hash of the last entry known to exist; None before the first.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class Keeper:
         return self._two("anchor", lambda number, head: (int(number), head))
 
     def keep_anchor(self, number: int, head: str) -> None:
-        """Write down the last entry, unless a later one is known; LedgerError if the disk refuses."""
+        """Write down the last entry, unless a later one is known; raise LedgerError if the disk refuses."""
         known = self.anchor
         if known is not None and known[0] >= number:
             return
@@ -142,7 +142,7 @@ class Keeper:
             part.replace(self.folder / "anchor")
 
     def _two(self, name: str, read: Callable[[str, str], Pair]) -> Pair | None:
-        """Read a file of two words; None where there is none."""
+        """Read a file of two words; return None if there is none."""
         try:
             first, second = (self.folder / name).read_text(encoding="ascii").split()
             return read(first, second)
@@ -153,7 +153,7 @@ class Keeper:
 
     @contextmanager
     def _written(self, name: str, text: str) -> Iterator[Path]:
-        """Write a line to a file of a passing name, for whoever gives it its own; LedgerError if the disk refuses."""
+        """Write a line to a temporary file, to be renamed by the caller; raise LedgerError if the disk refuses."""
         part = self.folder / f".{name}-{uuid.uuid4().hex}"
         try:
             part.touch(mode=0o600)

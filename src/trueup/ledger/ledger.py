@@ -1,4 +1,4 @@
-"""The ledger: no confidential count is read, and no noise drawn, before it was granted here.
+"""The ledger, which grants every loss before confidential counts are read or noise is drawn.
 
 A release goes through seven steps: **reserve** the loss, and all that the run is to find out exactly; **read** and check
 the confidential counts; record that **drawing begins**; draw; **stage** the bundle beside its target and sync it;
@@ -38,7 +38,7 @@ from trueup.ledger.transaction import Store
 
 
 class Ledger:
-    """An append-only record of what was spent, durable and safe against concurrent use.
+    """An append-only record of what was spent, durable and safe under concurrent use.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Ledger:
 
     @classmethod
     def create(cls, url: str, keeper: Path | None = None) -> Ledger:
-        """Open the ledger at a path or URL, and make it first if there is none.
+        """Open the ledger at a path or URL, creating it if there is none.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Ledger:
         *,
         terms: Terms | None = None,
     ) -> None:
-        """Declare a dataset's account: its terms, its caps and, if wanted, those of the analysts who share it.
+        """Declare a dataset's account: its terms, its caps and optionally those of its analysts.
 
         Terms and caps never change: declaring the same again does nothing, declaring another is refused. Caps may be
         added. Once one analyst has a cap, only analysts with a cap may draw.
@@ -157,7 +157,7 @@ class Ledger:
                     locked.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
 
     def declare(self, dataset: str, data: Any) -> None:
-        """Declare another version of an account's data, such as corrected ones: each has checks of its own.
+        """Declare another version of an account's data, such as corrected data, which has checks of its own.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Ledger:
                 locked.append("data", {"dataset": dataset, "data": found})
 
     def sign(self) -> None:
-        """Have every further entry signed with a key of the keeper's folder, so that nobody without it can add one.
+        """Have every further entry signed with a key of the keeper's folder, so that only its holder can add entries.
 
         Raises
         ------
@@ -245,14 +245,14 @@ class Ledger:
         return Reservation(self._stored, name, stamp)
 
     def _standing(self, state: State, name: str, request: Request) -> Reservation:
-        """The reservation of a run that goes on."""
+        """Return the reservation of a run that continues."""
         entry, reserved = state.reserved[name]
         if not reserved.same_as(request):
             raise BudgetError("the run's reservation is for another release", remedy="start a new run")
         return Reservation(self._stored, name, state.stamp(entry), state.commits.get(name))
 
     def _bound(self, state: State, request: Request) -> Commit | None:
-        """The release that was committed under a request's key; a key is bound to what was first drawn under it."""
+        """Return the release committed under a request's key; a key belongs to what was first drawn under it."""
         under = [
             n for n, (_, r) in state.reserved.items() if request.key is not None and r.key == request.key
         ]
@@ -281,12 +281,12 @@ class Ledger:
         return self._stored.entries()
 
     def finished(self, request: Request) -> Commit | None:
-        """Return the release that was committed under a request's key, if there is one; errors as in `reserve`."""
+        """Return the release that was committed under a request's key, if any; errors as in `reserve`."""
         check_request(request)
         return self._bound(self.state(), request)
 
     def recover(self) -> list[Commit]:
-        """Finish the renames that a crash prevented, of bundles of this user's making; return the releases this concerned.
+        """Finish the renames of this user's bundles that a crash prevented; return the releases concerned.
 
         Reservations of runs that ended on this machine before they began to draw are given back.
 
@@ -308,7 +308,7 @@ class Ledger:
 
 
 def keeper_of(store: Store, folder: Path | None) -> Keeper | None:
-    """The keeper's folder that is given, which must be there, or the one beside the store, if this user may use it."""
+    """Return the keeper's folder that is given (it must exist), or the one beside the store if this user may use it."""
     keeper = Keeper.at(folder or store.keeper)
     if folder is None and keeper and not os.access(keeper.folder, os.R_OK | os.W_OK | os.X_OK):
         return None
@@ -324,7 +324,7 @@ def _absent() -> BudgetError:
 
 
 def this_host() -> str:
-    """Name the running system: whether a process is alive is known there alone."""
+    """Name the running system, the only one on which a process can be seen to be alive."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -332,7 +332,7 @@ def this_host() -> str:
 
 
 def _ended(entry: Entry, request: Request) -> bool:
-    """Whether the run of a reservation is known to have ended: it ran here, and nobody holds its target."""
+    """Return True if a reservation's run is known to have ended: it ran here, and nobody holds its target."""
     if request.target is None or entry.fields["host"] != this_host():
         return False
     return not is_claimed(Path(request.target))

@@ -1,4 +1,4 @@
-"""What all releases of an account say together: who is protected, what was shown exactly, what a change costs."""
+"""Summary of all releases of an account: who is protected, what was published exactly, the cost of a change."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _over_time(state: State, dataset: str, terms: Terms) -> Iterator[str]:
 
 
 def amounts(loss: Loss, steps: int) -> str:
-    """A loss over some steps, in words: epsilon adds, rho grows with the square."""
+    """Return a loss over some steps in words: epsilon adds, rho grows with the square."""
     parts = (
         ("epsilon", steps * loss.epsilon),
         ("rho", steps**2 * loss.rho),
@@ -90,7 +90,7 @@ def _invariants(terms: Terms, shown: Shown, spent: Loss) -> Iterator[str]:
 
 
 def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
-    """What the invariants allow together; of some of them alone, a change is at least that large."""
+    """Yield sentences on what the invariants allow together; with only some of them, a change is at least that large."""
     joint = shown.joint
     if joint is None:
         yield "The changes that they allow are not those of the unit: only the loss of one step is stated."

@@ -1,4 +1,4 @@
-"""Entries in a PostgreSQL table, for ledgers that several machines share, and analysts who are not to be trusted.
+"""Entries in a PostgreSQL table, for ledgers shared by several machines and untrusted analysts.
 
 The role that owns the table is the keeper's: it alone declares accounts, caps and data. A role that was granted to draw
 appends entries of its own releases, in its own name; the server refuses it all else, an entry that does not continue the
@@ -38,7 +38,7 @@ class PostgresStore:
     """Several machines share the ledger: the keeper says which folder of which is his."""
 
     def exists(self) -> bool:
-        """Whether the table is there."""
+        """Return True if the table is there."""
         with self._connected() as connection:
             row = connection.execute("SELECT to_regclass('trueup_ledger')").fetchone()
             return row is not None and row[0] is not None
@@ -65,7 +65,7 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[Transaction]:
-        """Open a transaction; a writing one takes a lock, which readers do not wait for."""
+        """Open a transaction; a writing one takes a lock, for which readers do not wait."""
         with self._connected() as connection:
             connection.execute("SET LOCAL synchronous_commit = on")
             connection.execute(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
@@ -75,7 +75,7 @@ class PostgresStore:
 
     @contextmanager
     def _connected(self):
-        """One connection, one transaction: committed at the end, rolled back if anything is raised."""
+        """Open one connection and transaction: committed at the end, rolled back if anything is raised."""
         try:
             with self._psycopg.connect(self._url, connect_timeout=10) as connection:
                 yield connection
@@ -84,7 +84,7 @@ class PostgresStore:
 
 
 def _said(error: Exception) -> str:
-    """What the server or its client said, without what it quotes: a password with `/` in it is taken for a port or a name."""
+    """Return the message of server or client without its quotations, which may contain a password."""
     return re.sub(r'"[^"]*"|\'[^\']*\'', "(not shown)", str(error))
 
 

@@ -1,4 +1,4 @@
-"""Moving a committed bundle into place, also after a crash."""
+"""Renaming of committed bundles into place, also after a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANIFEST = Path("public", "manifest.json")
 
 
 def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
-    """Return the SHA-256 of a manifest and what it says.
+    """Return the SHA-256 of a manifest and its content.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
 
 
 def finish(ready: Path, final: Path, reservation: str, manifest: str) -> bool:
-    """Rename a committed bundle into place; False if that was done before, or the bundle is not of this user's making.
+    """Rename a committed bundle into place; return False if that was done before, or the bundle is another user's.
 
     The ledger's word is not enough: whoever may draw may write an entry that names any folder. So the folder must bear the
     name that `ready_name` gives, stand beside its target, belong to this user, and hold the manifest of the digest that was
@@ -91,7 +91,7 @@ def finish(ready: Path, final: Path, reservation: str, manifest: str) -> bool:
 
 
 def ready_name(final: Path, reservation: str) -> str:
-    """What a committed bundle is called until it is in place."""
+    """Return the name of a committed bundle until it is in place."""
     return f".{final.name}.ready-{reservation}"
 
 

@@ -31,7 +31,7 @@ COUNTS = "counts"
 
 @dataclass(frozen=True)
 class Question:
-    """Something that a run finds out exactly from confidential counts, and shows by going on or stopping.
+    """A fact that a run finds out exactly from confidential counts, and reveals by continuing or stopping.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class Question:
 
     @property
     def is_rule(self) -> bool:
-        """Whether it is a rule, and no description of the table."""
+        """Return True if it is a rule rather than a description of the table."""
         return not self.first
 
     def answers(self, topic: str) -> bool:
-        """Whether a refusal of this topic (`TrueupError.about`) is the answer no."""
+        """Return True if a refusal of this topic (`TrueupError.about`) answers no."""
         return topic == (self.first or self.rule or COUNTS)
 
 
@@ -92,7 +92,7 @@ def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
 
 
 def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
-    """Return what an invariant means: which table it sums, by which places and values, and for whom.
+    """Return the meaning of an invariant: which table it sums, by which places and values, and for whom.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
 
 
 def _described(spec: Spec, cells: Cells) -> dict[str, Any]:
-    """Which records are counted at which places: what every rule rests on."""
+    """Return which records are counted at which places, on which every rule depends."""
     reading = Reading.of(spec)
     return {"source": reading.source, "kept": reading.kept, "places": _places(reading, cells)}
 
@@ -125,7 +125,7 @@ def _places(reading: Reading, cells: Cells) -> dict[str, Any]:
 
 
 def _descriptions(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
-    """What is found out of the rows while they are read; an answer rests on which rows there are."""
+    """Yield the questions answered by reading the rows; an answer depends on which rows there are."""
     reading = Reading.of(spec)
     source = reading.source
     if spec.table.join is not None:
@@ -175,12 +175,12 @@ def _bound_text(bound: Any) -> str:
 
 
 def _condition(spec: Spec, where: Any) -> list[Any]:
-    """What a condition means: columns and the values that they may hold."""
+    """Return the meaning of a condition: columns and the values that they may hold."""
     return sorted(_chosen(_owner(spec, name), name, value) for name, value in where.items())
 
 
 def _names(spec: Spec, text: str) -> str:
-    """What a name of a linear rule means: `value`, or `attribute=value`, or several joined."""
+    """Return the meaning of a name in a linear rule: `value`, or `attribute=value`, or several joined."""
     found = []
     for part in text.split(","):
         view, _, value = part.strip().rpartition("=")
@@ -191,7 +191,7 @@ def _names(spec: Spec, text: str) -> str:
 
 
 def _view(spec: Spec, name: str) -> list[Any]:
-    """What an attribute or a recode tells apart: a column and groups of its values."""
+    """Return what an attribute or a recode distinguishes: a column and groups of its values."""
     owner = _owner(spec, name)
     return [_column(owner), sorted(_chosen(owner, name, v)[1] for v in owner.views[name])]
 

@@ -1,4 +1,4 @@
-"""What a release asks of the ledger, checked, and as it stands in an entry."""
+"""Requests to the ledger, checked, and in the form in which an entry holds them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AMOUNTS = ("epsilon", "rho", "converted", "delta")
 
 @dataclass(frozen=True)
 class Request:
-    """What a release asks of the ledger.
+    """A request of a release to the ledger.
 
     Attributes
     ----------
@@ -56,11 +56,11 @@ class Request:
 
     @property
     def owners(self) -> tuple[Owner, Owner]:
-        """The two whose caps are charged."""
+        """Return the two owners whose caps are charged."""
         return (self.dataset, None), (self.dataset, self.analyst)
 
     def same_as(self, other: Request) -> bool:
-        """Whether two requests are for the same release, wherever it goes; a key's release is there whatever the data are."""
+        """Return True if two requests are for the same release, whatever their targets and data."""
         return _bound(self) == _bound(other)
 
 
@@ -89,7 +89,7 @@ def check_request(request: Request) -> None:
 
 
 def read_name(given: object, what: str) -> str:
-    """Read a printable name that is not empty; SpecError otherwise."""
+    """Read a nonempty printable name; raise SpecError otherwise."""
     if not isinstance(given, str) or not given.strip():
         raise SpecError(f"{what} has no name", needed="a text that is not empty")
     if len(given) > 200 or not given.isprintable():
@@ -101,7 +101,7 @@ _PLAIN = ("dataset", "analyst", "key", "spec", "data", "joint", "target")
 
 
 def write_request(request: Request) -> dict[str, Any]:
-    """Write a request as fields of an entry; amounts as rational text."""
+    """Return a request as fields of an entry, with amounts as rational text."""
     plain = {name: getattr(request, name) for name in _PLAIN}
     return plain | {
         "loss": {name: str(getattr(request.loss, name)) for name in AMOUNTS},

@@ -1,4 +1,4 @@
-"""What a run does with a loss that was granted: begin to draw and commit, or give it back."""
+"""Reservations of a granted loss: a run begins to draw and commits, or gives the loss back."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class Reservation:
 
     @property
     def drawn(self) -> bool:
-        """Whether the ledger knows that drawing began."""
+        """Return True if the ledger knows that drawing began."""
         return self.name in self.ledger.state().drawn
 
     @property
     def sealed(self) -> str | None:
-        """The seal on what was drawn under it; None while not all is drawn."""
+        """Return the seal on what was drawn under it; None until everything is drawn."""
         return self.ledger.state().sealed.get(self.name)
 
     @contextmanager
     def returning(self) -> Iterator[None]:
-        """Give the loss back if the block fails before drawing began; what it found out exactly stays counted."""
+        """Give the loss back if the block fails before drawing began; exact answers stay counted."""
         try:
             yield
         except BaseException:
@@ -68,7 +68,7 @@ class Reservation:
                 locked.append("return", {"reservation": self.name})
 
     def refuse(self, topic: str) -> Question | None:
-        """Count that confidential rows were refused, and return the loss; the question that may be named.
+        """Record that confidential rows were refused, and return the loss; return the question that may be named.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class Reservation:
         return named
 
     def begin(self) -> None:
-        """Record for good that drawing begins; nothing may be drawn before this returns.
+        """Record durably that drawing begins; nothing may be drawn before this returns.
 
         A run that goes on may say so again. Invariants that no release of the account has published are recorded too.
 
@@ -129,7 +129,7 @@ class Reservation:
             locked.append("draw", {"reservation": self.name})
 
     def seal(self, seal: str) -> None:
-        """Record for good what was drawn: no other measurements can be committed.
+        """Record durably what was drawn, so that no other measurements can be committed.
 
         A run that goes on may say so again.
 
@@ -150,7 +150,7 @@ class Reservation:
                 )
 
     def commit(self, staged: str | Path, final: str | Path) -> Commit:
-        """Sync a staged bundle, record it for good, and move it into place.
+        """Sync a staged bundle, record it durably, and move it into place.
 
         Parameters
         ----------

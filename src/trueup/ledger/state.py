@@ -1,4 +1,4 @@
-"""Reading the entries of a ledger: each is checked against the chain, the terms and the caps, and added."""
+"""The sum of a ledger's entries, each checked against the chain, the terms and the caps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.privacy.accountant import Loss
 
 
 class State(Totals):
-    """The sum of the entries read so far; reading further entries checks and adds them."""
+    """The sum of the entries read so far, which further entries extend."""
 
     def read(self, entries: Iterable[Entry]) -> None:
         """Check further entries against the chain and the caps, and add them.
@@ -80,7 +80,7 @@ class State(Totals):
         answers.reserve(name, answers.new(request.questions, self.terms[request.dataset].listed))
 
     def _turn(self, dataset: str, when: str) -> None:
-        """Begin another year where caps renew; a clock that goes back begins none."""
+        """Begin another year if caps renew; a clock that goes back begins none."""
         if not self.begins_year(dataset, when):
             return
         for owner in [owner for owner in self.spent if owner[0] == dataset]:
@@ -88,7 +88,7 @@ class State(Totals):
         self.years[dataset] = when[:4]
 
     def _declare(self, entry: Entry) -> None:
-        """Take note of another version of an account's data."""
+        """Record another version of an account's data."""
         data = self.shown[entry.fields["dataset"]].data
         if entry.fields["data"] in data:
             raise ValueError
@@ -100,7 +100,7 @@ class State(Totals):
         self.shown[request.dataset].of(request).end(name)
 
     def _refuse(self, entry: Entry) -> None:
-        """Take note that confidential rows were not what a spec says: an exact answer, which counts."""
+        """Record that confidential rows differed from the spec, an exact answer, which counts."""
         name, digest = entry.fields["reservation"], entry.fields["named"]
         request = self._given_back(name)
         named = next(q for q in request.questions if q.digest == digest) if digest else None
@@ -128,7 +128,7 @@ class State(Totals):
         shown.of(request).hold(name, request.questions)
 
     def _publish(self, entry: Entry) -> None:
-        """Take note of invariants that a release publishes for the first time."""
+        """Record invariants that a release publishes for the first time."""
         fields = entry.fields
         shown, allowed = self.shown[fields["dataset"]], self.terms[fields["dataset"]].invariants
         for name, digest in fields["invariants"].items():
@@ -154,7 +154,7 @@ class State(Totals):
 
 
 def _add_caps(known: Caps, given: Mapping[str, str]) -> None:
-    """Add caps as they stand in an entry; ValueError if one is declared twice."""
+    """Add the caps of an entry; raise ValueError if one is declared twice."""
     if set(known) & set(given):
         raise ValueError
     known.update({currency: Fraction(amount) for currency, amount in given.items()})

@@ -52,12 +52,12 @@ class SqliteStore:
 
     @property
     def keeper(self) -> Path:
-        """A folder beside the file itself, by whatever link it is named."""
+        """Return the folder beside the file itself, whichever link names it."""
         real = self.path.resolve()
         return real.with_name(f"{real.name}.keeper")
 
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Return True if the file is there."""
         return self.path.is_file()
 
     def create(self) -> None:
@@ -71,7 +71,7 @@ class SqliteStore:
             connection.execute("COMMIT")
 
     def grant(self, analyst: str) -> None:
-        """Refuse: whoever may draw may write the file, and name himself as he likes."""
+        """Refuse: whoever may draw may write the file under any name."""
         raise BudgetError(
             f"the ledger is a file, which cannot tell '{analyst}' from its owner",
             needed="a server that knows its users: whoever can draw from a file can also declare in it",
@@ -112,7 +112,7 @@ _SQLITE_TABLE = (
 
 
 def _leave_log(connection: sqlite3.Connection) -> None:
-    """Give up the write-ahead log that ledgers had once; every other connection has to be closed for that."""
+    """Switch off the write-ahead log of an existing ledger; every other connection has to be closed for that."""
     end = time.monotonic() + WAIT_SECONDS
     while connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":
         try:
@@ -124,7 +124,7 @@ def _leave_log(connection: sqlite3.Connection) -> None:
 
 
 def refuse_second_name(path: Path) -> None:
-    """Refuse a file that has another name, by which nobody would see what is half written under this one.
+    """Refuse a file with another name, under which half-written entries would not be seen.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def refuse_second_name(path: Path) -> None:
 
 
 def _mount_of(path: Path) -> str:
-    """The number of the mount that a path is on; empty where the system does not tell."""
+    """Return the number of the mount that holds a path; empty if the system does not tell."""
     if not hasattr(os, "O_PATH"):
         return ""
     # Closing any other handle of the file would give up SQLite's locks, which belong to the process.

@@ -1,4 +1,4 @@
-"""The entries of a ledger in its store: read once, summed, and added to under its lock."""
+"""The entries of a ledger in its store: read once, summed, and appended to under its lock."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LockedLedger:
     appended: bool = False
 
     def append(self, action: str, fields: dict[str, Any]) -> Entry:
-        """Add an entry; it is kept when the lock is given up."""
+        """Append an entry; it is durable once the lock is released."""
         if self.state.signed and self.key is None:
             raise BudgetError(
                 "the entries of the ledger are signed, and the key is not at hand",
@@ -56,7 +56,7 @@ class LockedLedger:
 
 
 class StoredLedger:
-    """The entries of a ledger, and their sum as far as they were read; never fewer than its keeper knows of."""
+    """The entries of a ledger and their sum so far, never fewer than its keeper knows of."""
 
     def __init__(self, store: Store, keeper: Keeper | None = None) -> None:
         self._store, self.keeper = store, keeper
@@ -76,7 +76,7 @@ class StoredLedger:
         return self._state
 
     def _read(self, transaction: Transaction) -> None:
-        """Bring the sum up to date; from the beginning, if the last entry that was read does not stand there any more."""
+        """Bring the sum up to date; start from the beginning if the last entry read is no longer there."""
         known = self._state.number
         entries = transaction.after(max(known - 1, 0))
         if known and (not entries or entries.pop(0).hash != self._state.head):
@@ -113,7 +113,7 @@ class StoredLedger:
             raise
 
     def sweep(self, final: Path) -> None:
-        """Remove what killed runs to a target left ready beside it without having committed it."""
+        """Remove what killed runs left ready beside a target without having committed it."""
         state = self.state()
         for folder in final.absolute().parent.glob(f".{escape(final.name)}.ready-*"):
             name = folder.name.rpartition("-")[2]
@@ -122,7 +122,7 @@ class StoredLedger:
 
 
 def refuse_unsigned(entries: Iterable[Entry], keeper: Keeper | None) -> None:
-    """Refuse entries that somebody without the keeper's key has written, where entries are signed.
+    """Refuse entries written without the keeper's key if entries are signed.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def refuse_unsigned(entries: Iterable[Entry], keeper: Keeper | None) -> None:
 
 
 def refuse_cut(state: State, keeper: Keeper | None) -> None:
-    """Refuse a ledger that lacks the entry which its keeper has written down as the last.
+    """Refuse a ledger that lacks the entry that its keeper recorded as the last.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a ledger says, as rows to print and lines to export."""
+"""Summaries of a ledger as rows to print and lines to export."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.privacy.accountant import Loss
 
 @dataclass(frozen=True)
 class Balance:
-    """One cap: what was spent of it, and what is left."""
+    """One cap: how much of it was spent, and how much is left."""
 
     dataset: str
     analyst: str
@@ -28,7 +28,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Event:
-    """One reservation, and where its release stands."""
+    """One reservation, and the state of its release."""
 
     entry: int
     time: str
@@ -76,7 +76,7 @@ def _event(state: State, name: str) -> Event:
 
 
 def _whereabouts(state: State, name: str) -> str:
-    """Where the release of a reservation stands, or why there is none; all but returned ones count as spent."""
+    """Return where a reservation's release is, or why there is none; all but returned ones count as spent."""
     if name in state.commits:
         return state.commits[name].final
     if name in state.returned:

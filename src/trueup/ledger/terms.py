@@ -1,4 +1,4 @@
-"""What an account is kept under: one unit, one neighbour relation, and what its releases may publish and check.
+"""Terms of an account: one unit, one neighbour relation, and what its releases may publish and check.
 
 A loss is stated for one unit and for one step of one relation. Losses of other units, or of other relations, are losses
 of other things: their sum says nothing. So an account has one of each, from its first entry on.
@@ -23,7 +23,7 @@ CHECKS = 3
 
 @dataclass(frozen=True)
 class Terms:
-    """What an account is kept under.
+    """The terms of an account.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Terms:
                 raise SpecError(f"{what} '{given}'", needed=f"'{known}', or nothing")
 
     def listing(self, spec: Spec, cells: Cells) -> Terms:
-        """Return terms that also list the rules and invariants of a spec, by what they mean."""
+        """Return terms that also list the rules and invariants of a spec, by their meaning."""
         named = {question.text: question.digest for question in invariants(spec, cells)}
         return replace(
             self,
@@ -96,7 +96,7 @@ class Terms:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return them as fields of an entry."""
+        """Return the terms as fields of an entry."""
         return {**asdict(self), "invariants": dict(self.invariants), "listed": write_questions(self.listed)}
 
 
@@ -114,7 +114,7 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
 
 
 def write_questions(given: Iterable[Question]) -> list[dict[str, str]]:
-    """Write questions as they stand in an entry."""
+    """Return questions in the form in which an entry holds them."""
     return [asdict(question) for question in given]
 
 

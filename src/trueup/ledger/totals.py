@@ -1,4 +1,4 @@
-"""What the entries of a ledger add up to: caps, what was spent, checked and published."""
+"""Totals of a ledger's entries: caps, and what was spent, checked and published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Caps = dict[str, Fraction]
 
 @dataclass(frozen=True)
 class Commit:
-    """A release that the ledger has granted for good.
+    """A release that the ledger has granted permanently.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Commit:
 
 @dataclass
 class Shown:
-    """What the releases of an account have shown exactly.
+    """The exact answers that the releases of an account have shown.
 
     Attributes
     ----------
@@ -68,27 +68,27 @@ class Shown:
     joint: Mapping[str, Any] | None = None
 
     def of(self, request: Request) -> Answers:
-        """What the data of a request were asked."""
+        """Return the answers about the data of a request."""
         return self.answers.setdefault(request.data or "", Answers(known=request.data is not None))
 
     @property
     def counted(self) -> set[str]:
-        """All that was counted, of any version of the data."""
+        """Return all counted answers, of any version of the data."""
         return {f"{data}{mark}" for data, each in self.answers.items() for mark in each.counted}
 
     @property
     def checked(self) -> int:
-        """How many checks the last version of the data has answered, and data that cannot be known again."""
+        """Return how many checks the last version of the data, and unrecognisable data, have answered."""
         last = dict.fromkeys(["", *self.data[-1:]])
         return sum(len(self.answers[name].counted) for name in last if name in self.answers)
 
     @property
     def held(self) -> dict[str, Question]:
-        """The questions that a release went on after: their answer was yes."""
+        """Return the questions answered yes, after which a release continued."""
         return {digest: q for each in self.answers.values() for digest, q in each.held.items()}
 
     def left(self, request: Request, checks: int, but: str = "") -> int:
-        """How many checks are left for the data of a request; what data unknown were asked may be told of the last."""
+        """Return how many checks are left for a request's data; answers about unknown data also count against the last."""
         unknown = "" if request.data is not None else self.data[-1] if self.data else ""
         other = self.answers.get(unknown) if unknown != (request.data or "") else None
         return self.of(request).left(checks, but) - (len(other.counted) if other else 0)
@@ -146,26 +146,26 @@ class Totals:
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def begins_year(self, dataset: str, when: str) -> bool:
-        """Whether a charge at a time is the first of a year in which the caps of a dataset are new."""
+        """Return True if a charge at a time is the first of a year in which a dataset's caps renew."""
         return bool(self.terms[dataset].renews) and when[:4] > self.years.get(dataset, "")
 
     def spent_at(self, owner: Owner, when: str) -> Loss:
-        """What counts at a time against the caps of an owner."""
+        """Return what counts at a time against the caps of an owner."""
         return Loss() if self.begins_year(owner[0], when) else self.spent.get(owner, Loss())
 
     def is_open(self, name: str) -> bool:
-        """Whether a reservation stands under which nothing was drawn yet."""
+        """Return True if a reservation is open and nothing was drawn under it yet."""
         return name in self.reserved and name not in self.drawn and name not in self.returned
 
     def unfinished(self, dataset: str) -> list[str]:
-        """Reservations of a dataset that count as spent and have no release."""
+        """Return the reservations of a dataset that count as spent and have no release."""
         gone = self.returned | set(self.commits)
         return [
             n for n, (_, request) in self.reserved.items() if request.dataset == dataset and n not in gone
         ]
 
     def analysts(self, dataset: str) -> list[str]:
-        """Name the analysts who have caps of their own; nobody else may draw once there is one."""
+        """Name the analysts who have caps of their own; once there is one, nobody else may draw."""
         return sorted({o[1] for o in self.caps if o[0] == dataset and o[1] is not None})
 
     def finished(self, key: str | None) -> Commit | None:
@@ -177,7 +177,7 @@ class Totals:
         return [c.ready for c in self.commits.values() if c.final == final]
 
     def stamp(self, entry: Entry) -> dict[str, Any]:
-        """Return what a manifest says of the ledger: where in which chain its reservation stands."""
+        """Return the ledger's stamp for a manifest: the reservation's position in its chain."""
         return {"ledger": self.ledger, "entry": entry.number, "head": entry.hash}
 
 

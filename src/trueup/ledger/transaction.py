@@ -1,4 +1,4 @@
-"""What a store of entries offers: transactions that are whole or not at all."""
+"""The interface of stores of entries: transactions that are whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAIT_SECONDS = 60
 
 
 class Transaction:
-    """Entries as one transaction sees them."""
+    """The entries as one transaction sees them."""
 
     def __init__(self, connection: Any, mark: str) -> None:
         self._connection, self._mark = connection, mark
@@ -25,18 +25,18 @@ class Transaction:
         return [Entry(*row) for row in self._connection.execute(query, (number,)).fetchall()]
 
     def append(self, entry: Entry) -> None:
-        """Add an entry; durable once the transaction is over."""
+        """Append an entry, durable once the transaction ends."""
         values = ", ".join([self._mark] * 3)
         command = f"INSERT INTO trueup_ledger (number, body, hash) VALUES ({values})"
         self._connection.execute(command, (entry.number, entry.body, entry.hash))
 
 
 class Store(Protocol):
-    """Where entries are kept."""
+    """A store of entries."""
 
     @property
     def keeper(self) -> Path | None:
-        """Where the keeper's folder is, unless another is named; None where one has to be."""
+        """Return the default keeper's folder; None if one has to be named."""
         ...
 
     def create(self) -> None:
@@ -44,11 +44,11 @@ class Store(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Whether there is a table."""
+        """Return True if there is a table."""
         ...
 
     def grant(self, analyst: str) -> None:
-        """Let an analyst draw and not declare; BudgetError where the store cannot tell them apart."""
+        """Let an analyst draw and not declare; raise BudgetError if the store cannot tell them apart."""
         ...
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Transaction]:

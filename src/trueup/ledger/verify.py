@@ -1,4 +1,4 @@
-"""Checking a ledger: its own chain, and what published bundles say of it.
+"""Checks of a ledger: its own chain, and the stamps of published bundles.
 
 The chain alone finds an altered, removed or inserted entry. It cannot find that the last entries
 were cut off, or that an older copy was put back: what is left is a valid chain. The keeper's anchor finds that, and published
@@ -23,7 +23,7 @@ from trueup.ledger.stored import refuse_cut, refuse_unsigned
 
 @dataclass(frozen=True)
 class Verification:
-    """What a check of the ledger found.
+    """The findings of a check of the ledger.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ def _replay(entries: list[Entry], keeper: Keeper | None) -> tuple[State, list[st
 
 
 def _misdated(entries: list[Entry]) -> list[str]:
-    """Entries of an earlier month than one before them, or of one that is still to come: some clock was wrong, or set."""
+    """Return entries dated before an earlier entry's month, or in the future: a clock was wrong, or set."""
     found, latest = [], ""
     for entry in entries:
         month = entry.fields["time"][:7]
@@ -117,7 +117,7 @@ def _manifests(folder: Path) -> list[Path]:
 
 
 def _mismatch(digest: str, manifest: Mapping[str, Any], entries: list[Entry], state: State) -> str:
-    """What is wrong between one published manifest and the ledger; empty if nothing is."""
+    """Return what is wrong between one published manifest and the ledger; empty if nothing is."""
     stamp = manifest["ledger"]
     number = stamp.get("entry") if isinstance(stamp, dict) else None
     if not isinstance(number, int) or number < 1:

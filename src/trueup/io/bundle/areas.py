@@ -134,7 +134,7 @@ def write_areas(
 
 
 def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribute, Recode]]:
-    """The attributes to keep, each with the recode as which it is kept."""
+    """Return the attributes to keep, each with the recode that it is kept as."""
     names = [a.name for a in cells.attributes] if attributes is None else attributes
     seen = list(zip(cells.attributes, cells.recodes(names)))
     if lost := [a.name for a, recode in seen if not recode.name and not a.partition]:
@@ -145,20 +145,20 @@ def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribut
 
 
 def _error_classes(manifest: Mapping[str, Any], margin: Margin) -> tuple[ErrorClass, ...]:
-    """The errors to expect of a table of the finest places, by the size of its counts; none where they are not known."""
+    """Return the expected errors of a table of the finest places by size of count; empty if unknown."""
     written = manifest.get("expected errors")
     return ExpectedErrors.read(written).tables.get(margin, ()) if written else ()
 
 
 def _squared_margin(classes: Sequence[ErrorClass], count: str) -> str:
-    """The squared 90 % margin of error of a count of a place, in SQL."""
+    """Return the squared 90 % margin of error of a place's count, as an SQL expression."""
     found = [(c.lowest, float(c.margin(90)) ** 2) for c in classes]
     others = "".join(f"WHEN {count} >= {low} THEN {square!r} " for low, square in reversed(found[1:]))
     return f"CASE {others}ELSE {found[0][1]!r} END" if others else repr(found[0][1])
 
 
 def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str]) -> str:
-    """The files of the finest table, in SQL, after a look at their digests; of a family, those of the table by what is kept."""
+    """Return the files of the finest table as SQL, their digests checked; of a family, the table with the kept attributes."""
     last, every = spec.levels[-1].name, {a.name for a in spec.attributes}
     counts = manifest.get("counts", ())
     by = [e for e in counts if e["level"] == last and set(e["attributes"]) <= every]
@@ -182,7 +182,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str
 
 
 def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
-    """Make the table of the finest places; return its key columns."""
+    """Register the table of the finest places; return its key columns."""
     prefix = f"{spec.levels[-1].name}."
     places = open_table(folder / "public" / "places.parquet", connection)
     keys = [name.removeprefix(prefix) for name in places.columns() if name.startswith(prefix)]
@@ -204,7 +204,7 @@ def _refuse_taken(column: str, keys: list[str], cells: Cells) -> None:
 
 
 def _register_areas(connection: Any, mapping: Any, column: str, keys: list[str], level: str) -> None:
-    """Make the table of the areas' places, once every row is known to be good."""
+    """Register the table of the areas' places after checking every row."""
     table = open_table(mapping, connection)
     require(table, [column, *keys])
     if isinstance(table, Relation) and isinstance(mapping, str | Path):
@@ -219,7 +219,7 @@ def _register_areas(connection: Any, mapping: Any, column: str, keys: list[str],
 
 
 def _brought(connection: Any, table: Source, columns: list[str]) -> Relation:
-    """Bring a table that is in memory, or of another connection, to ours."""
+    """Copy a table from memory, or from another connection, to this connection."""
     connection.register("in_memory", table.select(columns))
     return Relation(table.name, connection.table("in_memory"))
 
@@ -255,7 +255,7 @@ def _sums(
     kept: list[tuple[Attribute, Recode]],
     classes: Sequence[ErrorClass],
 ) -> str:
-    """The query of every area's counts and margins: its places' cells, grouped; groups that hold nobody count zero."""
+    """Return the query for every area's counts and margins of error; groups without records count zero."""
     for at, (attribute, recode) in enumerate(kept):
         groups = np.array(recode.groups)
         connection.register(f"values{at}", {"value": np.array(attribute.values), "position": groups})

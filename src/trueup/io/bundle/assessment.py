@@ -79,17 +79,17 @@ def write_assessment(out: str | Path, spec_text: str, assessment: Assessment, pa
 
 
 def holds_assessment(folder: str | Path) -> bool:
-    """Whether a folder is an assessment."""
+    """Return True if a folder is an assessment."""
     return any((Path(folder) / place / MANIFEST).is_file() for place in _PLACES)
 
 
 def is_confidential(folder: str | Path) -> bool:
-    """Whether a folder is an assessment whose truth was not declared public."""
+    """Return True if a folder is an assessment whose truth was not declared public."""
     return holds_assessment(folder) and not read_assessment(folder)[0].public
 
 
 def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
-    """Read an assessment back with its spec; figures of single counts stay in their files.
+    """Read an assessment back with its spec; figures of single counts are left in their files.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
 
 
 def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
-    """What each part of the long table is about, and all parts end to end."""
+    """Return the subject of each part of the long table, and all parts end to end."""
     labels: list[tuple[str, str, str, str]] = []
     found: list[tuple] = []
     for (method, budget, table), figures in assessment.figures.items():

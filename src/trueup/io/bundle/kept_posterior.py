@@ -1,4 +1,4 @@
-"""Posteriors read back from the folders that `infer` wrote, by readers that take nothing on trust."""
+"""Posteriors read back from the folders that `infer` wrote, with every file checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _RESTORE = "infer again, or restore the folder"
 
 
 def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
-    """Read a posterior back from the folder that `trueup infer --out` wrote, to be asked again.
+    """Read a posterior back from the folder that `trueup infer --out` wrote, for further questions.
 
     Its figures come from the draws alone: exact marginals of trees are in the tables of the folder.
 
@@ -96,12 +96,12 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
 
 
 def is_posterior(folder: Path) -> bool:
-    """Return True if a folder looks like a posterior, and not like a bundle."""
+    """Return True if a folder looks like a posterior and not like a bundle."""
     return (folder / MANIFEST.name).is_file() and not (folder / MANIFEST).is_file()
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest, and hold every file against its digest."""
+    """Read the manifest, and check every file against its digest."""
     if not is_posterior(folder):
         bundle = (folder / MANIFEST).is_file()
         raise BundleError(
@@ -147,7 +147,7 @@ def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
 
 
 def _of_tables(whole: Cells, tables: Sequence[Margin]) -> Cells:
-    """The full cross, whose table is always written where there is one; else the family of the tables."""
+    """Return the full cross if its table was written, else the family of the tables."""
     listed = [whole.margin(table) for table in tables if not table.where]
     one = not listed or any(whole.contains(whole.finest, table) for table in listed)
     return whole if one else family_of(whole, listed)
@@ -162,7 +162,7 @@ def _attribute(entry: Mapping[str, Any]) -> Attribute:
 
 
 def _draws(folder: Path, manifest: Mapping[str, Any], shape: tuple[int, int, int]) -> NDArray[np.int64]:
-    """Read the counts of all draws, file after file, each as it was written: draw after draw, cell after cell."""
+    """Read the counts of all draws, file after file, in their order: draw after draw, cell after cell."""
     names = sorted(name for name in manifest["files"] if name.startswith(("draws.", "draws/")))
     if not names:
         raise BundleError(f"'{folder}' holds no draws", remedy="infer again; draws are written with --out")

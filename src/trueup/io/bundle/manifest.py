@@ -40,7 +40,7 @@ _KEYS = {"measurements": _MEASURED, "release": _MEASURED | {"checks", "counts", 
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest with the digest of every other public file: the bundle is complete."""
+    """Write the manifest with the digest of every other public file, which completes the bundle."""
     names = public_files(folder)
     with ThreadPoolExecutor() as threads:
         files = dict(zip(names, threads.map(digest, (folder / "public" / name for name in names))))
@@ -49,7 +49,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def public_files(folder: Path) -> list[str]:
-    """Name the files that this process has written into `public/`, as a manifest lists them."""
+    """Name the files that this process wrote into `public/`, as a manifest lists them."""
     public = folder / "public"
     return [str(path.relative_to(public)) for path in sorted(public.rglob("*")) if path.is_file()]
 
@@ -82,7 +82,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _refuse_strange(manifest: Mapping[str, Any]) -> None:
-    """Raise ValueError, KeyError or TypeError where a name, an amount or a law is not one of ours."""
+    """Raise ValueError, KeyError or TypeError if a name, an amount or a law is not a known one."""
     refuse_misshapen(manifest)
     files, parts, counts = manifest["files"], manifest.get("parts", {}), manifest.get("counts", [])
     refuse_names(files)
@@ -100,7 +100,7 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
 
 
 def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
-    """Raise KeyError or TypeError where a part that others read is not there."""
+    """Raise KeyError or TypeError if a required part is missing."""
     parts = [(manifest, _KEYS.get(manifest["kind"], _KEYS["release"]))]
     parts += [(header, _HEADER) for header in manifest["headers"]]
     parts += [(manifest["method"], {"method"})] if "method" in manifest else []
@@ -110,7 +110,7 @@ def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
 
 
 def seal_of(parts: Mapping[str, str]) -> str:
-    """SHA-256 over the digests of all files of measurements, in order: the seal on what was drawn.
+    """Return the seal on what was drawn: SHA-256 over the digests of all files of measurements, in order.
 
     Examples
     --------
@@ -123,12 +123,12 @@ def seal_of(parts: Mapping[str, str]) -> str:
 
 
 def measured_file(part: str) -> str:
-    """Where in `public/` the measurements of a part stand."""
+    """Return the path within `public/` of a part's measurements."""
     return f"measurements/part-{part}.parquet"
 
 
 def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[str, Spec]:
-    """Read the spec of a bundle, as text and parsed; BundleError if it is not the one that was written and cannot be read.
+    """Read a bundle's spec as text and parsed; raise BundleError if it was altered or cannot be read.
 
     The manifest is given where the folder does not hold it yet.
     """
@@ -144,13 +144,13 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
 
 
 def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a bundle in which a public file is missing or is not the one that was written."""
+    """Refuse a bundle in which a public file is missing or altered."""
     for name, fault in altered(folder, manifest):
         raise BundleError(f"public/{name} of '{folder}' {fault}", remedy="restore the bundle")
 
 
 def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Name every public file that is missing or is not the one that was written, and which of the two."""
+    """Name every public file that is missing or altered, and which of the two."""
     paths = {name: folder / "public" / name for name in manifest["files"]}
     held = {name: path for name, path in paths.items() if path.is_file()}
     yield from ((name, "is missing") for name in paths if name not in held)
@@ -161,12 +161,12 @@ def altered(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, st
 
 
 def listed(manifest: Mapping[str, Any], pattern: str) -> list[str]:
-    """Name the files of a pattern that the manifest lists: what else lies in `public/` is never opened."""
+    """Name the files of a pattern that the manifest lists; other files in `public/` are never opened."""
     return sorted(name for name in manifest["files"] if PurePosixPath(name).match(pattern))
 
 
 def unlisted(folder: Path) -> list[str]:
-    """Name the files in `public/` that the manifest does not list: nobody vouches for them."""
+    """Name the files in `public/` that the manifest does not list."""
     public = folder / "public"
     listed = {MANIFEST.name, *read_manifest(folder)["files"]}
     held = (p.relative_to(public).as_posix() for p in public.rglob("*") if not p.is_dir())
@@ -174,7 +174,7 @@ def unlisted(folder: Path) -> list[str]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a public file."""
+    """Return the SHA-256 of a public file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -184,7 +184,7 @@ LONGEST_NAME = 100
 
 
 def slug(margin: Margin) -> str:
-    """File name of a margin's table; one that is long ends in a digest of the whole, for file systems stop at 255 bytes.
+    """Return the file name of a margin's table; a long one ends in a digest, because file systems stop at 255 bytes.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def slug(margin: Margin) -> str:
 
 
 def header_out(header: Measured) -> dict[str, Any]:
-    """What a manifest says of a measured margin."""
+    """Return a measured margin as a manifest's entry."""
     return {
         "query": header.query,
         **margin_out(header.margin),
@@ -214,25 +214,25 @@ def header_out(header: Measured) -> dict[str, Any]:
 
 
 def header_in(entry: Mapping[str, Any]) -> Measured:
-    """Read what a manifest says of a measured margin."""
+    """Read a measured margin from a manifest's entry."""
     noisy = entry["law"] != Exact.name
     law = law_named(entry["law"]).from_parameters(entry["parameters"]) if noisy else Exact()
     return Measured(entry["query"], margin_in(entry), law)
 
 
 def margin_out(margin: Margin) -> dict[str, Any]:
-    """What a manifest says of a margin."""
+    """Return a margin as a manifest's entry."""
     where = {"where": [dict(each) for each in margin.where]} if margin.where else {}
     return {"level": margin.level, "attributes": list(margin.attributes), **where}
 
 
 def margin_in(entry: Mapping[str, Any]) -> Margin:
-    """Read what a manifest says of a margin."""
+    """Read a margin from a manifest's entry."""
     return Margin(entry["level"], tuple(entry["attributes"]), conditions(entry.get("where", ())))
 
 
 def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:
-    """A guarantee as JSON, amounts as rational text."""
+    """Return a guarantee as JSON, with amounts as rational text."""
     return json.loads(json.dumps(asdict(guarantee), default=str))
 
 

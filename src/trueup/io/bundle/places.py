@@ -37,7 +37,7 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
 
 
 def read_places(path: Path, spec: Spec, most: int = MOST) -> Tree:
-    """Read the public places back, of which there are at most so many.
+    """Read the public places back, at most so many.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_places(path: Path, spec: Spec, most: int = MOST) -> Tree:
 def read_place_levels(
     path: Path, levels: Sequence[str], limited: Sequence[Collection[str]] = (), most: int = MOST
 ) -> Tree:
-    """Read places whose levels are known, and which columns of limits each has.
+    """Read places with known levels and columns of limits.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def read_place_levels(
 def _kinds(
     path: Path, levels: Sequence[str], limited: Sequence[Collection[str]]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The columns of the places' file with their kinds, and those of them that may lack values."""
+    """Return the kinds of the columns in the places' file, and the columns that may lack values."""
     with connect(files=[path], threads=1) as connection:
         held = columns_of(connection, [path])
     names = [f"{level}@name" for level in levels if f"{level}@name" in held]
@@ -82,7 +82,7 @@ def _kinds(
 
 
 def limit_column(level: str, name: str) -> str:
-    """Column of the places' file with the limits of a level that the spec calls by a name."""
+    """Return the column of the places' file with a level's limits of that name in the spec."""
     return f"{level}@limit {name}"
 
 

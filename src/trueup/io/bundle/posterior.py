@@ -103,13 +103,13 @@ def write_posterior(
 
 
 def margins(posterior: Posterior) -> list[Margin]:
-    """List the margins whose tables are written: those with exact marginals, those that were published, the finest."""
+    """List the margins whose tables are written: those with exact marginals, those published, and the finest."""
     drawn = posterior.drawn
     return list(dict.fromkeys([*drawn.marginals, *drawn.tables, *posterior.cells.finest_tables]))
 
 
 def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
-    """Keys, names and attributes of every cell; in a family of tables its table and its label."""
+    """Return keys, names and attributes of every cell; for a family of tables, the table and label."""
     if not cells.is_family:
         return named_columns(cells, cells.finest)
     tables = cells.finest_tables
@@ -118,7 +118,7 @@ def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
 
 
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
-    """Write the draws as one file, or as a folder of files where there are many, which readers take as one table.
+    """Write the draws as one file, or as a folder of files if there are many, which readers take as one table.
 
     DuckDB reads the counts where they are, and looks keys up by the number of the cell. Some files are written at once.
     """
@@ -149,7 +149,7 @@ def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: st
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """The digest of every file, by its name."""
+    """Return the digest of every file, by its name."""
     names = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): digest(path) for path in names}
 

@@ -1,4 +1,4 @@
-"""Tables that somebody else published, in a bundle: the values of every header with the groups that they are of.
+"""Tables that somebody else published, stored in a bundle: values of every header with their groups.
 
 Other measurements are of all groups of a margin, and whole; these are of some, and may be fractions. `public/published.parquet`
 holds them, one row a value.

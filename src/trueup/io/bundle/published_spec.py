@@ -9,7 +9,7 @@ from trueup.model.perturbed import PerturbedSpec, parse_perturbed
 
 
 def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:
-    """The spec of published tables, which knows the margins that were found in them."""
+    """Return the spec of published tables with the margins that were found in them."""
     spec = parse_perturbed(text)
     shown: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {part.name: {} for part in spec.published}
     for entry in manifest["headers"]:

@@ -94,7 +94,7 @@ def read_release(folder: str | Path) -> Release:
 
 
 class StoredRelease(Release):
-    """A release whose counts stay in their bundle until they are asked for.
+    """A release whose counts stay in their bundle until first used.
 
     What its manifest says is at hand: method, checks, noise distributions, guarantee, digests. A nation's counts may be too
     many to be read at once.
@@ -116,12 +116,12 @@ class StoredRelease(Release):
 
     @cached_property
     def spec(self) -> Spec:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The spec that the bundle holds."""
+        """Return the the spec that the bundle holds."""
         return read_spec(self.folder, self.manifest)[1]
 
     @cached_property
     def measurements(self) -> Measurements:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Its measurements, read from the bundle."""
+        """Return its measurements, read from the bundle."""
         return _measurements(self.folder, self.manifest)
 
     @cached_property
@@ -130,7 +130,7 @@ class StoredRelease(Release):
 
     @cached_property
     def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Its finest counts, read from the bundle."""
+        """Return its finest counts, read from the bundle."""
         tables = self.measurements.cells.finest_tables
         if lost := [margin for margin in tables if margin not in self._tables]:
             raise BundleError(f"'{self.folder}' holds no counts of '{lost[0]}'", remedy="restore the bundle")
@@ -138,42 +138,42 @@ class StoredRelease(Release):
 
     @cached_property
     def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The standard errors (counts) of the tables that state them."""
+        """Return the the standard errors (counts) of the tables that state them."""
         return {margin: errors for margin, (_, errors) in self._tables.items() if errors is not None}
 
     @cached_property
     def headers(self) -> tuple[Measured, ...]:
-        """Every measurement."""
+        """Return the headers of all measurements."""
         return tuple(header_in(entry) for entry in self.manifest["headers"])
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is protected, at what cost."""
+        """Return the privacy guarantee: what is protected, and at what cost."""
         return guarantee_in(self.manifest["guarantee"])
 
     @property
     def digest(self) -> str:
-        """The digest of its measurements."""
+        """Return the the digest of its measurements."""
         return self.manifest["measurements"]
 
     @property
     def parts(self) -> int:
-        """In how many parts it was measured."""
+        """Return in how many parts it was measured."""
         return len(self.manifest.get("parts", "1"))
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Number of places of every level, from the root."""
+        """Return the number of places of every level, from the root."""
         return {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
 
     @property
     def place_cells(self) -> int:
-        """Number of cells of each place."""
+        """Return the number of cells of each place."""
         return self.manifest["cells"]
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
-        """How far its counts are from the noisy ones."""
+        """Return how far its counts are from the noisy ones."""
         return tuple(Miss(**miss) for miss in self.manifest["misses"])
 
 
@@ -200,7 +200,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
 
 
 def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
-    """Read measurements as the files hold them, whether or not they are those that were written."""
+    """Read measurements as the files hold them, without checking their digests."""
     _, spec = read_spec(folder, manifest)
     cells = problem_cells(
         spec, read_places(folder / "public" / "places.parquet", spec, manifest["levels"][-1]["places"])
@@ -241,7 +241,7 @@ def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
 def _tables(
     folder: Path, manifest: Mapping[str, Any], cells: Cells
 ) -> dict[Margin, tuple[NDArray, NDArray | None]]:
-    """Every released table with its standard errors, where it states them."""
+    """Return every released table, with its standard errors if it states them."""
     public, found = folder / "public", {}
     with connect(folders=[public]) as connection:
         for entry in manifest["counts"]:
@@ -251,7 +251,7 @@ def _tables(
 
 
 def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None:
-    """Refuse to hold a bundle in memory that needs more of it than it is given.
+    """Refuse a bundle that needs more memory than it is given.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Kinds of all parts of a manifest, and of an assessment, that somebody reads."""
+"""Types of all parts of a manifest, and of an assessment, that are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Currency = Literal["epsilon", "rho"]
 
 
 class _Part(BaseModel):
-    """A part with known keys; further ones are of a later version, and are read by nobody."""
+    """A part with known keys; unknown keys belong to a later version and are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -265,7 +265,7 @@ class _Assessment(_Part):
 
 
 def refuse_misshapen(manifest: Any) -> None:
-    """Raise ValueError where a part of a manifest is of another kind than whoever reads it takes it to be.
+    """Raise ValueError if a part of a manifest has another type than its readers expect.
 
     Examples
     --------
@@ -277,7 +277,7 @@ def refuse_misshapen(manifest: Any) -> None:
 
 
 def refuse_misshapen_assessment(manifest: Any) -> None:
-    """Raise ValueError where a part of an assessment's manifest is of another kind than whoever reads it takes it to be."""
+    """Raise ValueError if a part of an assessment's manifest has another type than its readers expect."""
     _validate(_Assessment, manifest)
 
 

@@ -1,4 +1,4 @@
-"""What is taken from files that may come from anybody: names by a grammar, numbers and depth bounded, no link followed.
+"""Limits on what is read from untrusted files: names by a grammar, bounded numbers and depth, and no links.
 
 A bundle is public, and may come back from somebody who made it to be read here. So nothing in it is used as a path, as a
 number or as a structure before it was found to be one of ours.
@@ -24,7 +24,7 @@ _AMOUNT = re.compile(r"\d{1,1000}(\.\d{1,1000})?([eE][+-]?\d{1,4})?(/\d{1,1000})
 
 
 def read_text(path: Path) -> str:
-    """Read a text of bounded size that is no link.
+    """Read a text of bounded size from a file that is not a link.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON of bounded size, depth and length of numbers; OSError or ValueError where it is not that."""
+    """Read JSON of bounded size, depth and length of numbers; raise OSError or ValueError otherwise."""
     try:
         held = json.loads(read_text(path), parse_int=_whole)
         _refuse_deep(held)
@@ -61,7 +61,7 @@ def _refuse_deep(held: Any, depth: int = 0) -> None:
 
 
 def amount(text: Any) -> Fraction:
-    """Read an exact amount, zero or more, of bounded length; ValueError otherwise.
+    """Read an exact amount, zero or more, of bounded length; raise ValueError otherwise.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def amount(text: Any) -> Fraction:
 
 
 def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
-    """Refuse names that are not those of files of a bundle: up to three parts, none hidden, none that leads elsewhere.
+    """Refuse names unlike those of files in a bundle: up to three parts, none hidden, none that leads elsewhere.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """Refuse links among the named files of a folder and the folders that they are in.
+    """Refuse links among the named files of a folder and the folders that contain them.
 
     Raises
     ------

@@ -64,7 +64,7 @@ def write_measured(
 
 
 def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
-    """`(places + 1,)`: where the values of each place of a header begin and end."""
+    """Return `(places + 1,)` positions where the values of each place of a header begin and end."""
     places = cells.margin_shape(header.margin)[0]
     each = cells.size(header.margin) // places
     every = np.arange(places + 1) * each
@@ -72,7 +72,7 @@ def place_edges(cells: Cells, header: Measured) -> NDArray[np.int64]:
 
 
 def query_label(header: Measured) -> str:
-    """The name of a header's query in a file of measurements: an invariant is told from others by its margin."""
+    """Return the name of a header's query in a file of measurements; an invariant's includes its margin."""
     return (
         header.query
         if not header.exact
@@ -81,7 +81,7 @@ def query_label(header: Measured) -> str:
 
 
 def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
-    """One array object a place, in the smallest integers that hold them all."""
+    """Return one array object per place, in the smallest integers that hold them all."""
     small = np.abs(values).max(initial=0) < 2**31
     rows = np.empty(sizes.size, dtype=object)
     held, edges = values.astype(np.int32) if small else values, [0, *np.cumsum(sizes).tolist()]
@@ -116,7 +116,7 @@ def read_measured(
 def read_values(
     connection: Any, files: str, cells: Cells, headers: Sequence[Measured]
 ) -> list[NDArray[np.int64]]:
-    """Read the values of every header from all files of measurements, in the order of the places: one pass a level.
+    """Read the values of every header from all files of measurements, in the order of places, one pass per level.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def read_values(
 def _values_of_level(
     connection: Any, files: str, cells: Cells, level: str, headers: Sequence[Measured]
 ) -> dict[int, NDArray[np.int64]]:
-    """Values of the headers of one level, by their position among all headers."""
+    """Return the values of the headers of one level, by their position among all headers."""
     given = {i: query_label(h) for i, h in enumerate(headers) if h.margin.level == level}
     asked = [level, [*given.values()]]
     rows = f"FROM {files} WHERE level = $1 AND list_contains($2, query)"
@@ -159,7 +159,7 @@ def write_counts(
     count: NDArray[np.int64],
     connection: Any = None,
 ) -> None:
-    """Write the histograms of a level, cells that are not zero alone: `place` and `cell` say which.
+    """Write the histograms of a level with nonzero cells only, located by `place` and `cell`.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def write_counts(
 
 
 def read_left_out(connection: Any, files: str) -> int:
-    """Read how many records were left out, with noise.
+    """Read the noisy number of records that were left out.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def read_left_out(connection: Any, files: str) -> int:
 def read_counted(
     connection: Any, files: Sequence[Path], cells: Cells, margin: Margin
 ) -> tuple[NDArray, NDArray | None]:
-    """Read a table of counts in the order of its margin's groups, zeros filled in; and its standard errors, if it has any.
+    """Read a table of counts in the order of its margin's groups, zeros filled in, with its standard errors if it has any.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def _placed(position: NDArray, values: NDArray, size: int) -> NDArray:
 
 
 def labels(tree: Tree, level: str) -> NDArray:
-    """The key of every place of a level as one text: a JSON pointer (RFC 6901), so that no two places share one.
+    """Return the key of every place of a level as one unique text, a JSON pointer (RFC 6901).
 
     Examples
     --------
@@ -265,12 +265,12 @@ def labels(tree: Tree, level: str) -> NDArray:
 
 
 def label_sql(columns: Sequence[str]) -> str:
-    """The same text of key columns as an expression of DuckDB."""
+    """Return the same text of key columns as a DuckDB expression."""
     return " || '/' || ".join(f"replace(replace({quoted(c)}, '~', '~0'), '/', '~1')" for c in columns)
 
 
 def _escaped(keys: NDArray) -> NDArray:
-    """Keys without a slash: `~1` stands for one, and `~0` for the tilde."""
+    """Escape keys: `~1` stands for a slash, and `~0` for the tilde."""
     letters = np.ascontiguousarray(keys).view(np.uint32)
     if not ((letters == ord("~")) | (letters == ord("/"))).any():
         return keys

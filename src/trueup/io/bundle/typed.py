@@ -1,4 +1,4 @@
-"""Tables in Parquet that may come from anybody: columns of the kinds that were written, and no more rows than were announced.
+"""Untrusted Parquet tables, read with columns of known types and no more rows than announced.
 
 What a file says of itself (names, kinds, number of rows) stands at its end, and is held against what is expected before any of
 its rows is unpacked: a few kilobytes may unpack to many gigabytes.
@@ -69,7 +69,7 @@ def read_typed(
 
 
 def columns_of(connection: Any, files: Sequence[Path]) -> dict[str, str]:
-    """The columns of files of one table with DuckDB's types.
+    """Return the columns of files of one table with DuckDB's types.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The files of a bundle: what every run writes, and what stands in its manifest."""
+"""The files of a bundle: what every run writes, and the manifest's entries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOTE = "a cell of the domain that a table does not list is zero"
 
 
 def begin_bundle(folder: Path, spec_text: str) -> Path:
-    """Make the folders of a bundle and write the spec; return `public/`."""
+    """Create the folders of a bundle and write the spec; return `public/`."""
     public = folder / "public"
     (public / "measurements").mkdir(parents=True)
     (public / "counts").mkdir()
@@ -48,7 +48,7 @@ def begin_bundle(folder: Path, spec_text: str) -> Path:
 
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
-    """Begin a bundle of measurements that memory holds; return what its manifest says of them.
+    """Begin a bundle of in-memory measurements; return their manifest entries.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
 def describe_measured(
     spec_text: str, sizes: Mapping[str, int], cells: int, headers: Sequence[Measured], guarantee: Guarantee
 ) -> dict[str, Any]:
-    """What a manifest says of measurements before they are drawn.
+    """Return the manifest entries of measurements before they are drawn.
 
     Parameters
     ----------
@@ -98,12 +98,12 @@ def describe_measured(
 
 
 def sealed(parts: Mapping[str, str]) -> dict[str, Any]:
-    """What a manifest says of the files of measurements, given the digest of each."""
+    """Return the manifest entries of files of measurements, given their digests."""
     return {"parts": dict(parts), "seal": seal_of(parts)}
 
 
 def write_release(folder: Path, release: Release) -> dict[str, Any]:
-    """Write the released tables of a release that memory holds; return what its manifest says of them."""
+    """Write the released tables of an in-memory release; return their manifest entries."""
     tables = folder / "public" / "counts"
     cells = release.cells
     with connect(folders=[tables]) as connection:
@@ -117,7 +117,7 @@ def write_release(folder: Path, release: Release) -> dict[str, Any]:
 
 
 def describe_release(release: Release, counts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a manifest says of released tables, given where each stands."""
+    """Return the manifest entries of released tables, given where each is stored."""
     return {
         "kind": "release",
         "method": dict(release.method),
@@ -131,7 +131,7 @@ def describe_release(release: Release, counts: Sequence[Mapping[str, Any]]) -> d
 
 
 def finish_bundle(folder: Path, manifest: Mapping[str, Any], page: str, log: Mapping[str, Any]) -> None:
-    """Write the report, the manifest and the agency's own log: the bundle is complete."""
+    """Write the report, the manifest and the agency's log, which completes the bundle."""
     (folder / "public" / "report.html").write_text(page, encoding="utf-8")
     write_manifest(folder, manifest)
     (folder / "internal" / "run.json").write_text(json.dumps(log, indent=2) + "\n", encoding="utf-8")

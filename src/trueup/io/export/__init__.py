@@ -1,4 +1,4 @@
-"""export: the tables of a record as files that others work with: CSV, Excel, Parquet, SDMX-CSV."""
+"""The verb export: write the tables of a record as CSV, Excel, Parquet or SDMX-CSV files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def export(
     for_spreadsheets: bool = False,
     agency: str = "TRUEUP",
 ) -> Path:
-    """Write the tables of a record as files that others work with.
+    """Write the tables of a record as files for other programs.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def export(
 
 
 def _write_records(folder: Path, record: Record, held: Exported) -> None:
-    """Write made-up records of a release, and what they are."""
+    """Write made-up records of a release, with a description."""
     from trueup.io.export.records import ABOUT, record_columns
 
     if not isinstance(record, Release):
@@ -121,7 +121,7 @@ def _refuse_target(out: Path, to: str) -> None:
 
 
 def refuse_unwritable(to: str) -> None:
-    """Refuse a format that is unknown, before anything else is done."""
+    """Refuse an unknown format before anything is written."""
     if to not in FORMATS:
         raise SpecError(f"there is no format '{to}'", needed=f"one of {', '.join(FORMATS)}")
 

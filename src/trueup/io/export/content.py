@@ -1,4 +1,4 @@
-"""What is written whatever the format: the tables of a record, and a page that says what was protected and how."""
+"""Content of an export in any format: the tables of a record, and a page on what was protected and how."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POSTERIOR = ("mean", "sd", "median", "low", "high", "mass")
 
 @dataclass(frozen=True, eq=False)
 class ExportedTable:
-    """A table with its figures `(groups,)`; masked where there is none.
+    """A table with its figures `(groups,)`; masked if there is none.
 
     Attributes
     ----------
@@ -45,21 +45,21 @@ class ExportedTable:
 
     @property
     def columns(self) -> dict[str, NDArray]:
-        """All columns by their headings: keys of places, readable names, attributes, figures."""
+        """Return all columns by their headings: keys of places, readable names, attributes, figures."""
         if self.wide is None:
             return named_columns(self.cells, self.margin) | dict(self.figures)
         return one_column_a_value(self.cells, self.margin, next(iter(self.figures.values())), self.wide)
 
     @property
     def labels(self) -> set[str]:
-        """Headings of the columns that hold text."""
+        """Return the headings of the columns that hold text."""
         attributes = tuple(name for name in self.margin.attributes if name != self.wide)
         return set(named_columns(self.cells, Margin(self.margin.level, attributes)))
 
 
 @dataclass(frozen=True, eq=False)
 class Exported:
-    """What a file or a folder of tables holds.
+    """The content of a file or a folder of tables.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Exported:
 def content(
     record: Record, tables: Sequence[str] = (), *, wide: str | None = None, level: float | str = "90%"
 ) -> Exported:
-    """Collect the tables of a record, all that it holds or the named ones.
+    """Collect the tables of a record, all of them or the named ones.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def content(
 
 
 def _margins(record: Record) -> list[Margin]:
-    """The tables that a record holds: of counts of all units."""
+    """Return the tables that a record holds for counts of all units."""
     if isinstance(record, Release):
         return list(record.published)
     if isinstance(record, Posterior):

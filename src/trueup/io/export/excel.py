@@ -1,4 +1,4 @@
-"""Tables as an Excel workbook: labels typed as text, so that keys keep their zeros and no label is run as a formula."""
+"""Tables as an Excel workbook, with labels typed as text: keys keep their zeros, and no label runs as a formula."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ABOUT = "About"
 
 
 def workbook(exported: Exported) -> bytes:
-    """Return a workbook with a sheet that says what was protected, and a sheet for each table.
+    """Return a workbook with a sheet on what was protected and a sheet for each table.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def workbook(exported: Exported) -> bytes:
 
 
 def refuse_long(table: ExportedTable) -> None:
-    """Refuse a table that no sheet holds."""
+    """Refuse a table too long for a sheet."""
     rows = table.cells.size(table.margin)
     if table.wide is not None:
         kept = table.cells.kept(table.margin)
@@ -51,7 +51,7 @@ def refuse_long(table: ExportedTable) -> None:
 
 
 def sheet_names(names: list[str]) -> list[str]:
-    """Names that Excel takes, different also in lower case.
+    """Return names that Excel accepts and that differ in lower case.
 
     Examples
     --------

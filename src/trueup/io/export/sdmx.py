@@ -66,7 +66,7 @@ def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
 
 @dataclass(frozen=True)
 class _Flow:
-    """A table as SDMX sees it."""
+    """A table as SDMX describes it."""
 
     id: str
     agency: str
@@ -92,7 +92,7 @@ class _Flow:
         return cls(identifier(slug(margin)), agency, table, (area, *attributes), (status, free, *more))
 
     def columns(self) -> dict[str, NDArray]:
-        """The columns of the SDMX-CSV file."""
+        """Return the the columns of the SDMX-CSV file."""
         size, shape = (
             self.table.cells.size(self.table.margin),
             self.table.cells.margin_shape(self.table.margin),
@@ -114,7 +114,7 @@ class _Flow:
 
 
 def codes(labels: Sequence[str]) -> list[str]:
-    """Codes that SDMX takes: letters, digits, `_`, `@`, `$`, `-`; other characters by their number.
+    """Return SDMX codes: letters, digits, `_`, `@`, `$`, `-`; other characters are replaced by their number.
 
     The slash between the parts of a key becomes `-`, unless some key holds that.
 
@@ -134,7 +134,7 @@ def codes(labels: Sequence[str]) -> list[str]:
 
 
 def identifier(name: str) -> str:
-    """An identifier of SDMX: a letter, then letters, digits, `_`.
+    """Return an SDMX identifier: a letter, then letters, digits, `_`.
 
     Examples
     --------

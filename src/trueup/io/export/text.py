@@ -1,4 +1,4 @@
-"""Tables as CSV or Parquet: a folder with a file for each, and one that says what was protected."""
+"""Tables as CSV or Parquet: a folder with a file for each, and one on what was protected."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def guarded(labels: NDArray) -> NDArray:
 
 
 def _mark(path: Path, wanted: bool) -> None:
-    """Begin a file with a byte order mark."""
+    """Write a byte order mark at the beginning of a file."""
     if wanted:
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())

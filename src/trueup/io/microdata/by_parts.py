@@ -1,4 +1,4 @@
-"""Confidential counts of a whole country, tabulated by DuckDB in bounded memory and kept by part.
+"""Confidential counts of a whole country, tabulated by DuckDB in bounded memory and stored by part.
 
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
 somebody are ever written: the zero cells of the declared domain appear where noise needs them, part by part.
@@ -136,7 +136,7 @@ def tabulate_by_parts(
 
 @dataclass(frozen=True)
 class _Tabulation:
-    """One run: the database and the folder into which it spills."""
+    """One run with its database and the folder to which it spills."""
 
     spec: Reading
     cells: Cells
@@ -177,7 +177,7 @@ class _Tabulation:
         self.connection.unregister("public_places")
 
     def _copied(self, table: Relation) -> Relation:
-        """Copy what is needed from a relation of another connection, whose memory is not ours to bound."""
+        """Copy the needed columns from a relation of another connection, whose memory cannot be bounded here."""
         needed = self._needed()
         path = self.spill / "given.parquet"
         require(table, needed)
@@ -185,7 +185,7 @@ class _Tabulation:
         return Relation(table.name, self.connection.sql(f"FROM {parquet([path])}"))
 
     def _count_rows(self, table: Relation) -> None:
-        """Count the rows of every cell in one pass; look again only if a row is at fault."""
+        """Count the rows of every cell in one pass; read again only to find a faulty row."""
         require(table, self._needed())
         table.relation.create_view("given")
         cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
@@ -208,7 +208,7 @@ class _Tabulation:
             self._refuse_bad(table, column, whole)
 
     def _count_kept(self, table: Relation, limit: Limit, cell: str, joined: str, records: str) -> None:
-        """Count the records that their units keep: a unit may have some in any part of the table."""
+        """Count the records that their units keep; a unit may have some in any part of the table."""
         unit, width = text_sql(table, limit.column), _per_place(self.cells)
         self._write(
             "named",
@@ -230,7 +230,7 @@ class _Tabulation:
         limit.dropped = int(given - kept)
 
     def _take_cells(self, source: Any, table: Source) -> None:
-        """Take the cells of a table that is in memory, or that lists every cell itself."""
+        """Take the cells of a table in memory, or of one that lists every cell."""
         if self.spec.table.cells:
             dense = read_counts(self.spec, self.cells, source, rows=self.expected)
             index, units = np.flatnonzero(dense), dense[dense > 0]
@@ -242,11 +242,11 @@ class _Tabulation:
         self._spill(f"{counted} FROM named JOIN places USING (place)")
 
     def _spill(self, query: str) -> None:
-        """Write the counts of all named cells, sorted by part, place and cell, and call them `counted`."""
+        """Write the counts of all named cells, sorted by part, place and cell, as the table `counted`."""
         self._write("counted", f"{query} GROUP BY ALL ORDER BY part, place, cell")
 
     def _write(self, name: str, query: str) -> None:
-        """Write the rows of a query to the disk, and call them by a name."""
+        """Write the rows of a query to disk as a named table."""
         file = self.spill / f"{name}.parquet"
         self.connection.execute(f"COPY ({query}) TO {literal(str(file))} (FORMAT parquet, COMPRESSION zstd)")
         self.connection.execute(f"CREATE VIEW {name} AS FROM {parquet([file])}")
@@ -267,7 +267,7 @@ class _Tabulation:
         raise DataError(f"{table.name} holds a row of no cell", needed="a place and values of the domain")
 
     def _said(self, table: Relation, row: int) -> str:
-        """Where a row stands; rows that were counted elsewhere have lost their numbers."""
+        """Return where a row stands; rows counted elsewhere have lost their numbers."""
         return f"a row of {table.name}" if self.rows else table.row(int(row))
 
     def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:

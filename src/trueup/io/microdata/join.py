@@ -36,14 +36,14 @@ from trueup.model.stacking import RECORD, REFERENCE
 
 
 class LinkedRecords(Relation):
-    """The records of two tables; a fault of theirs is one of a household."""
+    """The records of two tables, in which a faulty row is reported as a household."""
 
     def row(self, number: int) -> str:
         return f"a row of {self.name}"
 
 
 class NumberedRows(Relation):
-    """A table as a view with the numbers of its rows, which stand where they stood."""
+    """A table as a view with the numbers of its rows, so that errors can name them."""
 
     def __init__(self, table: Source, connection: Any, view: str) -> None:
         super().__init__(table.name, connection.table(view), (), connection)
@@ -63,7 +63,7 @@ def linked_records(
     memory: str | None = None,
     threads: int | None = None,
 ) -> Iterator[Any]:
-    """Give the one table of records that a spec of two tables counts; the source itself where the spec has one.
+    """Return the one table of records that a spec of two tables counts; the source itself for a spec of one.
 
     How many records are left out, by name, and how many persons were dropped stand in the `limit` afterwards.
 
@@ -116,11 +116,11 @@ class _Linking:
         return found
 
     def parts(self, of: str) -> list[AttributePart]:
-        """The declared attributes of persons, of households or of reference persons; numbers of persons are of none."""
+        """Return the declared attributes of persons, of households or of reference persons, without counts of persons."""
         return [p for p in self.join.attributes if p.of == of and p.persons is None]
 
     def records(self, source: JoinedTables) -> Relation:
-        """PersonsLink the tables, and refuse what does not link up."""
+        """Link the tables, and refuse records that do not link."""
         given = {"persons": source.persons, "households": source.households}
         tables = {name: self._view(name, data) for name, data in given.items()}
         with quiet_duckdb("the linked tables"):
@@ -132,7 +132,7 @@ class _Linking:
         return LinkedRecords(tables["households"].name, relation, (), self.connection)
 
     def _view(self, name: str, source: Any) -> Relation:
-        """The table as a view with the numbers of its rows."""
+        """Return the table as a view with the numbers of its rows."""
         table = open_table(source, self.connection)
         needed = self._columns(name)
         require(table, needed)
@@ -155,7 +155,7 @@ class _Linking:
         return list(dict.fromkeys([self.join.id, *own, *who]))
 
     def _read_households(self, table: Relation) -> None:
-        """One row a household: its unit, its places, and where its values stand in their domains."""
+        """Read one row per household: its unit, its places, and the positions of its values in their domains."""
         keys = [level.column for level in self.spec.levels if level.column]
         columns = [f"given.{quoted(key)}" for key in dict.fromkeys(keys)]
         parts = self.parts(self.join.counts)
@@ -175,7 +175,7 @@ class _Linking:
             )
 
     def _read_persons(self, table: Relation) -> None:
-        """Persons by unit and by all that is asked of them, counted: `cell` is their kind, then the reference person's."""
+        """Count persons by unit and by the declared attributes; `cell` combines their kind with the reference person's."""
         own, of_reference = self.parts(self.spec.table.counts), self.parts(REFERENCE)
         who = self.join.reference
         is_reference = (
@@ -203,7 +203,7 @@ class _Linking:
             self._refuse_outside(table, "person", [*own, *of_reference])
 
     def _refuse_outside(self, table: Relation, name: str, parts: list[AttributePart]) -> None:
-        """Refuse a row with a value outside its domain, by its number."""
+        """Refuse a row with a value outside its domain, and name its number."""
         for part in parts:
             at = quoted("at " + part.name)
             row = self._first(f"SELECT min({ROW}) FROM {name} WHERE {at} IS NULL")
@@ -216,7 +216,7 @@ class _Linking:
                 )
 
     def _set_apart(self, persons: str, households: str) -> None:
-        """Refuse records that do not link up, or leave them out and count them apart."""
+        """Refuse records that do not link, or leave them out and count them separately."""
         person, household = self.spec.table.counts, self.join.counts
         self._make(
             "held",
@@ -259,7 +259,7 @@ class _Linking:
         )
 
     def _keep(self) -> None:
-        """The persons that each household keeps, its reference person first; `kind` is that of the person alone."""
+        """Keep so many persons of each household, its reference person first; `kind` is that of the person alone."""
         first = "cell % 2 DESC, " if self.join.reference else ""
         self._make("kept", kept_sql(self.limit, first=first))
         given, kept = (self._first(f"SELECT coalesce(sum(count), 0) FROM {t}")[0] for t in ("named", "kept"))
@@ -277,7 +277,7 @@ class _Linking:
         return [p for p in self.join.attributes if p.persons]
 
     def _inside(self, part: AttributePart) -> list[int]:
-        """The kinds of persons that an attribute counts."""
+        """Return the the kinds of persons that an attribute counts."""
         link = next(x for x in self.joined.links if x.attribute == part.name)
         attributes = self.joined.persons.own
         (at,) = [i for i, a in enumerate(attributes) if any(r.name == link.counted for r in a.recodes)]
@@ -286,7 +286,7 @@ class _Linking:
         return [k for k in range(self.joined.persons.size) if yes[k // below % attributes[at].size] == 0]
 
     def _stacked(self) -> str:
-        """Persons and households, one row each, with the labels of their records."""
+        """Return the query of persons and households, one row each, with the labels of their records."""
         keys = list(dict.fromkeys(level.column for level in self.spec.levels if level.column))
         shared = [
             f"{self._label(part, self._value(part))} AS {quoted(part.name)}"
@@ -311,7 +311,7 @@ class _Linking:
         )
 
     def _value(self, part: AttributePart) -> str:
-        """Where a household's value stands in its domain."""
+        """Return the position of a household's value in its domain, as SQL."""
         if part.persons is not None:
             held = quoted("all") if not part.persons else quoted(part.name)
             return f"least(counted.{held} - {persons_of(part.values[0])}, {len(part.values) - 1})"

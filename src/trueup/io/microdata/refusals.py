@@ -1,4 +1,4 @@
-"""Faults of confidential tables that are refused: no value in a row, two rows of one cell, too few or too many rows."""
+"""Refused faults of confidential tables: missing values, two rows of one cell, too few or too many rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
 
 
 def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> None:
-    """Refuse a column in which a row has no value; `topic` is what that is about.
+    """Refuse a column with a missing value in a row; `topic` is the subject of the refusal.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
 
 
 def refuse_rows(found: int, expected: int | None, table: Source) -> None:
-    """Refuse a table that is empty, or that holds another number of rows than it must; how many is never said.
+    """Refuse a table that is empty or has another number of rows than required; the number is never stated.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Occupied(NamedTuple):
 
 @dataclass(frozen=True)
 class SparseCounts:
-    """Counts in Parquet files, one for every part, in a folder that is its owner's alone.
+    """Counts in Parquet files, one for every part, in a folder that only its owner can read.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class SparseCounts:
     parts: int
 
     def part(self, number: int) -> Path:
-        """Path of the file of a part."""
+        """Return the path of the file of a part."""
         return self.folder / f"part-{number:06d}.parquet"
 
     def read(self, part: int, connection: Any = None) -> Occupied:

@@ -1,4 +1,4 @@
-"""The checks and the indices of `tabulate`, as SQL over a view `given` joined to a table `places`.
+"""Checks and indices of `tabulate`, as SQL over a view `given` joined to a table `places`.
 
 Each expression is null exactly where its twin in `tabulate` refuses a row, so that one pass over the rows counts
 them and finds out whether any is at fault; `tabulate` itself then says which.
@@ -38,7 +38,7 @@ def _key(spec: Reading, name: str, table: Relation) -> str:
 
 
 def text_sql(table: Relation, column: str) -> str:
-    """Write a key, an attribute value or an identifier as `plain_text` does; null where it is missing.
+    """Return SQL that writes a key, an attribute value or an identifier as `plain_text` does; null if it is missing.
 
     Raises
     ------
@@ -65,20 +65,20 @@ def text_sql(table: Relation, column: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Take off blanks and a fraction of 0."""
+    """Return SQL that removes surrounding blanks and a fraction of 0."""
     bare = _bare(text)
     whole = rf"regexp_replace({bare}, '^(-?[0-9]+)\.0+$', '\1')"
     return f"CASE WHEN contains({text}, '.') THEN {whole} ELSE {bare} END"
 
 
 def _bare(text: str) -> str:
-    """Take off blanks; trimming is slow, and the texts of most rows begin and end with what can be seen."""
+    """Return SQL that removes surrounding blanks, skipping the slow trim if first and last characters are visible."""
     seen = f"{text} >= '!' AND right({text}, 1) > ' ' AND strlen({text}) = length({text})"
     return f"CASE WHEN {seen} THEN {text} ELSE trim({text}, {literal(BLANKS)}) END"
 
 
 def whole_sql(table: Relation, column: str) -> str:
-    """Write a count as a whole number; null where `whole_counts` refuses it."""
+    """Return SQL that writes a count as a whole number; null if `whole_counts` refuses it."""
     name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "varchar":
         digits = rf"regexp_extract({_bare(name)}, '^(-?[0-9]{{1,24}})(\.0+)?$', 1)"

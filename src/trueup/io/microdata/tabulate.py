@@ -54,7 +54,7 @@ def read_counts(
 def cells_named(
     spec: Reading, cells: Cells, table: Source, limit: Limit | None = None, expected: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the cells that the rows of a long table or of records name, and what they count there.
+    """Read the cells that the rows of a long table or of records name, and their counts.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def _records_named(
 
 
 def row_columns(spec: Reading) -> list[str]:
-    """Columns that say which cell a row of a long table or of records is about."""
+    """Return the columns that identify the cell of a row in a long table or in records."""
     return list(dict.fromkeys([*_key_columns(spec), *(a.column or a.name for a in spec.attributes)]))
 
 
@@ -104,7 +104,7 @@ def _key_columns(spec: Reading) -> list[str]:
 
 
 def cell_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
-    """Cell of every row.
+    """Return the cell of every row.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _place_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> ND
 
 
 def plain_keys(cells: Cells) -> Columns:
-    """The keys of the places of the last level as those of rows are compared with them.
+    """Return the keys of the last level's places in the form in which rows are compared with them.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def plain_keys(cells: Cells) -> Columns:
 
 
 def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
-    """What to do where the keys of all places are longer than the row's: it was read as a number."""
+    """Return the remedy if a row's keys are shorter than all keys of places: they were read as numbers."""
     for name, column in given.items():
         lengths = set(np.char.str_len(keys[name].astype(str)).tolist())
         text = str(column[row]).removesuffix(".0")
@@ -178,20 +178,20 @@ def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
 
 
 def _rows(columns: Columns) -> Iterable:
-    """What stands in every row: a text, or texts side by side."""
+    """Return the content of every row: a text, or texts side by side."""
     texts = [list(map(str, column.tolist())) for column in columns.values()]
     return texts[0] if len(texts) == 1 else zip(*texts)
 
 
 def _last_key(spec: Reading, rows: Columns, names: Iterable[str]) -> Columns:
-    """The named key columns, by which the tree knows the places of its last level."""
+    """Return the named key columns, by which the tree identifies the places of its last level."""
     if spec.parents is not None:
         return {"id": rows[spec.parents.id]}
     return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
 
 
 def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
-    """For every named key of the tree, the level that adds it."""
+    """Return for every named key of the tree the level that adds it."""
     levels = {level.key: level for level in spec.levels}
     return {name: levels[name] for name in names}
 
@@ -217,14 +217,14 @@ def _value_index(
 
 
 def _plain_values(values: NDArray) -> list[str]:
-    """Write values as texts, dates as ISO 8601 does."""
+    """Return values as texts, with dates in ISO 8601."""
     if values.dtype.kind == "M":
         return ["" if text == "NaT" else text for text in np.datetime_as_string(values, unit="D").tolist()]
     return plain_texts(values)
 
 
 def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
-    """Counts from a table with one row per place and one column (or sum of columns) per cell."""
+    """Return counts from a table with one row per place and one column (or sum of columns) per cell."""
     keys = _key_columns(spec)
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
@@ -251,7 +251,7 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
 
 
 def refuse_overflow(total: float) -> None:
-    """Refuse counts whose sum, taken in floating point, is beyond 2^62: a sum of 64-bit integers may wrap around.
+    """Refuse counts whose floating-point sum is beyond 2^62, because a sum of 64-bit integers may wrap around.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Each unit of privacy keeps at most so many of its records: its contribution is enforced, whatever the table holds.
+"""The limit on records of each unit of privacy, which enforces its contribution whatever the table holds.
 
 Which records of a unit with too many are kept is decided by SHA-256 of a secret key, the unit, the record's cell and its
 ordinal among the unit's records of that cell: the `records` smallest digests win. So the choice
@@ -28,7 +28,7 @@ from trueup.model.spec import Spec
 
 @dataclass
 class Limit:
-    """How many records a unit keeps, and the secret by which they are chosen.
+    """The number of records that a unit keeps, and the secret by which they are chosen.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Limit:
     apart: dict[str, int] = field(default_factory=dict)
 
     def beyond(self, most: int) -> int:
-        """How many records were dropped, of each unit at most so many; confidential.
+        """Return the confidential number of dropped records, at most so many of each unit.
 
         Examples
         --------
@@ -66,7 +66,7 @@ class Limit:
 
     @classmethod
     def of(cls, spec: Spec | Reading, key: Callable[[], bytes]) -> Limit | None:
-        """Return the limit that a spec asks for, under a fresh key; None where it names no column of units."""
+        """Return the limit that a spec asks for, under a fresh key; None if it names no column of units."""
         column = spec.privacy.id if spec.table.join is None else spec.table.join.id
         if column is None or spec.privacy.contribution is None:
             return None
@@ -74,7 +74,7 @@ class Limit:
 
 
 def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
-    """Refuse to tabulate without the limit that the spec's sensitivity rests on.
+    """Refuse to tabulate without the limit that the spec's sensitivity depends on.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
 
 
 def named_unit(value: object) -> str | None:
-    """Return the identifier of a unit as text, None if it is blank or missing; compared as keys are, by `text_sql` likewise.
+    """Return the identifier of a unit as comparable text, None if blank or missing; `text_sql` does the same in SQL.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def named_unit(value: object) -> str | None:
 
 
 def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
-    """Count the records that are kept: rows `(unit, cell, count)` of a table of such rows, one a unit and cell.
+    """Return the query of the kept records from a table of rows `(unit, cell, count)`, one per unit and cell.
 
     Records that come `first` are kept before others: an order by their cells.
     """
@@ -119,7 +119,7 @@ def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
 def truncated(
     limit: Limit, unit: NDArray, cell: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return cells and counts of the records that are kept, of units `(r,)` that hold `count` records of a `cell`.
+    """Return cells and counts of the kept records, given units `(r,)` that hold `count` records of a `cell`.
 
     Examples
     --------

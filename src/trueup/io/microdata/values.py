@@ -1,4 +1,4 @@
-"""Values of attributes as a table has them, read as the spec declares: bins of numbers, months of dates, what is not listed.
+"""Attribute values of a table, read as the spec declares: bins of numbers, months of dates, unlisted values.
 
 Each is a function of one row's value, so that a record is counted in one cell as before, and sensitivities stay what they are.
 Every function is written twice, here and as SQL in `values_sql`; a test holds the two against each other.
@@ -22,13 +22,13 @@ DATES = {
 
 
 def compared_values(part: AttributePart) -> list[str]:
-    """Return the values of an attribute as rows are compared with them."""
+    """Return the values of an attribute in the form in which rows are compared with them."""
     plain = list(map(plain_text, part.values))
     return [folded_case(value) for value in plain] if part.fold else plain
 
 
 def value_read(part: AttributePart, text: str) -> str:
-    """Return the value of the domain that a row's plain text stands for; another text where it stands for none.
+    """Return the value of the domain that a row's plain text stands for; a text outside the domain if none.
 
     A value of the domain stands for itself, so that tables that are made up are read as well.
 
@@ -55,7 +55,7 @@ def value_read(part: AttributePart, text: str) -> str:
 
 
 def own_value(part: AttributePart, value: str) -> str:
-    """Write one of the part's own values as those of its domain."""
+    """Return one of the part's own values in the form of its domain."""
     return folded_case(plain_text(value)) if part.fold else plain_text(value)
 
 

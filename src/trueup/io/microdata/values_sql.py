@@ -1,4 +1,4 @@
-"""Values of attributes read in DuckDB: the twins of the functions of `values`."""
+"""Attribute values read in DuckDB: SQL twins of the functions of `values`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trueup.model.spec_table import AttributePart, bin_labels
 
 
 def cell_sql(spec: Reading, cells: Cells, table: Relation) -> str:
-    """Position of a row's attribute values within its place, in cell order."""
+    """Return SQL for the position of a row's attribute values within its place, in cell order."""
     positions = [(a.size, position_sql(part, table)) for a, part in zip(cells.attributes, spec.attributes)]
     index = reduce(lambda index, axis: f"({index}) * {axis[0]} + {axis[1]}", positions, "0")
     return f"CAST({index} AS INTEGER)"
 
 
 def position_sql(part: AttributePart, table: Relation) -> str:
-    """Where a row's value stands in its domain; null where it does not."""
+    """Return SQL for the position of a row's value in its domain; null if it is not in it."""
     domain = ", ".join(map(literal, compared_values(part)))
     return f"CAST(enum_code(TRY_CAST({_value_sql(part, table, domain)} AS ENUM({domain}))) AS INTEGER)"
 
@@ -47,12 +47,12 @@ def _value_sql(part: AttributePart, table: Relation, domain: str) -> str:
 
 
 def folded_sql(text: str) -> str:
-    """Write a text in lower case (of ASCII letters) with single blanks; see `folded_case`."""
+    """Return SQL that lowers a text's ASCII letters and makes blanks single; see `folded_case`."""
     return f"regexp_replace(translate({text}, '{ascii_uppercase}', '{ascii_lowercase}'), ' +', ' ', 'g')"
 
 
 def _given_sql(part: AttributePart, table: Relation) -> str:
-    """Write a row's value as text; of columns of dates as well, where dates are read."""
+    """Return SQL for a row's value as text, also from columns of dates if dates are read."""
     column = part.column or part.name
     if part.date and type_of(table, column) in (
         "date",

@@ -105,7 +105,7 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
 
 
 def _rows(root: Path, level: str, kind: str) -> list[Row]:
-    """All rows of a level; none where constraints are absent."""
+    """Return all rows of a level; empty if constraints are absent."""
     files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
     if not files:
         if kind == "Constraint":
@@ -126,7 +126,7 @@ def _belongs(path: Path, level: str, kind: str) -> bool:
 
 
 def _tree(spec: Spec, codes: NDArray) -> Tree:
-    """Every level's key is a prefix of the spine code; the last level's is the whole code."""
+    """Return the tree of places: each level's key is a prefix of the spine code, the last level's is all of it."""
     columns: list[dict[str, NDArray]] = [{}]
     for level in spec.levels[1:]:
         key = codes if level.prefix is None else codes.astype(f"U{level.prefix}")
@@ -138,7 +138,7 @@ def _tree(spec: Spec, codes: NDArray) -> Tree:
 def _measured(
     spec: Spec, cells: Cells, query: Query, level: str, rows: Iterable[Row]
 ) -> list[tuple[Measured, NDArray[np.int64]]]:
-    """Headers of one query at one level, one per variance."""
+    """Return headers and values of one query at one level, one header per variance."""
     margin = Margin(level, query.attributes)
     mine = [row for row in rows if _attributes(spec, row.query) == set(query.attributes)]
     _refuse_other_sizes(cells, margin, mine)
@@ -153,7 +153,7 @@ def _measured(
 
 
 def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> None:
-    """Refuse value lists that are not as long as the margin has groups at each place."""
+    """Refuse value lists whose length differs from the margin's groups at each place."""
     each = cells.size(margin) // cells.tree.sizes[cells.tree.level(margin.level)]
     if wrong := [row for row in rows if len(row.values) != each or int(np.prod(row.shape)) != each]:
         raise DataError(
@@ -163,14 +163,14 @@ def _refuse_other_sizes(cells: Cells, margin: Margin, rows: Iterable[Row]) -> No
 
 
 def _join(rows: Iterable[Row], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Groups and values of rows of one margin, in the order of their places."""
+    """Return groups and values of rows of one margin, in the order of their places."""
     ordered = sorted(rows, key=lambda row: place[row.geocode])
     groups = [place[row.geocode] * len(row.values) + np.arange(len(row.values)) for row in ordered]
     return np.concatenate(groups), np.concatenate([row.values for row in ordered])
 
 
 def _attributes(spec: Spec, name: str) -> set[str]:
-    """Attributes of a query's or constraint's name: `hispanic * cenrace_dpq`, `hhgq_total_lb_con`."""
+    """Return the attributes in a query's or constraint's name: `hispanic * cenrace_dpq`, `hhgq_total_lb_con`."""
     bare = name
     for ending in _ENDINGS:
         bare = bare.removesuffix(ending).strip()
@@ -180,7 +180,7 @@ def _attributes(spec: Spec, name: str) -> set[str]:
 
 
 def _place_of(cells: Cells, level: str, rows: Iterable[Row]) -> dict[str, int]:
-    """Position of every spine code within a level; the root is whatever code its rows give it."""
+    """Return the position of every spine code within a level; the root has whatever code its rows give it."""
     tree, at = cells.tree, cells.tree.level(level)
     if at == 0:
         return {row.geocode: 0 for row in rows}
@@ -201,7 +201,7 @@ def _law(query: Query, variance: str) -> Law:
 def _constraints(
     spec: Spec, cells: Cells, level: str, root: Path
 ) -> list[tuple[Margin, str, NDArray[np.int64], NDArray[np.int64]]]:
-    """Margin, sign, groups and values of every kind of constraint of a level."""
+    """Return margin, sign, groups and values of every kind of constraint of a level."""
     rows = _rows(root, level, "Constraint")
     if strange := [row for row in rows if row.given not in _SIGNS]:
         raise DataError(
@@ -228,7 +228,7 @@ def _constraints(
 def _bound(
     cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
 ) -> Bound:
-    """A limit on every group of a margin; infinite where none is listed."""
+    """Return a limit on every group of a margin; infinite if none is listed."""
     limits = np.full(cells.size(margin), -np.inf if sign == ">=" else np.inf)
     limits[groups] = values
     listed = tuple(limits.tolist())

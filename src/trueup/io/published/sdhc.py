@@ -1,4 +1,4 @@
-"""Noisy measurements in the layout of the 2020 Census S-DHC tables, and estimates as its users know them.
+"""Noisy measurements in the layout of the 2020 Census S-DHC tables, and estimates in that layout.
 
 Measurements are one pipe-separated row per count:
 
@@ -113,7 +113,7 @@ def read_sdhc(spec: Spec, sources: Sequence) -> Measurements:
 
 
 def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
-    """The rows that measure each level, coarse levels first."""
+    """Return the rows that measure each level, coarse levels first."""
     last = spec.levels[-1].name
     if any(level.column == "REGION_TYPE" for level in spec.levels):
         return {last: rows}
@@ -135,7 +135,7 @@ def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
 
 
 def _read_part(spec: Spec, source) -> Columns:
-    """Columns of one file, with its data cells named as the spec names them."""
+    """Return the columns of one file, with its data cells named as the spec names them."""
     table = open_table(source)
     named = [match for column in table.columns() if (match := _CELL.fullmatch(column))]
     if len(named) != 1:
@@ -152,7 +152,7 @@ def _read_part(spec: Spec, source) -> Columns:
 
 
 def _tree(spec: Spec, rows: Columns) -> Tree:
-    """Every place once, as the levels of the spec nest them."""
+    """Return the tree of places, each once, as the levels of the spec nest them."""
     keys = _keys(spec, rows, spec.levels[-1].name)
     names = [next(iter(key), None) for key in keys]
     places = np.unique(np.column_stack([key[name] for key, name in zip(keys, names) if name]), axis=0)
@@ -163,7 +163,7 @@ def _tree(spec: Spec, rows: Columns) -> Tree:
 
 
 def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
-    """The key that each level adds, down to the level that the rows measure: a column, or a prefix of one."""
+    """Return the key that each level adds, down to the level that the rows measure: a column, or a prefix of one."""
     found: list[dict[str, NDArray]] = []
     for level in spec.levels[: [level.name for level in spec.levels].index(last) + 1]:
         codes = rows[level.column].astype(str) if level.column else np.zeros(0, str)
@@ -175,7 +175,7 @@ def _keys(spec: Spec, rows: Columns, last: str) -> list[dict[str, NDArray]]:
 
 
 def _positions(spec: Spec, cells: Cells, rows: Columns, level: str) -> NDArray[np.int64]:
-    """Position in the table of a level of every row; each cell exactly once."""
+    """Return the position of every row in the table of a level; each cell occurs exactly once."""
     keys = _keys(spec, rows, level)
     own = cells.tree.keys[cells.tree.level(level)]
     index = {key: place for place, key in enumerate(zip(*(column.tolist() for column in own.values())))}
@@ -205,7 +205,7 @@ def _combination(cells: Cells, where: Mapping[str, str]) -> int:
 
 
 def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
-    """Every law in the file with its rows."""
+    """Return every law in the file with its rows."""
     pairs = [
         (str(name), str(variance)) for name, variance in zip(rows["NOISE_DISTRIBUTION"], rows["VARIANCE"])
     ]
@@ -226,7 +226,7 @@ def _law(name: str, variance: str) -> Law:
 
 
 def _numbers(column: NDArray, law: Law) -> NDArray:
-    """Noisy counts: whole where the law is."""
+    """Return the noisy counts, whole if the law is."""
     read = int if law.discrete else float
     try:
         found = np.array([read(str(value)) for value in column])
@@ -242,12 +242,12 @@ def _iterated(cells: Cells) -> bool:
 
 
 def _codes(spec: Spec, cells: Cells) -> dict[int, str]:
-    """Prefix and code of the data cell of each combination of attributes; the first where several have one."""
+    """Return the data cell's prefix and code of each combination of attributes; the first if several have one."""
     return {_combination(cells, cell.where): cell.count for cell in reversed(spec.table.cells)}
 
 
 def _places(cells: Cells, level: str) -> list[list[str]]:
-    """Key columns of every place of a level, in the published order."""
+    """Return the key columns of every place of a level, in the published order."""
     own = {name: column.astype(str) for name, column in cells.tree.keys[cells.tree.level(level)].items()}
     places = cells.tree.sizes[cells.tree.level(level)]
     region = [own.get("REGION_ID", own.get(level, np.full(places, "")))]
@@ -290,7 +290,7 @@ def write_estimates(path: Path, posterior: Posterior, spec: Spec, measurements: 
 
 
 def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
-    """Rows of the ratios at every place of the levels that were measured."""
+    """Return the rows of the ratios at every place of the levels that were measured."""
     ratios, lines, row = posterior.ratio_summary(), [], 0
     found = [ratios[name].astype(float).tolist() for name in ("noisy", "mean", "low", "high")]
     places = {level: _places(posterior.cells, level) for level in levels}
@@ -303,5 +303,5 @@ def _ratio_lines(posterior: Posterior, levels: set[str]) -> list[list]:
 
 
 def _geoid(key: Sequence[str]) -> list[str]:
-    """GEOID, region type and iteration code; tables without iterations get `*`."""
+    """Return GEOID, region type and iteration code; tables without iterations get `*`."""
     return [*key, "*"][:3]

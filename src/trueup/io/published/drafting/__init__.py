@@ -1,4 +1,4 @@
-"""A first spec of published tables, from the files themselves: they are public, so all of them is read."""
+"""First specs of published tables, drafted from the whole of the public files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PublishedDraft(NamedTuple):
 def draft_published(
     files: Sequence[str | Path], title: str = "Published tables", geography: str | Path | None = None
 ) -> PublishedDraft:
-    r"""Propose levels, margins, codes and laws of published tables, and say what could not be decided.
+    r"""Propose levels, margins, codes and laws of published tables, and list what could not be decided.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Several tables as one population: their levels, their attributes, and what each file calls them."""
+"""Several tables as one population: their levels, their attributes, and each file's names for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGE = re.compile(
 
 @dataclass
 class DraftedKey:
-    """A level or an attribute as the spec has it."""
+    """A level or an attribute of the drafted spec."""
 
     name: str
     column: str
@@ -50,7 +50,7 @@ class DraftedTable:
 
 @dataclass
 class Draft:
-    """Everything that a spec declares."""
+    """All that a drafted spec declares."""
 
     levels: list[DraftedKey]
     attributes: list[DraftedKey]
@@ -60,7 +60,7 @@ class Draft:
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
-    """Find levels and attributes that tables share; where places have pointers to those above, their levels."""
+    """Find levels and attributes that tables share; take levels from pointers to parent places if there are any."""
     undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
     if pointers is not None:
         seen = [without for t in seen if (without := _without(t, pointers.parent)).values]
@@ -76,7 +76,7 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
 
 
 def _without(table: SeenTable, name: str) -> SeenTable:
-    """A table without the column of a name."""
+    """Return the a table without the column of a name."""
     places, attributes, values = (
         [column for column in columns if column.name != name]
         for columns in (table.places, table.attributes, table.values)
@@ -89,7 +89,7 @@ def _pointed(pointers: Pointers) -> SeenColumn:
 
 
 def _levels_of(column: SeenColumn, undecided: list[str], *, last: bool) -> Iterator[DraftedKey]:
-    """The levels of a column: one, or one for each length of its codes that others go on from."""
+    """Yield the levels of a column: one, or one for each length of code that is a prefix of others."""
     codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)})
     lengths = _lengths(codes) if last else []
     short = _without_parts(codes, lengths)
@@ -103,13 +103,13 @@ def _levels_of(column: SeenColumn, undecided: list[str], *, last: bool) -> Itera
 
 
 def _without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
-    """Codes of a level above the last with which no other begins."""
+    """Return the codes above the last level that no other code begins with."""
     begun = {code[:length] for code in codes for length in lengths if len(code) > length}
     return [code for code in codes if len(code) in lengths and code not in begun]
 
 
 def _lengths(codes: Sequence[str]) -> list[int]:
-    """Lengths of codes that all longer ones begin with, and of which most go on in some; without that of one root."""
+    """Return the code lengths that all longer codes begin with and most extend, without that of a single root."""
     if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
         map(int, codes)
     ):
@@ -179,7 +179,7 @@ def _total_of(name: str, column: SeenColumn) -> dict[str, str]:
 
 
 def _attribute(attributes: list[DraftedKey], name: str, values: list[str]) -> DraftedKey:
-    """The attribute of a name, or with these values; a new one if there is none."""
+    """Return the attribute with a name or with these values, adding one if there is none."""
     fold = {value.casefold() for value in values}
     for known in attributes:
         held = {value.casefold() for value in known.values}
@@ -195,7 +195,7 @@ def _attribute(attributes: list[DraftedKey], name: str, values: list[str]) -> Dr
 def _cells(
     table: SeenTable, attributes: list[DraftedKey], undecided: list[str]
 ) -> Iterator[tuple[SeenColumn, dict[str, str]]]:
-    """The combination of values that each column of a wide table holds."""
+    """Yield each column of a wide table with the combination of values that it holds."""
     total = next((c for c in table.values if TOTAL.fullmatch(c.path[-1]) or TOTAL.fullmatch(c.path[0])), None)
     total = total or summing(table)
     if total is not None:

@@ -1,4 +1,4 @@
-"""Where the table of one file, or sheet, stands: below which rows of its header, and above which notes."""
+"""Location of the table in a file or sheet: below which header rows, and above which notes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ROWS = 200_000
 
 
 def look_at(source: Any, sheet: str | None) -> SeenTable | None:
-    """Look at one file or sheet; None if it holds no table."""
+    """Look at one file or sheet; return None if it holds no table."""
     path = Path(source)
     if is_parquet(path):
         held = open_table(source)
@@ -55,7 +55,7 @@ def _numeric(row: Row) -> set[int]:
 
 
 def _first(rows: Sequence[Row]) -> int | None:
-    """The first row of numbers; years are names of columns where they stand above all other cells, or in several columns."""
+    """Return the first row of numbers; years above all other cells, or in several columns, count as column names."""
     wide = 0
     for at, row in enumerate(rows):
         numbers = _numeric(row)
@@ -77,7 +77,7 @@ def _first(rows: Sequence[Row]) -> int | None:
 
 
 def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
-    """Rows above that hold codes alone, where others hold numbers, are of the table."""
+    """Return the first row of the table, including rows above it that hold codes in place of numbers."""
     below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
     while at > 1 and sum(map(bool, rows[at - 2])) > 1:
         above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]
@@ -97,7 +97,7 @@ def _header(rows: Sequence[Row], first: int) -> int:
 
 
 def _last(rows: Sequence[Row], first: int) -> int:
-    """The last row that has a number, or a code, beside something else."""
+    """Return the last row that has a number, or a code, beside something else."""
     numbers = {k for row in rows[first : first + 50] for k in _numeric(row)}
     for at in range(len(rows) - 1, first, -1):
         row = rows[at]

@@ -1,4 +1,4 @@
-"""A list of places in which a column names the place above each."""
+"""Lists of places in which a column names the parent of each place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueup.model.tree import Tree
 
 
 class Pointers(NamedTuple):
-    """The columns of a list of places that point from each to the one above, all places, and how deep they lie."""
+    """The columns of a list of places that point from each to its parent, all places, and their depth."""
 
     id: str
     parent: str
@@ -21,7 +21,7 @@ class Pointers(NamedTuple):
 
 
 def pointers_of(source: str | Path) -> Pointers | None:
-    """Find two columns of which one names the place of each row and the other the place above it; None if there are none.
+    """Find a column that names each row's place and one that names its parent; return None if there are none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Which columns of one table hold places, attributes and values, by their names and by what stands in them."""
+"""Roles of a table's columns (places, attributes, values), judged by their names and contents."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class SeenColumn(NamedTuple):
 
     @property
     def held(self) -> list[str]:
-        """Its texts without blanks."""
+        """Return its texts without blanks."""
         return [text for text in self.texts if text]
 
 
 class SeenTable(NamedTuple):
-    """What one file or sheet holds.
+    """The content of one file or sheet.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class SeenTable(NamedTuple):
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is meant as a number."""
+    """Return True if a text is meant as a number."""
     return (
         NUMBER_LIKE.fullmatch(text) is not None
         or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
@@ -100,7 +100,7 @@ def is_number(text: str) -> bool:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text may stand in the place of a number."""
+    """Return True if a text may stand in place of a number."""
     return read_interval(text) is not None or _MARK.fullmatch(text) is not None
 
 
@@ -141,7 +141,7 @@ def sorted_out(
 
 
 def _marks(column: SeenColumn, at: int) -> bool:
-    """Return True for a column of flags or footnotes: by its name, or because few rows have a letter or two there."""
+    """Return True for a column of flags or footnotes, by its name or because few rows have a letter or two there."""
     held = column.held
     sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
     return _MARKS.fullmatch(column.name) is not None or (at > 0 and sparse)
@@ -150,7 +150,7 @@ def _marks(column: SeenColumn, at: int) -> bool:
 def _with_numbered_keys(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Take the first columns of whole numbers for keys, if no two rows have the same keys only then."""
+    """Take the first columns of whole numbers as keys if only then no two rows have the same keys."""
     for count in range(len(values)):
         numbered = values[:count]
         if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
@@ -178,7 +178,7 @@ def _holds_values(column: SeenColumn, at: int) -> bool:
 
 
 def _keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Columns of places, from large to small, attributes, and what is left out."""
+    """Return columns of places, from large to small, attributes, and notes on what is left out."""
     ignored = [
         f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
         for c in columns
@@ -207,7 +207,7 @@ def _keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[
 
 
 def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True for a column that names the level of each row: the keys that a row has, or their lengths, tell it."""
+    """Return True for a column that names the level of each row, as the row's keys or their lengths confirm."""
     filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
     lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
     if not others or "" in column.texts:
@@ -223,7 +223,7 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
 
 
 def _determines(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Whether each value of a column goes with one value of another, blanks and totals aside."""
+    """Return True if each value of a column goes with one value of another, blanks and totals aside."""
     pairs = {
         (a, b)
         for a, b in zip(fine.texts, coarse.texts)
@@ -233,7 +233,7 @@ def _determines(fine: SeenColumn, coarse: SeenColumn) -> bool:
 
 
 def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Of two columns that say the same, the one that reads as a code is kept."""
+    """Return columns with one of each equivalent pair, the one that reads as a code, and notes on the others."""
     kept, ignored = list(columns), []
     for one, other in _pairs(columns):
         both = sum(bool(a and b) for a, b in zip(one.texts, other.texts))

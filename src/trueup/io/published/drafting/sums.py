@@ -1,4 +1,4 @@
-"""Which columns, and which rows, of a table are the sums of others: by their numbers, as far as rounding lets them."""
+"""Columns and rows of a table that are sums of others, by their numbers and within rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trueup.model.records.measurements import Measurements
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
-    """The numbers of a column, in whichever way it writes them, whole if they can be; None where there is none."""
+    """Return the numbers of a column in the convention that reads most of them, whole if possible; None for others."""
     ways = []
     for by in (ENGLISH, CONTINENTAL):
         read = [read_number(text, by) for text in column.texts]
@@ -51,7 +51,7 @@ def sums_exclude(measured: Measurements, law: str) -> bool:
 
 
 def summing(table: SeenTable) -> SeenColumn | None:
-    """The first or last column, where the others sum to it."""
+    """Return the first or last column if the others sum to it, else None."""
     ends = (table.values[0], table.values[-1])
     return next(
         (c for c in ends if len(table.values) > 2 and _adds_up([o for o in table.values if o is not c], c)),
@@ -60,7 +60,7 @@ def summing(table: SeenTable) -> SeenColumn | None:
 
 
 def summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[SeenColumn]]:
-    """Neighbouring columns that sum to the total; all in one if they do not fall apart so."""
+    """Return runs of neighbouring columns that each sum to the total; all in one if there are no such runs."""
     groups, run = [], []
     for column in columns:
         run.append(column)
@@ -71,7 +71,7 @@ def summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[See
 
 
 def summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: list[str]) -> dict[str, str]:
-    """The first or last place, where the others sum to it in every column of values: it is their whole."""
+    """Return the first or last place as the total if the others sum to it in every column of values."""
     for place in dict.fromkeys((column.held[0], column.held[-1])):
         sums = [_by_place(column, value, place) for value in table.values]
         near = all(
@@ -87,14 +87,14 @@ def summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: li
 
 
 def _by_place(column: SeenColumn, value: SeenColumn, place: str) -> tuple[float, float, int]:
-    """The sum of a column's values at one place and at all others, NaN where one is not shown, and how many there are."""
+    """Return the sum of a column's values at one place and at all others (NaN if one is missing), and their number."""
     pairs = [(text, np.nan if x is None else x) for text, x in zip(column.texts, column_numbers(value))]
     own = sum(x for text, x in pairs if text == place)
     return own, sum(x for text, x in pairs if text != place), len(pairs)
 
 
 def sums_of_rows_below(columns: Sequence[Sequence[float | None]]) -> list[int]:
-    """Rows that are near the sum of two or more below, if the whole table falls into such groups, of which there are two.
+    """Return rows near the sum of two or more rows below, if the whole table falls into at least two such groups.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A drafted spec as TOML, with the laws and codes that values and titles suggest."""
+"""Drafted specs as TOML, with the laws and codes that values and titles suggest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOLD = "read what the publisher says of it"
 
 
 def written(whole: Draft, title: str) -> tuple[str, list[str]]:
-    """The spec, and what is undecided."""
+    """Return the spec as TOML, and what is undecided."""
     undecided = list(whole.undecided)
     entries = [part for entry in whole.entries for part in _by_law(entry)]
     told = {base for entry in entries if (base := _base(entry)) is not None}
@@ -61,7 +61,7 @@ def _level(level: DraftedKey, *, pointed: bool) -> str:
 
 
 def _by_law(entry: DraftedTable) -> list[DraftedTable]:
-    """Its total and its parts apart, where the parts are rounded and the total is not."""
+    """Separate the total from its parts if the parts are rounded and the total is not."""
     parts = [c for c in entry.cells if c[1]]
     if not parts or len(parts) == len(entry.cells) or _base(entry) is not None:
         return [entry]
@@ -113,7 +113,7 @@ def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str])
 
 
 def _unlisted(entry: DraftedTable) -> list[str]:
-    """A long table that leaves cells out."""
+    """Return the setting for a long table that leaves cells out."""
     seen = entry.seen
     if not seen.attributes:
         return []
@@ -129,7 +129,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
 
 
 def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """Codes that say no interval by themselves; what they mean is not known."""
+    """Return the setting for codes that are not intervals, whose meaning is unknown."""
     seen = entry.seen
     texts = Counter(
         text for text in _texts(seen.values) if not is_number(text) and read_interval(text) is None
@@ -148,7 +148,7 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """The decimal sign, where numbers could have another, or where the delimiter of the file tells it."""
+    """Return the decimal sign if numbers are ambiguous or the file's delimiter tells it."""
     columns = entry.seen.values
     texts = [text for column in columns for text in column.held if is_number(text)]
     ways = [{text: read_number(text, by) for text in texts} for by in (ENGLISH, CONTINENTAL)]
@@ -170,14 +170,14 @@ def _numbers(entry: DraftedTable) -> list[float]:
 
 
 def _base(entry: DraftedTable) -> int | None:
-    """The base that the values of a table without noise are multiples of."""
+    """Return the base that the values of a table without noise are multiples of."""
     found = _numbers(entry)
     noisy = entry.seen.variance is not None or any(x < 0 or x != int(x) for x in found)
     return None if noisy else _base_of(found, entry.seen.titles.casefold())
 
 
 def _law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
-    """The law that values and titles suggest, or other tables beside them, whose bases are told."""
+    """Return the law suggested by values and titles, or by neighbouring tables with known bases."""
     seen = entry.seen
     found = _numbers(entry)
     said = seen.titles.casefold()
@@ -220,7 +220,7 @@ def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
 
 
 def _base_of(found: list[float], said: str) -> int | None:
-    """The base of a rounding: the largest that all values are multiples of, as the titles say or as many values show."""
+    """Return the base of a rounding: one that titles state or enough values confirm, dividing all values."""
     told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
     bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
     named = next((base for base in told if all(x % base == 0 for x in found)), None)

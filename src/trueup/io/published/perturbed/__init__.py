@@ -99,7 +99,7 @@ def read_perturbed(
 
 
 def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[PublishedTable, Any]]:
-    """Each entry with its file: by name where the entry gives one, else in order."""
+    """Match each entry with its file: by name if the entry gives one, else in order."""
     named = {Path(t).name: t for t in tables if isinstance(t, str | Path)}
     used, pairs = set(), {}
     for part in (part for part in spec.published if part.file is not None):

@@ -1,4 +1,4 @@
-"""Where the table stands in a file: titles above it, a header of one row or more, notes below it.
+"""Location of the table in a file: titles above it, a header of one row or more, notes below it.
 
 The header is found by the names of the columns that the entry asks for: the first rows in which each of them names one column.
 """
@@ -29,7 +29,7 @@ _NUMBERED = re.compile(r"column (\d{1,5})")
 
 
 class Header(NamedTuple):
-    """Where a header stands, in how many rows, and the column of each name that was asked for."""
+    """The position of a header, its number of rows, and the column of each name that was asked for."""
 
     at: int
     height: int
@@ -37,7 +37,7 @@ class Header(NamedTuple):
 
 
 def read_around(part: PublishedTable, source: Any, names: Sequence[str], values: Sequence[str]) -> Columns:
-    """Read the named columns of the table in a file, whatever stands around it.
+    """Read the named columns of the table in a file, ignoring what surrounds it.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def read_around(part: PublishedTable, source: Any, names: Sequence[str], values:
 
 
 def find_header(head: Sequence[Row], names: Sequence[str], part: PublishedTable) -> Header | None:
-    """The first rows in which each name stands for one column; few rows before many."""
+    """Return the first rows in which each name denotes one column, as few rows as possible."""
     if not part.header:
         numbered = {name: _numbered(name) for name in names}
         return None if None in numbered.values() else Header(part.skip or 0, 0, numbered)  # pyright: ignore
@@ -90,7 +90,7 @@ def _columns(block: Sequence[Row], names: Sequence[str]) -> dict[str, int] | Non
 
 
 def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The names by which each column of a header may be called, the shortest first.
+    """Return the names of each column of a header, the shortest first.
 
     A cell of an upper row goes on to the right until the next one, as merged cells do.
 
@@ -129,7 +129,7 @@ def _numbered(name: str) -> int | None:
 
 
 def _not_found(part: PublishedTable, source: Any, names: Sequence[str]) -> DataError:
-    """Say which column is missing, or stands twice; published names may be shown."""
+    """Return the error that a column is missing or appears twice; published names may be shown."""
     best, known = 0, [""]
     repeated: str | None = None
     for delimiter in delimiters_of(source):

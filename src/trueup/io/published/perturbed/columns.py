@@ -25,7 +25,7 @@ _TYPED = re.compile(r"-?\d+\.\d{3}", re.ASCII)
 
 
 def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Columns:
-    """The columns of a table that its entry names, without what stands around the table."""
+    """Return the columns of a table that its entry names, without what surrounds the table."""
     names = [*spec.key_columns(part.level), *(attribute_column(spec, name) for name in part.attributes)]
     _refuse_strange(part, names)
     keys = dict.fromkeys(names)
@@ -77,7 +77,7 @@ def _read(part: PublishedTable, source: Any, names: Sequence[str], values: Seque
 
 
 def _plain(source: Any, names: Sequence[str]) -> Columns | None:
-    """The columns of a file that is a table and nothing else; None if it is not, or does not have them."""
+    """Return the columns of a file that is nothing but a table; None if it is not, or lacks them."""
     try:
         table = open_table(source)
         return select(table, names)
@@ -92,7 +92,7 @@ def attribute_column(spec: PerturbedSpec, name: str) -> str:
 
 
 def text_of(column: NDArray) -> Texts:
-    """A column as text without spaces around; whole numbers without a fraction."""
+    """Return a column as text without surrounding blanks, whole numbers without a fraction."""
     if column.dtype.kind in "iu":
         return column.astype(str)
     if column.dtype.kind == "U":

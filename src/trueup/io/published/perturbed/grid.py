@@ -1,4 +1,4 @@
-"""Rows of cells as they stand in a file, read one after the other: nothing is known of them yet, and nothing is believed.
+"""Rows of cells as they stand in a file, read one after the other without trusting their form.
 
 Rows, cells and texts are bounded, packed files too; links of a workbook to others are not followed.
 """
@@ -29,7 +29,7 @@ Row = list[str]
 
 
 def rows_of(source: Any, sheet: str | None, delimiter: str | None = None) -> Iterator[Row]:
-    """The rows of a CSV file or of a sheet of a workbook, each cell as text.
+    """Yield the rows of a CSV file or of a sheet of a workbook, each cell as text.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def rows_of(source: Any, sheet: str | None, delimiter: str | None = None) -> Ite
 
 
 def delimiters_of(source: Any) -> list[str | None]:
-    """Delimiters that a file may have: those of CSV; a workbook has none."""
+    """Return the delimiters that a file may have: those of CSV; None for a workbook."""
     return [None] if is_workbook(Path(source)) else list(DELIMITERS)
 
 
@@ -74,7 +74,7 @@ def _csv_rows(path: Path, source: Any, delimiter: str) -> Iterator[Row]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, unless the file begins with the mark of UTF-16."""
+    """Return the encoding: UTF-8, unless the file begins with the mark of UTF-16."""
     try:
         with opened_csv(path) as file:
             return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -83,7 +83,7 @@ def _encoding(path: Path) -> str:
 
 
 def sheets_of(path: Path) -> list[str]:
-    """Names of the sheets of a workbook."""
+    """Return the names of the sheets of a workbook."""
     with opened_workbook(path) as book:
         return list(book.sheetnames)
 
@@ -95,7 +95,7 @@ def _sheet_rows(path: Path, sheet: str | None) -> Iterator[Row]:
 
 
 def cell_text(value: Any) -> str:
-    """A cell of a workbook or dataframe as text: whole numbers without a fraction, others so that they read one way.
+    """Return a cell of a workbook or dataframe as text, whole numbers without a fraction, others unambiguous.
 
     Examples
     --------

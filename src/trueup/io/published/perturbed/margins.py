@@ -17,7 +17,7 @@ from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
 
 class ShownMargin(NamedTuple):
-    """The groups of one margin that a table shows, and the texts that stand there.
+    """The groups of one margin that a table shows, with their texts.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class ShownMargin(NamedTuple):
 
 
 def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
-    """The margins of a table, each group at most once: of each level that its rows are of, and of each set of attributes."""
+    """Yield the margins of a table, each group at most once: for each level of its rows, and each set of attributes."""
     part = table.part
     for at in np.unique(table.level)[::-1].tolist():
         rows = table.level == at
@@ -58,7 +58,7 @@ def _shown_at(
     rows: NDArray[np.bool_],
     place: NDArray[np.int64],
 ) -> Iterator[ShownMargin]:
-    """The margins of a table at one level: one for each set of attributes that neither rows nor columns sum out."""
+    """Yield the margins of a table at one level: one for each set of attributes that is not summed out."""
     part, level = table.part, spec.levels[at].name
     named = {name: text_of(table.columns[attribute_column(spec, name)][rows]) for name in part.attributes}
     summed = np.zeros((int(rows.sum()), len(named)), bool)

@@ -1,4 +1,4 @@
-"""Notes below a table, and blank rows: a row is a note where it holds no value and nothing like the keys above it."""
+"""Notes below a table, and blank rows: a note is a row without a value whose keys are unlike those above it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ODD = re.compile(r"[\s:;()©*†‡=]")
 
 
 def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str]) -> Columns:
-    """The rows of the table: without blank ones, and without the notes below it."""
+    """Return the rows of the table, without blank rows and the notes below it."""
     return kept_rows(part, columns, values, rows_kept(part, columns, values))
 
 
 def kept_rows(
     part: PublishedTable, columns: Columns, values: Sequence[str], keep: NDArray[np.bool_]
 ) -> Columns:
-    """Some rows of a table, blank keys as those above where the entry says so."""
+    """Return some rows of a table; blank keys repeat those above if the entry says so."""
     kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
     if part.fill:
         kept = kept | {name: _filled(kept[name]) for name in columns if name not in values}
@@ -38,7 +38,7 @@ def kept_rows(
 def rows_kept(
     part: PublishedTable, columns: Columns, values: Sequence[str], short: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Tell which rows `(rows,)` are of the table, neither blank nor notes below it.
+    """Return a mask of the rows `(rows,)` that belong to the table: neither blank nor notes below it.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ def _last(
     none: NDArray[np.bool_],
     short: NDArray[np.bool_],
 ) -> int:
-    """Where the notes below a table begin."""
+    """Return where the notes below a table begin."""
     gaps = np.cumsum(empty)
     first = int(np.argmin(empty)) if not empty.all() else 0
     usual: dict[str, bool] = {}
 
     def odd(row: int) -> bool:
-        """Whether the keys of a row are unlike all above it."""
+        """Return True if the keys of a row are unlike all above it."""
         for name in keys:
             text = str(columns[name][row] or "")
             if text and _ODD.search(text):

@@ -1,4 +1,4 @@
-"""Numbers as offices write them: 1,234 and 1.234,5 and 1 234, read where one reading alone is possible.
+"""Numbers as offices write them (1,234, 1.234,5 or 1 234), read if only one reading is possible.
 
 Two conventions are known: English (1,234.5) and continental (1.234,5); spaces and apostrophes group thousands in both. All
 texts of a table are read by one of them. Where both can read all, and differ, the table is refused until its spec says which.
@@ -26,7 +26,7 @@ NUMBER_LIKE = re.compile(rf"[-−]?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
 
 
 class Convention(NamedTuple):
-    """What may group thousands, and the decimal sign."""
+    """A thousands separator and a decimal sign."""
 
     thousands: str
     decimal: str
@@ -36,7 +36,7 @@ ENGLISH, CONTINENTAL = Convention(",", "."), Convention(".", ",")
 
 
 def conventions(part: PublishedTable) -> list[Convention]:
-    """The conventions that an entry leaves open."""
+    """Return the the conventions that an entry leaves open."""
     given = [
         each
         for each in (ENGLISH, CONTINENTAL)
@@ -48,7 +48,7 @@ def conventions(part: PublishedTable) -> list[Convention]:
 
 
 def read_number(text: str, by: Convention) -> Decimal | None:
-    """Read a number by a convention; None if it is none.
+    """Read a number by a convention; return None if it is none.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def _pattern(by: Convention) -> re.Pattern[str]:
 
 
 class Numbers(NamedTuple):
-    """How the numbers of one table are read.
+    """The conventions by which the numbers of one table are read.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Numbers(NamedTuple):
     whole: bool
 
     def read(self, text: str) -> int | float | None:
-        """Read a number; None if it is none that the table can hold."""
+        """Read a number; return None if it is none that the table can hold."""
         return _held(read_number(text, self.by), whole=self.whole)
 
 
@@ -110,7 +110,7 @@ def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
 def numbers_of(
     part: PublishedTable, texts: Sequence[str], variances: Sequence[str] = (), *, whole: bool
 ) -> Numbers:
-    """Find how the texts of a table that are no codes, and those of its variances, are to be read.
+    """Find how the texts of a table that are not codes, and those of its variances, are to be read.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What several tables show with the same perturbation is one measurement."""
+"""Cells that several tables show with the same perturbation, counted as one measurement."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def counted_once(
 
 
 def _drawn_by(law: Any) -> Any:
-    """The law that the perturbation is drawn by, whatever is hidden before it."""
+    """Return the law of the perturbation, without what is hidden before it."""
     return law.law if isinstance(law, ShownCounts) else law
 
 
 def _sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:
-    """Sums modulo 2^64 of the marks of each group's cells."""
+    """Return sums modulo 2^64 of the marks of each group's cells."""
     total = np.zeros(cells.size(margin), np.uint64)
     np.add.at(total, cells.groups(cells.finest, margin), mark)
     return total

@@ -1,4 +1,4 @@
-"""The level and the place of every row of a table: of one level, or of all levels of a code or of several columns.
+"""Level and place of every row of a table: of one level, or of all levels of a code or of several columns.
 
 A row is of the finest level whose key it names. What stands for a key that it does not name is a blank, the table's label of
 totals, or, of a code, a shorter code that others begin with (AT, AT1, AT11).
@@ -74,7 +74,7 @@ def rows_by_level(
 
 
 def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | None) -> NDArray[np.int64]:
-    """The level of each row's place: the finest up to the table's own, as places without parts stand on levels below too."""
+    """Return the level of each row's place: the finest up to the table's own, since childless places also stand below."""
     if tree is None:
         raise DataError(
             "the spec gives places by their parents, and no list of places is given",
@@ -93,7 +93,7 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
 
 
 def _named(part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts) -> NDArray[np.bool_]:
-    """Which rows name a place of a level."""
+    """Return a mask of the rows that name a place of a level."""
     column = str(level.column)
     present = ~np.isin(texts, part.total_of(column))
     shared = [each for each in levels if each.column == level.column]
@@ -129,7 +129,7 @@ def _named(part: PublishedTable, levels: Sequence[Level], level: Level, texts: T
 
 
 def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
-    """The places that the rows of the last level list."""
+    """Return the tree of the places that the rows of the last level list."""
     last = len(spec.levels) - 1
     finest = [t for t in tables if spec.levels[last].name == t.part.level]
     if not finest:
@@ -158,7 +158,7 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
 
 
 def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
-    """The key that a level adds: its column, or the prefix of one; a shorter code is its own."""
+    """Return the key that a level adds: its column, or the prefix of one; a shorter code is its own."""
     if level.column is None:
         return {}
     text = codes[level.column]
@@ -168,7 +168,7 @@ def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
 def place_index(
     spec: PerturbedSpec, tree: Tree, table: TableRows, at: int, rows: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """The place of each of some rows of one level."""
+    """Return the place of each of some rows of one level."""
     keys = tree.keys[at]
     if not at or not keys:
         return np.zeros(int(rows.sum()), np.int64)

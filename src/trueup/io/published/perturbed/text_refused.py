@@ -1,4 +1,4 @@
-"""A text in the place of a value that is neither a number that its law gives nor a code."""
+"""Refusals of texts in place of a value that are neither a number of the law nor a code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trueup.model.perturbed import PublishedTable
 
 
 def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
-    """The line of an entry's codes with one more, as a spec writes it."""
+    """Return the line of an entry's codes with one more, as a spec writes it."""
     pairs = (part.codes | {text: meaning}).items()
     quoted = (f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}" for a, b in pairs)
     return f"codes = {{ {', '.join(quoted)} }}"
@@ -23,7 +23,7 @@ def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
 def refuse_text(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], text: str, *, reads: bool
 ) -> NoReturn:
-    """Say of which cell it is, and what to declare."""
+    """Refuse a text, naming its cell and what to declare."""
     shown = next(shown for shown in margins if (shown.texts == text).any())
     label = cells.margin_label(shown.margin, int(shown.groups[(shown.texts == text).argmax()]))
     if NUMBER_LIKE.fullmatch(text):

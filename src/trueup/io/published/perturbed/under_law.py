@@ -1,4 +1,4 @@
-"""Values of some groups of a margin under one law; those of rows with variances of their own."""
+"""Values of some groups of a margin under one law, and of rows with their own variances."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
 def by_variance(
     cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str, by: Convention
 ) -> list[ValuesUnderLaw]:
-    """Values by the variance of their row; those of variance 0 are exact."""
+    """Group values by the variance of their row; those of variance 0 are exact."""
     every, which = np.unique(texts, return_inverse=True)
     if len(every) > MOST_VARIANCES:
         raise DataError(

@@ -1,4 +1,4 @@
-"""What the texts of a published table say: values under its law, or codes; and what contradicts a code or a law."""
+"""Meaning of the texts of a published table: values under its law, or codes; and contradictions with either."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trueup.noise.perturbed.ranges import in_ranges, range_text
 
 
 class _Reading(NamedTuple):
-    """What the texts of a table say: how it was made, its codes, its numbers."""
+    """The reading of a table's texts: how it was made, its codes, its numbers."""
 
     rule: PublishingRule
     codes: dict[str, CodeMeaning]
@@ -36,7 +36,7 @@ class _Reading(NamedTuple):
 def values_under_laws(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin]
 ) -> tuple[list[ValuesUnderLaw], list[str]]:
-    """Values of all margins of a table under its law, then one entry for each code that says something.
+    """Return values of all margins of a table under its law, then one entry for each informative code.
 
     With them what contradicts a code, in words.
     """
@@ -84,7 +84,7 @@ def _shown_values(known: dict[str, Any]) -> NDArray:
 
 
 def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
-    """The rule with a declared code; refused where the law hides other counts than the code says."""
+    """Return the rule with a declared code; refuse it if the law hides other counts than the code says."""
     own = part.rule
     if said.of == "count" and own.hidden and not any(a <= said.low and said.high <= b for a, b in own.hidden):
         raise DataError(
@@ -99,7 +99,7 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
 def _settled(
     cells: Cells, part: PublishedTable, rule: PublishingRule, text: str, said: CodeMeaning, values: NDArray
 ) -> CodeMeaning:
-    """What a code that nobody declared says beside a law that hides counts, and beside values that show zeros."""
+    """Return the meaning of an undeclared code beside a law that hides counts, and beside values that show zeros."""
     own = part.rule
     if said.of == "count" and said.low == 0:
         for low, high in own.hidden:
@@ -119,7 +119,7 @@ def _settled(
 
 
 def _possible(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Which values the law gives for some count that is not hidden, and shows."""
+    """Return a mask of the values that the law gives for some count that is not hidden, and shows."""
     if not len(values) or isinstance(rule.law, str):
         return np.ones(len(values), bool)
     found = rule.law.possible(values) & ~in_ranges(values, rule.concealed)
@@ -170,7 +170,7 @@ def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
 
 
 def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[ValuesUnderLaw]:
-    """Values under the law: those that hidden counts could have given too, under the law of the others.
+    """Split values under the law: those that hidden counts could also have given go under the law of the others.
 
     A value that a code says is not shown stands there all the same: it is noted, and read by the law alone.
     """
@@ -189,7 +189,7 @@ def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[Valu
 
 
 def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
-    """Which values a hidden count could have given."""
+    """Return a mask of the values that a hidden count could have given."""
     if rule.law.additive:
         first, log = rule.law.table(0, 700.0)
         low, high = np.floor(values) + first, np.floor(values) + first + len(log)
@@ -223,7 +223,7 @@ def _refuse_impossible(cells: Cells, v: ValuesUnderLaw) -> None:
 
 
 def _contradiction(cells: Cells, v: ValuesUnderLaw, reading: _Reading, bad: NDArray[np.int64]) -> str:
-    """Values that a code says are never shown."""
+    """Return the contradiction of a code with values that it says are never shown."""
     rule, part = reading.rule, v.part
     label, value = cells.margin_label(v.margin, int(v.groups[bad[0]])), v.values[bad[0]]
     kind = "published" if in_ranges(value, rule.concealed) else "count"
