@@ -7,7 +7,7 @@ import pytest
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from trueup.errors import ConvergenceError
-from trueup.inferring import infer, tree_approximate, tree_work
+from trueup.inferring import infer, tree_approximate, tree_chains, tree_work
 from trueup.inferring.given import read_given
 from trueup.inferring.hierarchical import given
 from trueup.inferring.tree_approximate import _refined
@@ -175,6 +175,43 @@ def test_wide_noise_is_answered_on_grids(rng):
     assert "approximate" in posterior.drawn.approximate
     low, high = (posterior.summary(Margin("nation"))[name][0] for name in ("low", "high"))
     assert 0 <= low < high
+
+
+@pytest.fixture
+def no_grids(monkeypatch):
+    def settle(grid, split):
+        raise ConvergenceError("no grids hold the posterior")
+
+    monkeypatch.setattr(TreeGrid, "settle", settle)
+
+
+def test_trees_that_no_grids_hold_are_drawn_by_chains(rng, no_grids):
+    cells = states([8, 5, 9])
+    truth = rng.poisson(40, cells.n)
+    measured = noisy(cells, truth, laplace_tree(cells, "1/20"), rng)
+    posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=200)
+    assert posterior.drawn.stats["chains_of"] == "histogram-gibbs"
+    assert "under its prior" in posterior.promise
+    weak = posterior.drawn.stats["largest_r_hat"] > tree_chains.WEAK_R_HAT
+    assert ("These chains are weak" in posterior.promise) == weak
+    low, high = (posterior.summary(Margin("nation"))[name][0] for name in ("low", "high"))
+    assert low - 200 < truth.sum() < high + 200
+
+
+def test_chains_that_disagree_are_called_weak(rng, no_grids, monkeypatch):
+    monkeypatch.setattr(tree_chains, "WEAK_R_HAT", 0.0)
+    cells = states([3, 4])
+    measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells, "1/20"), rng)
+    posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=20)
+    assert "These chains are weak" in posterior.promise
+
+
+def test_a_tree_that_neither_grids_nor_chains_take_is_refused(rng, no_grids):
+    cells = states([3, 4])
+    measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells, "1/20"), rng)
+    method = TreeExact(prior=Hierarchical(concentrations=(1.0, 0.5)), tier="approximate")
+    with pytest.raises(ConvergenceError, match="no grids hold"):
+        infer(measured, method, spec=tree_constraints(cells), draws=20)
 
 
 def test_counts_of_a_hundred_trillion_are_answered(rng):

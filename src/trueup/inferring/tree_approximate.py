@@ -14,6 +14,7 @@ from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
+from trueup.inferring.tree_chains import chains_for, drawn_by_chains
 from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_grid import Settled, TreeGrid
 from trueup.inferring.tree_state import TreeState
@@ -34,6 +35,10 @@ LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 """Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
+FEW_ROUNDS = 8
+"""How often first grids of such a tree are moved where chains take it: those that hold its posterior are found in 2 or 3."""
+FOR_CHAINS = 0.4
+"""Share of the time allowed that is left for chains where these take a tree."""
 HELD = 1 << 25
 """Counts of all nodes, sums of pairs included, that are drawn at a time."""
 SOUGHT = 0.6
@@ -54,18 +59,23 @@ class ApproximateTree:
         What is told.
     deadline
         When an answer must stand.
+    replaced
+        Whether chains take the place of grids that are not soon found.
     """
 
     state: TreeState
     values: NDArray
     progress: Progress
     deadline: Deadline
+    replaced: bool = False
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
         """Draw the counts."""
         announce(self.progress, "approximate: messages on grids")
         prior = self.state.prior
         grid = TreeGrid(self.state, self.values, self.deadline)
+        if self.replaced and grid.nodes > LARGE:
+            grid.first_rounds = FEW_ROUNDS
         nested = self.state.problem.nested
         splits = (
             splits_of(prior, nested, self.state.problem.bounds()[1])
@@ -195,16 +205,23 @@ def approximate(
     progress: Progress,
     deadline: Deadline,
 ) -> Drawn:
-    """Draw the counts of a tree `(1, draws, n)` on grids.
+    """Draw the counts of a tree on grids `(1, draws, n)`; where none hold the posterior, by chains that take the problem.
 
     Raises
     ------
     ConvergenceError
-        If no grids hold the posterior, or time is spent before there are draws.
+        If no grids hold the posterior and no chains take it, or time is spent before there are draws.
     """
+    chains = chains_for(state)
+    until = deadline.sooner(1 - FOR_CHAINS) if chains else deadline
     try:
-        return ApproximateTree(state, values, progress, deadline).drawn(draws, rng)
-    except OutOfTimeError:
+        return ApproximateTree(state, values, progress, until, bool(chains)).drawn(draws, rng)
+    except (OutOfTimeError, ConvergenceError) as error:
+        if chains and not deadline.passed:
+            announce(progress, "no grids hold the posterior: Markov chains")
+            return drawn_by_chains(chains, state, values, draws, rng, progress, deadline)
+        if isinstance(error, ConvergenceError):
+            raise
         raise ConvergenceError(
             f"{deadline.allowed / 60:g} minutes are spent before a tree of {len(state.child_ptr) - 1:,} counts is solved",
             remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",

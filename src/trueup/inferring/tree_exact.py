@@ -71,7 +71,8 @@ class TreeExact(InferenceMethod):
     mode
         Whether to also find a most probable vector of counts; where the prior is estimated, given its parameters' mode.
     tier
-        `exact`; `approximate`, messages on grids with a stated error; or `auto`, exact where that takes little time.
+        `exact`; `approximate`, messages on grids with a stated error, or where none are found chains of `histogram-gibbs`; or
+        `auto`, exact where that takes little time.
     """
 
     prior: AnyPrior = HIERARCHICAL

@@ -94,12 +94,15 @@ class TreeGrid:
         When an answer must stand.
     step
         Gaps of grids, in standard scores of the marginal.
+    first_rounds
+        How often grids are moved at first.
     """
 
     state: TreeState
     values: NDArray
     deadline: Deadline
     step: float = STEP
+    first_rounds: int = FIRST_ROUNDS
 
     def __post_init__(self) -> None:
         self.plan: PairPlan = plan_pairs(self.state.child_ptr)
@@ -180,7 +183,7 @@ class TreeGrid:
             If no grids are found that hold the posterior.
         """
         begun = self.grids, self.likelihood, self.fitted
-        for _ in range(ROUNDS if np.isfinite(self.fitted) else FIRST_ROUNDS):
+        for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             solved = self.solve(split)
             found = grid_downward(self.grids, solved.factor, solved.up)
             if not (np.isfinite(solved.evidence) and np.isfinite(found.p).all()):

@@ -52,8 +52,8 @@ WHOLE = 1 << 24
 """Whole numbers below which single precision holds."""
 UNSTARTED = "no tables that keep everything exact were found to start from"
 UNSTARTED_REMEDY = "use the method 'lattice-moves', or infer an area of its own"
-VAGUE = 1e4
-"""Standard deviation (counts) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
+VAGUE = 10**8
+"""Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
 
 def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
@@ -293,7 +293,7 @@ class ColumnProblem:
             If the settled tables do not keep all that is exact.
         """
         headers = list(self.headers)
-        if not any(h.margin == self.cells.finest for h in headers):
+        if not any(self.cells.size(h.margin) == self.cells.n for h in headers):
             headers.append(Measured("start", self.cells.finest, law_named("gaussian")(VAGUE)))
         lower = without_upper(self.constraints)
         found = default_tables(lower, headers, self._noisier(headers, rng, away), rng)

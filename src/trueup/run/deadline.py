@@ -52,6 +52,16 @@ class Deadline:
         """Seconds until a share of the time allowed is spent; negative once it is."""
         return self.ends - (1 - share) * self.allowed - time.monotonic()
 
+    def sooner(self, share: float) -> Deadline:
+        """Return the deadline of what may take a share of the time allowed, and leaves the rest to something else.
+
+        Examples
+        --------
+        >>> Deadline.of(2).sooner(0.5).allowed, Deadline.of(2).sooner(0.5).left() < 61
+        (60.0, True)
+        """
+        return Deadline(self.ends - (1 - share) * self.allowed, share * self.allowed)
+
     def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
         """The error where it has passed before a method could say anything.
 
