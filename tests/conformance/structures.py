@@ -234,6 +234,14 @@ def _histogram_with_rules() -> Structure:
     )
 
 
+def _bounded_histogram() -> Structure:
+    cells = Cells(_tree(1, 2, 5), (SEX, AGE))
+    kinds = [(), ("sex",), ("age",), ("sex", "age")]
+    bounds = (Bound(Margin("level2", ("sex",)), upper=90), Bound(Margin("level1"), lower=1, upper=300))
+    margins = (Margin(f"level{i}", a) for i in range(3) for a in kinds)
+    return _structure("histogram with bounds", cells, *margins, bounds=bounds)
+
+
 def _recoded_tree() -> Structure:
     cells = Cells(_tree(1, 2, 5), (RECODED, SEX))
     margins = (Margin("level1", ("grade",)), Margin("level2", ("age",)), Margin("level2", ("age", "sex")))
@@ -362,6 +370,7 @@ BUILDERS: tuple[Callable[[], Structure], ...] = (
     _three_way_fixed,
     _histogram,
     _histogram_with_rules,
+    _bounded_histogram,
     _recoded_tree,
     _recoded_histogram,
     _recoded_histogram_with_rules,

@@ -17,8 +17,8 @@ from trueup.kernel.settling.descend import node_keys, settle
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 
 
-def by_general_solver(dense, tables, children, held):
-    """min sum (x - t)' V^-1 (x - t), sums over each parent's children as in `tables`, x >= 0 (= 0 if held)."""
+def by_general_solver(dense, tables, children, held, most=np.inf):
+    """min sum (x - t)' V^-1 (x - t), sums over each parent's children as in `tables`, most >= x >= 0 (= 0 if held)."""
     rows, n = tables.shape
     hessian = np.zeros((rows * n, rows * n))
     for i, v in enumerate(dense):
@@ -27,7 +27,7 @@ def by_general_solver(dense, tables, children, held):
     equal = np.kron(np.equal.outer(np.arange(children.size), parent).astype(float), np.eye(n))
     solver = piqp.DenseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-11
-    ceiling = np.where(held.ravel(), 0.0, np.inf)
+    ceiling = np.where(held, 0.0, most).ravel()
     right = equal @ tables.ravel()
     solver.setup(hessian, -hessian @ tables.ravel(), equal, right, x_l=np.zeros(rows * n), x_u=ceiling)
     solver.solve()
@@ -59,6 +59,29 @@ def test_projection_equals_a_general_solver(rng, zero_share):
     np.testing.assert_allclose(ours, by_general_solver(dense, tables, children, held), atol=1e-6)
     assert residual.max() <= 1e-9
     np.testing.assert_allclose(np.add.reduceat(ours, [0, 3, 4], axis=0), np.maximum(total, 0.5), atol=1e-9)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_projection_within_upper_bounds_equals_a_general_solver_and_its_slow_twin(rng, tied):
+    domain = Domain.of(list(marginals().values()))
+    parts = random_variances(rng, domain)
+    dense = covariances(domain, parts, 8)
+    metric = Metric(domain, parts, np.array([0, 3, 4]), 8, tied)
+    tables = metric.tie(rng.normal(1, 2, (8, 24)), rng.uniform(1, 3, (3, 24)))
+    most = np.where(rng.random((8, 24)) < 0.6, rng.uniform(0.2, 1.5, (8, 24)), np.inf)
+    most[metric.first] = np.inf  # every cell has a child that may hold it
+    held = rng.random((8, 24)) < 0.1
+    held[metric.first] = False
+    ours, residual, _ = nearest_nonnegative(metric, tables, held, 1e-9, most)
+    assert residual.max() <= 1e-9
+    assert (np.abs(ours - most) < 1e-6).sum() > 5
+    assert (ours <= most + 1e-6).all()
+    for rows in (slice(0, 3), slice(3, 4), slice(4, 8)):
+        slow = nearest.nearest_nonnegative(dense[rows], tables[rows], held[rows], tied, most=most[rows])
+        np.testing.assert_allclose(ours[rows], slow, atol=1e-6)
+    if tied:
+        by_solver = by_general_solver(dense, tables, metric.counts, held, most)
+        np.testing.assert_allclose(ours, by_solver, atol=1e-6)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -222,7 +222,8 @@ def test_whole_numbers_that_do_not_exist_are_named():
 def test_bounds_on_crossing_margins_go_to_the_general_method(rng):
     cells = Cells(_tree(1, 2), (SEX, AGE))
     margins = tuple(Margin("level1", a) for a in [("sex",), ("age",), ("sex", "age")])
-    constraints = Constraints(cells, margins, bounds=(Bound(Margin("level1", ("age",)), upper=5),))
+    bounds = tuple(Bound(Margin("level1", a), upper=5 * n) for a, n in ((("age",), 1), (("sex",), 2)))
+    constraints = Constraints(cells, margins, bounds=bounds)
     method = default(constraints)
     assert isinstance(method, GeneralProjection)
     headers = [Measured("q", m, LAW) for m in margins]

@@ -24,7 +24,11 @@ from trueup.reconciling.histogram_parts import Summary, down, tie_seed, up
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.segments import SegmentPlan, segment_plan
 
-HISTOGRAMS = [s for s in STRUCTURES if s.constraints.structure() == "histogram"]
+HISTOGRAMS = [
+    s
+    for s in STRUCTURES
+    if s.constraints.structure() == "histogram" and all(b.upper is None for b in s.constraints.bounds)
+]
 
 
 def answers_of(segment, cells, headers, parts):

@@ -15,8 +15,8 @@ def covariances(domain, variances, rows):
     return total
 
 
-def nearest_nonnegative(dense, tables, held, tied=True, steps=20_000):
-    """Children (m, n) of one parent: min sum (x - t)' V^-1 (x - t), same sums, x >= 0 and 0 where held."""
+def nearest_nonnegative(dense, tables, held, tied=True, steps=20_000, most=np.inf):
+    """Children (m, n) of one parent: min sum (x - t)' V^-1 (x - t), same sums, most >= x >= 0 and 0 where held."""
     m, n = tables.shape
     whole = np.zeros((m * n, m * n))
     for i, v in enumerate(dense):
@@ -26,8 +26,9 @@ def nearest_nonnegative(dense, tables, held, tied=True, steps=20_000):
         through = whole @ sums.T
         whole = whole - through @ np.linalg.pinv(sums @ through, hermitian=True, rcond=1e-11) @ through.T
     step, free = 1 / np.linalg.eigvalsh(whole)[-1], held.ravel()
-    multipliers = np.zeros(m * n)
+    multipliers, most = np.zeros(m * n), np.broadcast_to(most, tables.shape).ravel()
     for _ in range(steps):
         multipliers -= step * (tables.ravel() + whole @ multipliers)
-        multipliers = np.where(free, multipliers, np.maximum(multipliers, 0.0))
+        inside = np.maximum(multipliers, 0.0) + np.minimum(multipliers + step * most, 0.0)
+        multipliers = np.where(free, multipliers, inside)
     return (tables.ravel() + whole @ multipliers).reshape(m, n)

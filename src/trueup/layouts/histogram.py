@@ -16,7 +16,12 @@ from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
-from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
+from trueup.layouts.histogram_bounds import (
+    bounded_marginals,
+    level_bounds,
+    level_limits,
+    refuse_impossible_bounds,
+)
 from trueup.layouts.histogram_plan import domain_of, level_plans, refuse_undetermined, small_fold
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Cells, Margin, detailed
@@ -44,6 +49,8 @@ class HistogramProblem:
         How structural zeros were taken out of the histograms beforehand, where that was possible.
     lower
         Per level, lower bounds with those of the places below added up (empty if there are none).
+    upper
+        The same of upper bounds, with all signs turned.
     """
 
     constraints: Constraints
@@ -52,6 +59,7 @@ class HistogramProblem:
     zeros: tuple[NDArray[np.bool_], ...]
     fold: Fold
     lower: tuple[Lower, ...]
+    upper: tuple[Lower, ...] = ()
 
     @property
     def cells(self) -> Cells:
@@ -75,9 +83,14 @@ class HistogramProblem:
 
     def tiled(self, copies: int) -> HistogramProblem:
         """Return the same problem for several rows of values at once."""
+        if copies == 1:
+            return self
         zeros = tuple(np.tile(mask, (copies, 1)) for mask in self.zeros)
-        lower = tuple(part.at(np.tile(np.arange(len(part.tables[0])), copies)) for part in self.lower)
-        return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower) if copies > 1 else self
+        lower, upper = (
+            tuple(part.at(np.tile(np.arange(len(part.tables[0])), copies)) for part in bounds)
+            for bounds in (self.lower, self.upper)
+        )
+        return replace(self, tree=self.tree.tiled(copies), zeros=zeros, lower=lower, upper=upper)
 
     def least_squares(self, values: NDArray) -> tuple[Estimates, float]:
         """Return least-squares estimates of values `(b, q)` with structural zeros held, and the largest count left on zeros.
@@ -126,6 +139,7 @@ class HistogramProblem:
                 for level in range(spine.depth)
             ],
             lower=self.lower,
+            upper=() if drawn else self.upper,
             posterior=posterior,
             fixed=fixed,
             first=first,
@@ -135,7 +149,7 @@ class HistogramProblem:
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:
         """Return nested marginals to settle at a level: exact and bounded ones there or below, then fitting ones of `wanted`."""
         exact = [m for plan in self.tree.plan[level:] for m, variance in plan if variance == 0]
-        bounded = self.lower[0].marginals if self.lower else ()
+        bounded = next((part[0].marginals for part in (self.lower, self.upper) if part), ())
         return settling_sequence(wanted, self.fold.marginal(detailed(self.cells)), [*exact, *bounded])
 
     @property
@@ -207,9 +221,13 @@ def histogram_problem(
     zeros = _zeros(constraints, tree.spine) if fold.trivial else ()
     refuse_impossible_bounds(constraints, fold)
     marginals = bounded_marginals(constraints, fold)
-    own = [level_bounds(constraints, fold, marginals, level) for level in levels] if marginals else []
-    lower = close_bounds(tree.spine, marginals, own) if marginals else ()
-    return HistogramProblem(constraints, tuple(headers), tree, zeros, fold, lower)
+    lower, upper = (
+        close_bounds(tree.spine, marginals, [read(constraints, fold, marginals, name) for name in levels])
+        if any(getattr(b, side) is not None for b in constraints.bounds)
+        else ()
+        for side, read in (("lower", level_bounds), ("upper", level_limits))
+    )
+    return HistogramProblem(constraints, tuple(headers), tree, zeros, fold, lower, upper)
 
 
 def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], ...]:

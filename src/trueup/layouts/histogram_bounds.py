@@ -1,4 +1,4 @@
-"""Lower bounds on marginals of histograms, level by level, for `kernel.settling.lower_bounds`."""
+"""Bounds on marginals of histograms, level by level, for `kernel.settling.lower_bounds`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.model.constraints import Bound, Constraints
 
 
 def bounded_marginals(constraints: Constraints, fold: Fold) -> list[Marginal]:
-    """Return the the marginals of the (folded) histograms that have lower bounds, coarse to fine."""
+    """Return the marginals of the (folded) histograms that have bounds, coarse to fine."""
     cells = constraints.cells
     found = [fold.marginal(cells.marginal(b.margin.attributes)) for b in constraints.bounds]
     return settling_sequence((), found[-1], found[:-1]) if found else []
@@ -39,6 +39,23 @@ def level_bounds(
     return tables
 
 
+def level_limits(
+    constraints: Constraints, fold: Fold, marginals: Sequence[Marginal], level: str
+) -> list[NDArray[np.float64]]:
+    """Return minus a level's own upper bounds as `level_bounds` returns lower ones; infinite where there is none."""
+    tables = [np.full((1, int(np.prod(shape(m)))), -np.inf) for m in marginals]
+    for bound in constraints.bounds:
+        if bound.margin.level != level or bound.upper is None:
+            continue
+        mine = constraints.cells.marginal(bound.margin.attributes)
+        at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
+        upper = np.asarray(bound.upper, float)
+        upper = upper.reshape(-1, _inside(constraints.cells, bound).size) if upper.ndim else upper
+        most = np.where(_inside(constraints.cells, bound), np.floor(upper), np.inf)
+        tables[at] = np.maximum(tables[at], -most[..., fold.columns(mine)])
+    return tables
+
+
 def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
     """Refuse bounds that require counts where structural zeros allow none.
 
@@ -53,13 +70,16 @@ def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
 
 
 def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
-    inside = (
-        marginalise(cells.where(dict(bound.where)).reshape(1, -1), cells.marginal(bound.margin.attributes))
-        > 0
-    )
+    inside = _inside(cells, bound)
     lower = np.maximum(0 if bound.lower is None else bound.lower, 0)
     least = np.ceil(lower.reshape(-1, inside.size) if lower.ndim else lower).astype(np.int64)
     return np.where(inside, least, 0)
+
+
+def _inside(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
+    """Which groups of the margin a bound is on, `(1, groups)`."""
+    mask = cells.where(dict(bound.where)).reshape(1, -1)
+    return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
 
 
 def _same(one: Marginal, other: Marginal) -> bool:

@@ -18,12 +18,12 @@ from trueup.model.header import Measured
 FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
 
 
-def refuses_on_histogram(constraints: Constraints) -> str | None:
-    """Return the reason why histogram kernels cannot keep the constraints, or None."""
-    if any(b.upper is not None for b in constraints.bounds):
+def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> str | None:
+    """Say what the histogram kernels cannot keep; upper bounds only where `upper` asks for them."""
+    if not upper and any(b.upper is not None for b in constraints.bounds):
         return "it keeps no upper bounds on crossing margins"
     if constraints.bounds and not constraints.nonnegative:
-        return "it keeps lower bounds on nonnegative counts only"
+        return "it keeps bounds on nonnegative counts only"
     margins = (*constraints.invariants, *(b.margin for b in constraints.bounds))
     tables = [constraints.cells.marginal(m.attributes) for m in margins]
     for margin, mine in zip(margins, tables, strict=True):

@@ -43,7 +43,8 @@ class HistogramTree(FromTheTop):
     variances. Small counts are biased downwards, zeros upwards; the errors of nearly all classes are smaller than those of
     `least-squares`. With `least-squares` they are the nearest nonnegative tables in the metric of the estimates'
     covariance. So are always the root, which has no parent, and the children of a parent whose rules leave the means no
-    table or that has more than 320 cells that are not zero. Children far above their siblings keep their estimates.
+    table, whose children would exceed an upper bound, or that has more than 320 cells that are not zero. Children far
+    above their siblings keep their estimates.
 
     Attributes
     ----------
@@ -60,8 +61,8 @@ class HistogramTree(FromTheTop):
     structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Refuse bounds, and invariants that cross each other."""
-        return refuses_on_histogram(constraints)
+        """Refuse bounds and invariants that cross each other."""
+        return refuses_on_histogram(constraints, upper=True)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:
         """Run the covariance recursion."""

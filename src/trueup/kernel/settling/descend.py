@@ -25,7 +25,7 @@ import numpy as np
 
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, spread
+from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, relative, spread
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
@@ -92,6 +92,7 @@ def settle(
     keys: Sequence[np.ndarray] = (),
     above: np.ndarray | None = None,
     lower: Sequence[Lower] = (),
+    upper: Sequence[Lower] = (),
     posterior: bool = False,
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
     first: Sequence[Marginal] = (),
@@ -115,12 +116,14 @@ def settle(
         index goes up
     above : (roots, n) the roots' tables, if these are settled already
     lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.settling.lower_bounds`)
+    upper : the same of upper bounds, as lower bounds on minus the counts; parents whose posterior means lead to tables
+        beyond them are settled as without `posterior`
     posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
         zero; parents for which that fails as without it
     fixed : a marginal whose tables are settled already, and these (nodes, groups) for every level or for the first ones:
         they are kept, what is settled is what the marginals of the chains that refine it say beyond them, and estimates
         are taken given them
-    first : marginals of a root that has neither bounds nor fixed tables, nested or not, which are settled before its cells
+    first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
         are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
     drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
 
@@ -150,9 +153,10 @@ def settle(
             parents,
             keys[level] if keys else None,
             lower[level] if lower else None,
+            upper[level] if upper else None,
             known,
         )
-        if parents is None and first and nonnegative and not lower and known is None and drawn is None:
+        if parents is None and first and nonnegative and known is None and drawn is None:
             stage = stage.from_marginals(first, zeros[level] if zeros else None, tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
@@ -261,6 +265,7 @@ class _Level:
     parents: np.ndarray | None  # (parents, n); None at the root
     keys: np.ndarray | None  # (nodes,) for ties
     lower: Lower | None
+    upper: Lower | None = None
     fixed: tuple[Marginal, np.ndarray] | None = None  # a marginal that is settled already, and its tables
 
     @classmethod
@@ -272,13 +277,14 @@ class _Level:
         parents: np.ndarray | None,
         keys: np.ndarray | None,
         lower: Lower | None,
+        upper: Lower | None = None,
         fixed: tuple[Marginal, np.ndarray] | None = None,
     ) -> _Level:
         variances = tuple(f.variance for f in tree.filters[level])
         size = tree.spine.size(level)
         first = np.arange(size) if level == 0 else tree.spine.firsts[level - 1]
         metric = Metric(tree.domain, variances, first, size, level > 0)
-        return cls(metric, estimates, parents, keys, lower, fixed)
+        return cls(metric, estimates, parents, keys, lower, upper, fixed)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
         """Runs of parents whose children have few cells in all, and their rows."""
@@ -296,8 +302,9 @@ class _Level:
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
         lower = None if self.lower is None else self.lower.at(rows)
+        upper = None if self.upper is None else self.upper.at(rows)
         fixed = None if self.fixed is None else (self.fixed[0], self.fixed[1][rows])
-        return _Level(metric, self.estimates[rows], parents, keys, lower, fixed)
+        return _Level(metric, self.estimates[rows], parents, keys, lower, upper, fixed)
 
     def from_marginals(
         self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float
@@ -320,6 +327,8 @@ class _Level:
         for marginal in chain:
             mask = None if zeros is None else marginalise(~zeros, marginal) == 0
             stage = self._stage(marginal, coarse and Coarse.of(marginal, *coarse), mask)
+            if (limit := self._most(marginal)) is not None:
+                stage = replace(stage, most=limit)
             least = None if self.lower is None else self.lower.of(marginal)
             if least is not None:
                 stage = stage.above(least)
@@ -335,7 +344,7 @@ class _Level:
                 x = x + least
             coarse = (marginal, x)
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
-        return _Result(x, worst, misplaced, iterations)
+        return _Result(x, self._within(chain[-1], x, worst), misplaced, iterations)
 
     def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
         """The same from posterior means: each stage nearest to them given the stage before, then rounded."""
@@ -375,7 +384,23 @@ class _Level:
             if least is not None:
                 x = x + least
             coarse, worst = (marginal, x), np.maximum(worst, residual)
-        return _Result(x, worst, misplaced, 0)
+        return _Result(x, self._within(chain[-1], x, worst), misplaced, 0)
+
+    def _most(self, marginal: Marginal) -> np.ndarray | None:
+        """Upper bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
+        negative = None if self.upper is None else self.upper.of(marginal)
+        return None if negative is None else -negative
+
+    def _within(self, finest: Marginal, x: np.ndarray, worst: np.ndarray) -> np.ndarray:
+        """Every parent's residual, infinite where tables of its children exceed an upper bound."""
+        if self.upper is None:
+            return worst
+        for marginal in self.upper.marginals:
+            limit = self._most(marginal)
+            assert limit is not None
+            over = (marginalise(x, relative(finest, marginal)) > limit + TOLERANCE).any(axis=1)
+            worst = np.where(np.logical_or.reduceat(over, self.metric.first), np.inf, worst)
+        return worst
 
     def _draws(
         self,

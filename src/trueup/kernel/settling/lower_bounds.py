@@ -3,7 +3,8 @@
 Where marginals are nested, tables at least as large as given bounds exist below every table that is at least as large
 as what these add up to: over the children of a place and over the cells of a coarser marginal. So bounds are added up
 once, from the leaves and from fine to coarse; then each stage of settling looks for `x - l >= 0` with the bounds taken
-off all sums, which is the problem without bounds.
+off all sums, which is the problem without bounds. Upper bounds are lower bounds on minus the counts, infinite where there
+is none: what tables may hold at most is added up alike. Along one marginal that is enough, and along several it seldom is not.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def close_bounds(
     ----------
     spine : the tree, or a forest
     marginals : nested, coarse to fine
-    own : per level and marginal (nodes or 1, cells) whole numbers
+    own : per level and marginal (nodes or 1, cells) whole numbers, or minus infinity
     below : if the last level is a cut, the closed bounds of its nodes by marginal
 
     Examples

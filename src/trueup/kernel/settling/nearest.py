@@ -1,14 +1,14 @@
 """Nearest nonnegative histograms under every parent of a level, in the metric of their covariance.
 
-    minimise  sum_c (x_c - t_c)' V_c^+ (x_c - t_c)   over   sum_c x_c = x_p,  x_c >= 0
+    minimise  sum_c (x_c - t_c)' V_c^+ (x_c - t_c)   over   sum_c x_c = x_p,  u_c >= x_c >= 0
 
 for the children c of every parent p at once, where the targets t_c obey the sums already. With `l` the multipliers of
 `x >= 0` the tables are `x(l) = t + W l`, W the covariance of the children given their sum, and the dual is
-`min 1/2 l'Wl + t'l, l >= 0`. W is applied by the fast transform of `anova.Domain`, its largest eigenvalue on child c
-is at most that of V_c, and the accelerated projected gradient with restarts converges at a rate set by the ratio of
-the components' variances (tens, not thousands). Every iterate obeys the sums, and whatever V_c holds fixed; what is
-left at the end, a negative count or a gap in complementarity, is reported. A parent's tables are projected by
-themselves, in cache, and end when they have converged.
+`min 1/2 l'Wl + t'l, l >= 0`; a negative l is the multiplier of an upper bound u and costs -u'l. W is applied by the fast
+transform of `anova.Domain`, its largest eigenvalue on child c is at most that of V_c, and the accelerated projected
+gradient with restarts converges at a rate set by the ratio of the components' variances (tens, not thousands). Every
+iterate obeys the sums, and whatever V_c holds fixed; what is left at the end, a count beyond a bound or a gap in
+complementarity, is reported. A parent's tables are projected by themselves, in cache, and end when they have converged.
 """
 
 from __future__ import annotations
@@ -167,26 +167,29 @@ def _change(multipliers, v, inverse, tied, components, layout, x, scratch):
 
 
 @njit(cache=True)
-def _residual(x, multipliers, held, largest):
-    """Largest negative count, or positive one whose multiplier is positive too (in counts); infinite if one is NaN."""
+def _residual(x, multipliers, held, most, largest):
+    """Largest count beyond a bound, or inside it whose multiplier is not zero (in counts); infinite if one is NaN."""
     worst = 0.0
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
             if np.isnan(x[c, k]):
                 return np.inf
-            gap = x[c, k] if held[c, k] else min(x[c, k], multipliers[c, k] * largest[c])
+            price = multipliers[c, k] * largest[c]
+            gap = x[c, k] if held[c, k] else min(x[c, k], max(price, 0.0))
             worst = max(worst, abs(gap))
+            if most.size and not held[c, k]:
+                worst = max(worst, abs(min(most[c, k] - x[c, k], max(-price, 0.0))))
     return worst
 
 
 @njit(cache=True)
-def _project(tables, held, v, inverse, tied, largest, components, layout, tolerance, limit, x):
+def _project(tables, held, most, v, inverse, tied, largest, components, layout, tolerance, limit, x):
     """Accelerated projected gradient on the multipliers of one parent's children; returns residual and iterations."""
     children, n = tables.shape
     multipliers, before = np.zeros((children, n)), np.zeros((children, n))
     x[:] = tables
     x_before, scratch = tables.copy(), (np.empty(n), np.empty(n), np.empty(n))
-    momentum, residual = 1.0, _residual(x, multipliers, held, largest)
+    momentum, residual = 1.0, _residual(x, multipliers, held, most, largest)
     iteration = 0
     while tolerance < residual < np.inf and iteration < limit:
         following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
@@ -199,7 +202,10 @@ def _project(tables, held, v, inverse, tied, largest, components, layout, tolera
                 point = y + ahead * (y - x_before[c, k])
                 new = old + ahead * (old - before[c, k]) - step * point
                 if new < 0.0 and not held[c, k]:
-                    new = 0.0
+                    if most.size and new + step * most[c, k] < 0.0:
+                        new, point = new + step * most[c, k], point - most[c, k]
+                    else:
+                        new = 0.0
                 uphill += point * (new - old)
                 before[c, k], x_before[c, k], multipliers[c, k] = old, y, new
         momentum = 1.0 if uphill > 0.0 else following
@@ -209,12 +215,14 @@ def _project(tables, held, v, inverse, tied, largest, components, layout, tolera
                 x[c, k] += tables[c, k]
         iteration += 1
         if iteration % BATCH == 0:
-            residual = _residual(x, multipliers, held, largest)
+            residual = _residual(x, multipliers, held, most, largest)
     return residual, iteration
 
 
 @njit(cache=True)
-def _project_all(tables, held, first, v, inverses, tied, largest, components, layout, tolerance, limit, x):
+def _project_all(
+    tables, held, most, first, v, inverses, tied, largest, components, layout, tolerance, limit, x
+):
     """Every parent by itself: its children depend on no other parent."""
     residuals, iterations = np.zeros(first.size - 1), 0
     for p in range(first.size - 1):
@@ -223,6 +231,7 @@ def _project_all(tables, held, first, v, inverses, tied, largest, components, la
         residuals[p], steps = _project(
             tables[rows],
             held[rows],
+            most[rows],
             own,
             inverses[p],
             tied,
@@ -238,9 +247,13 @@ def _project_all(tables, held, first, v, inverses, tied, largest, components, la
 
 
 def nearest_nonnegative(
-    metric: Metric, tables: np.ndarray, zeros: np.ndarray | None = None, tolerance: float = TOLERANCE
+    metric: Metric,
+    tables: np.ndarray,
+    zeros: np.ndarray | None = None,
+    tolerance: float = TOLERANCE,
+    most: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Nearest tables without negative cells, under every parent by itself.
+    """Return the nearest tables without negative cells, under every parent by itself.
 
     Parameters
     ----------
@@ -248,11 +261,12 @@ def nearest_nonnegative(
     tables : (rows, n) the tables to project; they obey the equalities already
     zeros : (rows, n) True where a cell is zero by definition
     tolerance : counts; more where the tables are so large that double precision leaves more, see `tolerance_for`
+    most : (rows, n) upper bounds of the cells, infinite where there is none
 
     Returns
     -------
-    (rows, n) tables; every parent's optimality residual in counts (a negative cell, or a positive one whose
-    multiplier is positive too; above `tolerance` if no table obeys the equalities, infinite if one is not a number);
+    (rows, n) tables; every parent's optimality residual in counts (a cell beyond a bound, or inside it
+    whose multiplier is not zero; above `tolerance` if no table obeys the equalities, infinite if one is not a number);
     the most iterations
 
     Notes
@@ -263,6 +277,7 @@ def nearest_nonnegative(
     residuals, iterations = _project_all(
         np.ascontiguousarray(tables, dtype=float),
         np.zeros(tables.shape, np.bool_) if zeros is None else zeros,
+        np.zeros((0, 0)) if most is None else np.ascontiguousarray(most, dtype=float),
         np.append(metric.first, metric.rows),
         flat(metric.variances),
         flat(metric.inverse) + np.zeros((metric.counts.size, 1)),

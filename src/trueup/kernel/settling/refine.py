@@ -10,7 +10,7 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, relative, spread
 from trueup.kernel.histogram.node_filter import condition
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.transport import nudges, round_children
+from trueup.kernel.settling.transport import SNAP, nudges, round_children
 from trueup.kernel.settling.two_way import nearest_two_way
 
 
@@ -54,7 +54,7 @@ class SettlingStage:
     """Tables (rows, m) that obey the sums, and what they must keep.
 
     `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
-    (rows,) settle ties of rounding.
+    (rows,) settle ties of rounding; `most` (rows, m) upper bounds.
     """
 
     metric: Metric
@@ -63,6 +63,7 @@ class SettlingStage:
     coarse: Coarse | None
     zeros: np.ndarray | None
     keys: np.ndarray | None
+    most: np.ndarray | None = None
 
     def above(self, least: np.ndarray) -> SettlingStage:
         """The same with bounds (rows, m) taken off the tables and all their sums."""
@@ -70,12 +71,15 @@ class SettlingStage:
         coarse = self.coarse
         if coarse is not None:
             coarse = Coarse(coarse.marginal, coarse.counts - marginalise(least, coarse.marginal))
-        return replace(self, tables=self.tables - least, sums=sums, coarse=coarse)
+        most = None if self.most is None else self.most - least
+        return replace(self, tables=self.tables - least, sums=sums, coarse=coarse, most=most)
 
     @property
     def held(self) -> np.ndarray | None:
-        """Cells that can only be zero: by definition, or since a sum that they belong to is zero."""
+        """Cells that can only be zero: by definition, by a bound, or since a sum that they belong to is zero."""
         empty = [] if self.zeros is None else [self.zeros]
+        if self.most is not None:
+            empty.append(self.most <= 0)
         if self.sums is not None:
             empty.append(np.repeat(self.sums == 0, self.metric.counts, axis=0))
         if self.coarse is not None:
@@ -86,10 +90,10 @@ class SettlingStage:
         """Nearest nonnegative tables, every parent's residual, and the most iterations."""
         held = self.held
         if held is None or self.coarse is None:
-            found = nearest_nonnegative(self.metric, self.tables, held, tolerance)
+            found = nearest_nonnegative(self.metric, self.tables, held, tolerance, self.most)
         else:
             found = self._after_the_forced(self.coarse, held, tolerance)
-        x = np.maximum(found[0], 0.0)
+        x = np.clip(found[0], 0.0, self.most)
         return x if held is None else np.where(held, 0.0, x), *found[1:]
 
     def tied(self, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,15 +118,21 @@ class SettlingStage:
         if rest.size:
             metric, parents = self.metric.of_rows(rest)
             tables = self.tables[rest] if left is None else metric.tie(self.tables[rest], left[parents])
-            x[rest], residual[parents], steps = nearest_nonnegative(metric, tables, held[rest], tolerance)
+            most = None if self.most is None else self.most[rest]
+            found = nearest_nonnegative(metric, tables, held[rest], tolerance, most)
+            x[rest], residual[parents], steps = found
         return x, residual, steps
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Whole tables that keep the sums, and for every parent the units that found no place."""
         first = np.append(self.metric.first, self.metric.rows)
+        open_ = None if self.zeros is None else ~self.zeros
+        if self.most is not None:
+            inside = np.floor(x + SNAP) < self.most
+            open_ = inside if open_ is None else open_ & inside
         more = {
             "column_sums": None if self.sums is None else np.rint(self.sums),
-            "allowed": None if self.zeros is None else ~self.zeros,
+            "allowed": open_,
             "nudge": None if self.keys is None else nudges(self.keys, x.shape[1]),
         }
         if self.coarse is None:
