@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.optimize import linprog, nnls
 
 from trueup.kernel.margins.fixed import margins_polyhedron
@@ -130,6 +131,44 @@ def test_two_way_rounding_is_the_least_distance_by_linear_programming(rng, shape
         cost = (1 - 2 * (x - floor)).ravel()
         oracle = linprog(cost, A_eq=a, b_eq=right, bounds=np.c_[np.zeros(up.size), up])
         assert cost @ (whole.x - floor).ravel() == pytest.approx(oracle.fun, abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(4, 60), (60, 4), (25, 25)])
+def test_wide_tables_are_rounded_at_least_distance_with_proof(rng, shape):
+    """Tables with half of their cells whole, and some that must not go up."""
+    for _ in range(5):
+        x = rng.gamma(0.5, 3.0, shape)
+        allowed = rng.random(shape) < 0.9
+        x = np.where((rng.random(shape) < 0.5) | ~allowed, np.floor(x), x)
+        up = (rng.random(shape) < x % 1).astype(int)
+        rows, columns = (np.floor(x) + up).sum(axis=1), (np.floor(x) + up).sum(axis=0)
+        excess = np.zeros(1)
+        sides = {"row_sums": rows[:, None], "column_sums": columns[None]}
+        whole, missing = round_children(x, np.array([0, shape[0]]), **sides, allowed=allowed, excess=excess)
+        assert not missing.any()
+        np.testing.assert_array_equal(whole.sum(axis=1), rows)
+        np.testing.assert_array_equal(whole.sum(axis=0), columns)
+        matrix = scipy.sparse.vstack(
+            [
+                scipy.sparse.kron(scipy.sparse.eye_array(shape[0]), np.ones((1, shape[1]))),
+                scipy.sparse.kron(np.ones((1, shape[0])), scipy.sparse.eye_array(shape[1])),
+            ]
+        )
+        right = np.concatenate([rows, columns]) - matrix @ np.floor(x).ravel()
+        open_ = (x % 1 > 0).ravel()
+        oracle = linprog(
+            (1 - 2 * (x % 1)).ravel(), A_eq=matrix, b_eq=right, bounds=np.c_[np.zeros(x.size), open_]
+        )
+        least = ((np.floor(x) - x) ** 2).sum() + oracle.fun
+        assert ((whole - x) ** 2).sum() == pytest.approx(least, abs=1e-3)
+        assert -1e-3 <= excess[0] < 0.5 * least
+
+
+def test_sums_that_no_whole_table_has_are_counted_as_missing():
+    x = np.array([[0.5, 0.5, 1.0], [0.5, 0.5, 0.0]])
+    sides = {"row_sums": np.array([[5], [0]]), "column_sums": np.array([[1, 1, 1]])}
+    _, missing = round_children(x, np.array([0, 2]), **sides)
+    assert missing[0] > 0
 
 
 def test_rounding_with_one_free_side_and_families(rng):

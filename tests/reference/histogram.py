@@ -59,7 +59,7 @@ def coefficients(domain, x):
     for component in domain.components:
         part = table
         for i, (axis, contrast) in enumerate(zip(domain.axes, component.contrast, strict=True), start=1):
-            basis = axis.basis[:, axis.atoms :] if contrast else axis.basis[:, : axis.atoms]
+            basis = axis.contrasts if contrast else axis.spanning
             part = np.moveaxis(np.tensordot(part, basis, (i, 0)), -1, i)
         order = sorted(range(k), key=lambda i: component.contrast[i])
         parts.append(part.transpose(0, *(1 + i for i in order)).reshape(len(table), -1))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.families.sets import JunctionTree
-from trueup.kernel.histogram.marginals import marginalise, refines
+from trueup.kernel.histogram.marginals import cell_groups, marginalise, refines
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in
@@ -86,5 +86,5 @@ def closed_zeros(constraints: Constraints, junction: JunctionTree) -> list[NDArr
         shared = cells.separator(one, other)
         here, there = (marginal_in(cells.parts[i], shared) for i in (one, other))
         closed = marginalise((~masks[other]).astype(np.int64), there) == 0
-        masks[one] = masks[one] | (marginalise(np.eye(masks[one].size), here) @ closed > 0)
+        masks[one] = masks[one] | closed[cell_groups(here)]
     return masks

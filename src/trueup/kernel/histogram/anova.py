@@ -27,11 +27,10 @@ from trueup.kernel.histogram.marginals import Marginal, indicator, is_identity
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its size, its number of atoms, and an orthogonal basis whose first columns span S."""
+    """One axis: an orthonormal basis `spanning` (size, atoms) of S, and the codes of every atom."""
 
-    basis: np.ndarray  # (size, size); columns 0..atoms-1 span S, the rest C
-    atoms: int
-    members: tuple[np.ndarray, ...]  # the codes of every atom
+    spanning: np.ndarray
+    members: tuple[np.ndarray, ...]
 
     @classmethod
     def of(cls, recodes: Sequence[np.ndarray]) -> Axis:
@@ -39,29 +38,33 @@ class Axis:
         groupings = [g for g in recodes if not is_identity(g)] or [np.zeros_like(recodes[0])]
         atom = np.unique(np.stack(groupings), axis=1, return_inverse=True)[1].reshape(-1)
         spanning = indicator(atom).T / np.sqrt(np.bincount(atom))
-        members = tuple(np.flatnonzero(atom == a) for a in range(spanning.shape[1]))
-        return cls(np.hstack([spanning, _contrasts(members, atom.size)]), spanning.shape[1], members)
+        return cls(spanning, tuple(np.flatnonzero(atom == a) for a in range(spanning.shape[1])))
 
     @classmethod
     def free(cls, size: int) -> Axis:
         """Axis every code of which is its own atom: no contrasts, everything dense."""
-        return cls(np.eye(size), size, tuple(np.arange(size)[:, None]))
+        return cls(np.eye(size), tuple(np.arange(size)[:, None]))
 
     @property
     def size(self) -> int:
         """Number of codes."""
-        return self.basis.shape[0]
+        return len(self.spanning)
+
+    @property
+    def atoms(self) -> int:
+        """Number of atoms."""
+        return len(self.members)
+
+    @cached_property
+    def contrasts(self) -> np.ndarray:
+        """Orthonormal columns (size, size - atoms) that span C: Helmert contrasts within every atom."""
+        return np.hstack([_helmert(codes, self.size) for codes in self.members])
 
     def on_atoms(self, groups: np.ndarray) -> np.ndarray:
         """The recode's matrix on S, in the basis of S; for the identity, coefficients themselves."""
         if is_identity(groups):
             return np.eye(self.atoms)
-        return indicator(groups) @ self.basis[:, : self.atoms]
-
-
-def _contrasts(members: Sequence[np.ndarray], size: int) -> np.ndarray:
-    """Helmert contrasts within every atom: orthonormal columns that sum to zero over each atom."""
-    return np.hstack([_helmert(codes, size) for codes in members])
+        return indicator(groups) @ self.spanning
 
 
 def _helmert(codes: np.ndarray, size: int) -> np.ndarray:

@@ -200,7 +200,7 @@ class ErrorVariances:
             self.domain.axes, marginal, cell, component.contrast, strict=True
         ):
             if contrast:
-                contrasts = np.asarray(np.kron(contrasts, axis.basis[code, axis.atoms :]), float)
+                contrasts = np.asarray(np.kron(contrasts, axis.contrasts[code]), float)
             else:
                 row = np.asarray(np.kron(row, _row(axis, groups, code)), float)
         return row @ self.rotation(component), contrasts
@@ -373,8 +373,8 @@ def _times(counts, x: Reals) -> Reals:
 def _row(axis: Axis, groups: NDArray, code: int) -> Reals:
     """A cell's row in the basis of S."""
     if is_identity(groups):
-        return axis.basis[code, : axis.atoms]
-    return axis.basis[groups == code, : axis.atoms].sum(axis=0)
+        return axis.spanning[code]
+    return axis.spanning[groups == code].sum(axis=0)
 
 
 def _kinds(domain: Domain, marginal: Marginal, *, weights: bool = False) -> list[NDArray]:

@@ -15,35 +15,34 @@ RANK = 1e-10  # pivots below this share of the largest count as none
 
 
 def entries(domain: Domain) -> tuple[np.ndarray, ...]:
-    """Return what `matrix_entry` needs of a domain: codes of the cells, weights and contrasts of the axes, the components."""
+    """Return what `matrix_entry` needs of a domain: codes of the cells, weights and atoms of the axes, the components."""
     k, size = len(domain.axes), max(domain.sizes)
-    weight, contrast = np.zeros((k, size)), np.zeros((k, size, size))
-    atom = np.zeros((k, size), np.int64)
+    weight, atom = np.zeros((k, size)), np.zeros((k, size), np.int64)
     for i, axis in enumerate(domain.axes):
         for a, members in enumerate(axis.members):
             atom[i, members], weight[i, members] = a, members.size**-0.5
-            contrast[i][np.ix_(members, members)] = np.eye(members.size) - 1.0 / members.size
     codes = np.ascontiguousarray(np.indices(domain.sizes).reshape(k, -1).T)
     kinds = np.array([c.contrast for c in domain.components], np.bool_).reshape(-1, k)
     atoms = np.array([a.atoms for a in domain.axes])
-    return codes, weight, contrast, atom, atoms, kinds
+    return codes, weight, atom, atoms, kinds
 
 
 @njit(cache=True)
 def matrix_entry(one, other, q, components, form):
     """Return the entry between two cells of a matrix that has blocks q on its components."""
-    codes, weight, contrast, atom, atoms, kinds = form
+    codes, weight, atom, atoms, kinds = form
     total = 0.0
     for c in range(components.shape[0]):
         factor, i, j = 1.0, 0, 0
         for axis in range(kinds.shape[1]):
             k, l_ = codes[one, axis], codes[other, axis]
+            both = weight[axis, k] * weight[axis, l_]
             if kinds[c, axis]:
-                factor *= contrast[axis, k, l_]
+                factor *= ((1.0 if k == l_ else 0.0) - both) if atom[axis, k] == atom[axis, l_] else 0.0
                 if factor == 0.0:
                     break
             else:
-                factor *= weight[axis, k] * weight[axis, l_]
+                factor *= both
                 i = i * atoms[axis] + atom[axis, k]
                 j = j * atoms[axis] + atom[axis, l_]
         if factor != 0.0:

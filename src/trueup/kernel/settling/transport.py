@@ -34,46 +34,110 @@ def _cheapest(cost, need, taken):
 
 
 @njit(cache=True)
-def _augment(cost, taken, source, price, deficit, distance, before, done):
-    """Dijkstra from row `source` to the nearest column still in deficit; flips the path. False if none."""
-    rows, columns = cost.shape
-    distance[:] = np.inf
+def _cheapest_shift(cost, taken, source, target):
+    """By how much moving one unit of a line to another line costs at least, and in which place; -1 if none can move."""
+    best, at = np.inf, -1
+    for j in range(cost.shape[1]):
+        if taken[source, j] and not taken[target, j] and cost[target, j] - cost[source, j] < best:
+            best, at = cost[target, j] - cost[source, j], j
+    return best, at
+
+
+@njit(cache=True)
+def _nearest_lacking(shift, excess, price, distance, before, done):
+    """Dijkstra from all lines with too many units to the nearest one that lacks some; -1 if none is reached."""
+    lines = excess.size
+    for i in range(lines):
+        distance[i] = 0.0 if excess[i] > 0 else np.inf
+    before[:] = -1
     done[:] = False
-    distance[source] = 0.0
     while True:
         node, best = -1, np.inf
-        for v in range(rows + columns):
-            if not done[v] and distance[v] < best:
-                node, best = v, distance[v]
+        for i in range(lines):
+            if not done[i] and distance[i] < best:
+                node, best = i, distance[i]
         if node < 0:
-            return False
+            return -1
         done[node] = True
-        if node >= rows and deficit[node - rows] > 0:
+        if excess[node] < 0:
             break
-        if node < rows:
-            for j in range(columns):
-                if not taken[node, j] and cost[node, j] < np.inf and not done[rows + j]:
-                    step = max(cost[node, j] + price[node] - price[rows + j], 0.0)
-                    if best + step < distance[rows + j]:
-                        distance[rows + j], before[rows + j] = best + step, node
-        else:
-            for i in range(rows):
-                if taken[i, node - rows] and not done[i]:
-                    step = max(price[node] - price[i] - cost[i, node - rows], 0.0)
-                    if best + step < distance[i]:
-                        distance[i], before[i] = best + step, node
-    for v in range(rows + columns):
-        if done[v]:
-            price[v] += distance[v] - best
-    deficit[node - rows] -= 1
-    while node != source:
-        previous = before[node]
-        if node >= rows:
-            taken[previous, node - rows] = True
-        else:
-            taken[node, previous - rows] = False
-        node = previous
-    return True
+        for k in range(lines):
+            if not done[k] and shift[node, k] < np.inf:
+                step = max(shift[node, k] + price[node] - price[k], 0.0)
+                if best + step < distance[k]:
+                    distance[k], before[k] = best + step, node
+    for i in range(lines):
+        price[i] += min(distance[i], best)
+    return node
+
+
+@njit(cache=True)
+def _refresh(cost, taken, shift, place, line, moved):
+    """Mend the cheapest shifts from and to a line after its unit in one place has come or gone."""
+    for k in range(shift.shape[0]):
+        if k == line:
+            continue
+        for source, target in ((line, k), (k, line)):
+            if place[source, target] == moved:
+                shift[source, target], place[source, target] = _cheapest_shift(cost, taken, source, target)
+            elif taken[source, moved] and not taken[target, moved]:
+                rise = cost[target, moved] - cost[source, moved]
+                if rise < shift[source, target]:
+                    shift[source, target], place[source, target] = rise, moved
+
+
+@njit(cache=True)
+def _balance(cost, supply, demand, taken, price):
+    """`transport` where both sums are prescribed and lines (rows) are the fewer.
+
+    Every place takes its cheapest units; then units move between lines along cheapest paths until each line has its own. As
+    every place is at its optimum for the lines' sums at the start, and paths are shortest, so is the end.
+    """
+    lines, places = cost.shape
+    missing = 0
+    chosen = np.empty(lines, np.bool_)
+    for j in range(places):
+        chosen[:] = False
+        missing += _cheapest(cost[:, j].copy(), demand[j], chosen)
+        taken[:, j] = chosen
+    excess = taken.sum(axis=1) - supply
+    shift, place = np.full((lines, lines), np.inf), np.full((lines, lines), -1)
+    if excess.any():
+        for i in range(lines):
+            for k in range(lines):
+                if i != k:
+                    shift[i, k], place[i, k] = _cheapest_shift(cost, taken, i, k)
+    own, distance = np.zeros(lines), np.empty(lines)
+    before, via, done = np.empty(lines, np.int64), np.empty(lines, np.int64), np.empty(lines, np.bool_)
+    while excess.max() > 0:
+        node = _nearest_lacking(shift, excess, own, distance, before, done)
+        if node < 0:
+            break
+        excess[node] += 1
+        end = node
+        while before[end] >= 0:
+            via[end] = place[before[end], end]
+            end = before[end]
+        while before[node] >= 0:
+            source, j = before[node], via[node]
+            taken[source, j], taken[node, j] = False, True
+            _refresh(cost, taken, shift, place, source, j)
+            _refresh(cost, taken, shift, place, node, j)
+            node = source
+        excess[node] -= 1
+    price[:lines] = -own
+    for j in range(places):
+        low, high, middle, open_ = -np.inf, np.inf, 0.0, 0
+        for i in range(lines):
+            if taken[i, j]:
+                low = max(low, cost[i, j] - own[i])
+            else:
+                high = min(high, cost[i, j] - own[i])
+            if cost[i, j] < np.inf:  # at twice what rounding moves a cell by, no other whole number is nearer
+                middle += min(cost[i, j], GRAIN) - own[i] + (GRAIN if taken[i, j] else -GRAIN)
+                open_ += 1
+        price[lines + j] = min(max(middle / max(open_, 1), low), high)
+    return missing + np.abs(excess).sum()
 
 
 @njit(cache=True)
@@ -97,19 +161,12 @@ def transport(cost, supply, demand, taken, price):
         for i in range(rows):
             missing += _cheapest(cost[i], supply[i], taken[i])
         return missing
-    price[:] = 0.0
-    for i in range(rows):
-        price[i] = -min(
-            np.min(cost[i]), GRAIN
-        )  # dear units, of whole cells, need no price before they are needed
-    deficit = demand.copy()
-    distance = np.empty(rows + columns)
-    before = np.empty(rows + columns, np.int64)
-    done = np.empty(rows + columns, np.bool_)
-    for i in range(rows):
-        for _ in range(supply[i]):
-            if not _augment(cost, taken, i, price, deficit, distance, before, done):
-                missing += 1
+    if rows <= columns:
+        return _balance(cost, supply, demand, taken, price)
+    turned, prices = np.zeros((columns, rows), np.bool_), np.empty(rows + columns)
+    missing = _balance(np.ascontiguousarray(cost.T), demand, supply, turned, prices)
+    taken[:] = turned.T
+    price[rows:], price[:rows] = -prices[:columns], -prices[columns:]
     return missing
 
 
@@ -133,15 +190,25 @@ def _excess(x, allowed, out, members, price):
 
 
 @njit(cache=True)
+def grouped(family, families):
+    """Return the columns of every family in turn, and where those of each begin."""
+    ends = np.zeros(families + 1, np.int64)
+    for g in family:
+        ends[g + 1] += 1
+    return np.argsort(family, kind="mergesort"), np.cumsum(ends)
+
+
+@njit(cache=True)
 def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out, excess):
     """Round every block, family by family; returns every block's number of misplaced units."""
     parents, cells = first.size - 1, x.shape[1]
     free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
     missing = np.zeros(parents, np.int64)
+    order, ends = grouped(family, families)
     for p in range(parents):
         a, b = first[p], first[p + 1]
         for g in range(families):
-            members = np.flatnonzero(family == g)
+            members = order[ends[g] : ends[g + 1]]
             cost = np.empty((b - a, members.size))
             supply = np.full(b - a, FREE) if free_rows else row_sums[a:b, g].copy()
             demand = np.full(members.size, FREE)

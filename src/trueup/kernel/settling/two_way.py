@@ -4,7 +4,7 @@
 
 By the dual `y = max(0, x + v (p_c + q_j))`: every column, then every row is solved exactly (a convex piecewise linear
 equation, by Newton's method from the right) in turn, which soon finds the cells that are positive; semismooth Newton
-steps on all multipliers, whose system is eliminated to the columns, finish.
+steps on all multipliers, whose system is eliminated to the columns or the rows, finish.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.dense import factorise, solve_factored
+from trueup.kernel.settling.transport import grouped
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
 SWEEPS = 4  # over lines, before each Newton step
@@ -58,7 +59,16 @@ def _table(x, v, p, q, y):
 
 @njit(cache=True)
 def _newton(v, y, row_gap, column_gap):
-    """A semismooth Newton step: changes of the multipliers of rows and columns."""
+    """A semismooth Newton step: changes of the multipliers of rows and columns, eliminated to the fewer of them."""
+    if row_gap.size < column_gap.size:
+        turned = np.ascontiguousarray(v.T), np.ascontiguousarray(y.T)
+        columns, rows = _eliminated(*turned, column_gap, row_gap)
+        return rows, columns
+    return _eliminated(v, y, row_gap, column_gap)
+
+
+@njit(cache=True)
+def _eliminated(v, y, row_gap, column_gap):
     weight = np.where(y > 0.0, v, 0.0)
     diagonal = weight.sum(axis=1)
     inner = np.zeros((column_gap.size, column_gap.size))
@@ -118,9 +128,10 @@ def _block(x, v, row_sums, column_sums, y):
 def _blocks(x, v, first, family, families, row_sums, column_sums, y):
     gaps = np.zeros(first.size - 1)
     free = row_sums.shape[0] == 0
+    order, ends = grouped(family, families)
     for b in range(first.size - 1):
         for g in range(families):
-            members = np.flatnonzero(family == g)
+            members = order[ends[g] : ends[g + 1]]
             rows = slice(first[b], first[b + 1])
             own = np.empty((first[b + 1] - first[b], members.size))
             weights, out = np.empty(own.shape), np.empty(own.shape)
