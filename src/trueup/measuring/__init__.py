@@ -22,7 +22,7 @@ from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints, refuse_broken
 from trueup.model.guarantee import Guarantee
-from trueup.model.header import Measured
+from trueup.model.header import Measured, draw_noise
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.spec import Spec
@@ -154,14 +154,16 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
 
 
 def _noised(cells, counts, headers, guarantee, words: Words, *, simulation: bool) -> Measurements:
-    values = tuple(_values(cells, counts, header, words) for header in headers)
+    true = [_sums(cells, counts, header) for header in headers]
+    noise = draw_noise(headers, [t.size for t in true], 1, words)
+    values = tuple(t + v[0] for t, v in zip(true, noise))
     return Measurements(cells, tuple(headers), values, guarantee, simulation=simulation)
 
 
-def _values(cells: Cells, counts: NDArray[np.int64], header: Measured, words: Words) -> Integers:
+def _sums(cells: Cells, counts: NDArray[np.int64], header: Measured) -> Integers:
     true = header.sums(cells, counts)
     if (true > MAX_COUNT).any() or (true < 0).any():
         raise DataError(
             f"a sum in '{header.margin}' is beyond 2^62", needed="counts whose sums stay below 2^62"
         )
-    return true if header.exact else true + header.law.sample(true.size, words)
+    return true

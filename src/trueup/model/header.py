@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
-from trueup.noise.law import Law
+from trueup.noise.law import Law, Words
 from trueup.noise.laws.exact import Exact
 
 VANISHING = 1e-100
@@ -109,15 +109,31 @@ def simulate_many(
     replicates: int,
 ) -> NDArray[np.int64]:
     """Simulate `b` measurements with seeded noise: all `q` values of each replicate, `(b, q)`."""
-    return np.concatenate([_many(cells, counts, header, rng, replicates) for header in headers], axis=1)
+    true = [header.sums(cells, counts) for header in headers]
+    noise = draw_noise(headers, [t.size for t in true], replicates, rng.bytes)
+    return np.concatenate([t + v for t, v in zip(true, noise)], axis=1)
 
 
-def _many(
-    cells: Cells, counts: NDArray[np.int64], header: Measured, rng: np.random.Generator, replicates: int
-) -> NDArray[np.int64]:
-    true = header.sums(cells, counts)
-    if header.exact:
-        return np.broadcast_to(true, (replicates, true.size))
-    if header.law.joint:  # drawn as whole vectors
-        return true + np.stack([header.law.sample(true.size, rng.bytes) for _ in range(replicates)])
-    return true + header.law.sample(replicates * true.size, rng.bytes).reshape(replicates, -1)
+def draw_noise(
+    headers: Sequence[Measured], sizes: Sequence[int], count: int, words: Words
+) -> list[NDArray[np.int64]]:
+    """Draw the noise of every header `count` times, `(count, size)` each; none of exact values.
+
+    Levels of a query whose noise adds up are drawn together.
+    """
+    together: dict[str, NDArray[np.int64]] = {}
+    drawn = []
+    for header, size in zip(headers, sizes):
+        law: Any = header.law
+        if header.exact:
+            noise = np.zeros((count, size), np.int64)
+        elif law.joint and law.bound is not None and law.bound.n != size:  # a level of several that add up
+            if header.query not in together:
+                together[header.query] = law.bound.draw(count, words).vectors
+            noise = together[header.query][:, law.first : law.first + size]
+        elif law.joint:  # drawn as whole vectors
+            noise = np.stack([law.sample(size, words) for _ in range(count)])
+        else:
+            noise = law.sample(count * size, words).reshape(count, size)
+        drawn.append(noise)
+    return drawn

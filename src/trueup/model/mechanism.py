@@ -68,11 +68,19 @@ def plan_measurements(
     shared = {total: kept_of(constraints, total=total) for total in (False, True)}
     headers, told, reaches = [], [], []
     for query in spec.queries:
+        reach = contribution(spec, query)
+        together = {}
+        if query.noise == "add-up-laplace":
+            from trueup.model.mechanism_adding_up import plan_adding_up
+
+            together = plan_adding_up(spec, query, constraints, reach)
         for level, budget in query.budgets.items():
             margin = query_margin(cells, query, level)
             _refuse_fixed(query, margin, constraints)
-            reach = contribution(spec, query)
-            if law_named(query.noise).joint:
+            if level in together:
+                law, sentences = together[level]
+                told += sentences
+            elif law_named(query.noise).joint:
                 from trueup.model.mechanism_on_lattice import plan_on_lattice
 
                 law, sentences = plan_on_lattice(spec, query, margin, budget, reach, constraints)

@@ -24,11 +24,12 @@ LAWS: Registry[Law] = Registry(
 )
 """Laws of one count, one file and one line each."""
 JOINT_LAWS: Registry[Any] = Registry(
-    "trueup.noise.lattice.laws",
+    "trueup.noise.lattice",
     {
-        "lattice-laplace": "LatticeLaplace",
-        "lattice-l2-laplace": "LatticeL2Laplace",
-        "lattice-gaussian": "LatticeGaussian",
+        "lattice-laplace": "laws.LatticeLaplace",
+        "lattice-l2-laplace": "laws.LatticeL2Laplace",
+        "lattice-gaussian": "laws.LatticeGaussian",
+        "add-up-laplace": "add_up.AddUpLaplace",
     },
 )
 _EVERY = (LAWS, JOINT_LAWS, PERTURBATIONS)
