@@ -12,7 +12,7 @@ from trueup.files.paths import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.look import look_at
 from trueup.io.published.drafting.pointers import Pointers, pointers_of
-from trueup.io.published.drafting.roles import SeenTable
+from trueup.io.published.drafting.seen import SeenTable
 from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
@@ -111,5 +111,5 @@ def _tables_of(source: str | Path) -> list[SeenTable]:
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]
-    found = [table for sheet in sheets if (table := look_at(source, sheet)) is not None]
+    found = [table for sheet in sheets for table in look_at(source, sheet)]
     return [table._replace(sheet=None) for table in found] if len(sheets) == 1 else found

@@ -9,7 +9,9 @@ from typing import Any
 
 from trueup.files.paths import is_parquet
 from trueup.files.source import open_table
-from trueup.io.published.drafting.roles import YEAR, SeenColumn, SeenTable, is_code, is_number, sorted_out
+from trueup.io.published.drafting.panels import panels_of
+from trueup.io.published.drafting.roles import sorted_out
+from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
@@ -18,30 +20,55 @@ MOST_ROWS = 200_000
 """Rows of a file that are looked at."""
 
 
-def look_at(source: Any, sheet: str | None) -> SeenTable | None:
-    """Look at one file or sheet; return None if it holds no table."""
+def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
+    """Look at one file or sheet, and return its tables: mostly one, or those below each other."""
     path = Path(source)
     if is_parquet(path):
         held = open_table(source)
         columns = held.select(held.columns())
         every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
-        return sorted_out(path.name, None, "", every, headless=False)
+        return _some(sorted_out(path.name, None, "", every, headless=False))
+    rows, divided = best_rows(source, sheet)
+    if (first := _first(rows)) is None:
+        return []
+    bottom = _below_header(rows, first)
+    top = _header(rows, bottom)
+    block = rows[top:bottom]
+    last = _last(rows, first)
+    titles = texts_of((*rows[:top], *rows[last + 1 :]), divided)
+    point = divided == ","
+    found = []
+    for panel in panels_of(rows, bottom, last):
+        columns = _columns(block, rows[panel.start : panel.end], point=point, named=panel.header)
+        for table in _some(sorted_out(path.name, sheet, titles, columns, headless=not panel.header)):
+            skip, below = panel.start - panel.header, sum(map(any, rows[panel.end :]))
+            found.append(table._replace(label=panel.label, skip=skip, below=below))
+    if found:
+        return found
+    body = [row for row in rows[first : last + 1] if any(row)]
+    columns = _columns(block, body, point=point)
+    return _some(sorted_out(path.name, sheet, titles, columns, headless=not block))
+
+
+def _some(table: SeenTable | None) -> list[SeenTable]:
+    return [] if table is None else [table]
+
+
+def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
+    """Return the rows of a file, and the delimiter that divides them into most cells."""
     best: list[Row] = []
     divided = None
     for delimiter in delimiters_of(source):
         rows = list(islice(rows_of(source, sheet, delimiter), MOST_ROWS))
-        if _filled(rows) > _filled(best):
+        if not best or _filled(rows) > _filled(best):
             best, divided = rows, delimiter
-    if (first := _first(best)) is None:
-        return None
-    top = _header(best, first)
-    block = best[top:first]
-    last = _last(best, first)
-    body = [row for row in best[first : last + 1] if any(row)]
-    titles = " ".join(cell for row in (*best[:top], *best[last + 1 :]) for cell in row if cell)
-    return sorted_out(
-        path.name, sheet, titles, _columns(block, body, point=divided == ","), headless=not block
-    )
+    return best, divided
+
+
+def texts_of(rows: Sequence[Row], divided: str | None = None) -> str:
+    """Return what stands in rows that are none of a table, a line for each row, with what divides its cells put back."""
+    sign = f"{divided} " if divided in (",", ";") else "; "
+    return "\n".join(sign.join(filter(None, row)) for row in rows if any(row))
 
 
 def _filled(rows: Sequence[Row]) -> int:
@@ -96,19 +123,31 @@ def _header(rows: Sequence[Row], first: int) -> int:
     return top
 
 
+def _below_header(rows: Sequence[Row], first: int) -> int:
+    """Return the row below the header: the first of numbers, or a heading above it in the column of keys."""
+    head, names = (rows[first - 1], rows[first - 2]) if first > 1 else ([], [])
+    headed = sum(map(bool, head)) == 1 < sum(map(bool, names)) and bool(head[0] and names[0])
+    return first - headed
+
+
 def _last(rows: Sequence[Row], first: int) -> int:
     """Return the last row that has a number, or a code, beside something else."""
     numbers = {k for row in rows[first : first + 50] for k in _numeric(row)}
+    full = sum(map(bool, rows[first]))
     for at in range(len(rows) - 1, first, -1):
         row = rows[at]
+        held = [c for k, c in enumerate(row) if c and k in numbers]
+        words = sum(map(bool, row)) < full  # of a note that the delimiter divides
         if sum(map(bool, row)) > 1 and any(
-            k in numbers and (is_number(c) or is_code(c)) for k, c in enumerate(row) if c
+            is_number(c) or (is_code(c) and not (words and " " in c)) for c in held
         ):
             return at
     return first
 
 
-def _columns(block: Sequence[Row], body: Sequence[Row], *, point: bool) -> list[SeenColumn]:
+def _columns(
+    block: Sequence[Row], body: Sequence[Row], *, point: bool, named: bool = True
+) -> list[SeenColumn]:
     width = max(map(len, body))
     names = column_names(block) if block else []
     names += [()] * (width - len(names))
@@ -118,6 +157,7 @@ def _columns(block: Sequence[Row], body: Sequence[Row], *, point: bool) -> list[
         texts = [row[k] if k < len(row) else "" for row in body]
         joined = next((name for name in each if JOINED in name), "")
         repeated = leaves.count(leaves[k]) > 1 and joined
-        name = (joined if repeated else leaves[k]) or f"column {k + 1}"
-        found.append(SeenColumn(name, tuple((joined or leaves[k]).split(JOINED)), texts, point))
+        name = (named and (joined if repeated else leaves[k])) or f"column {k + 1}"
+        path = (joined or leaves[k]).replace("!!", JOINED).split(JOINED)
+        found.append(SeenColumn(name, tuple(part.rstrip(":") for part in path), texts, point))
     return [column for column in found if column.held]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trueup.io.published.drafting.roles import SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
@@ -50,13 +50,12 @@ def sums_exclude(measured: Measurements, law: str) -> bool:
     return False
 
 
-def summing(table: SeenTable) -> SeenColumn | None:
+def summing(columns: Sequence[SeenColumn]) -> SeenColumn | None:
     """Return the first or last column if the others sum to it, else None."""
-    ends = (table.values[0], table.values[-1])
-    return next(
-        (c for c in ends if len(table.values) > 2 and _adds_up([o for o in table.values if o is not c], c)),
-        None,
-    )
+    if len(columns) < 3:
+        return None
+    ends = (columns[0], columns[-1])
+    return next((c for c in ends if _adds_up([o for o in columns if o is not c], c)), None)
 
 
 def summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[SeenColumn]]:
@@ -70,27 +69,37 @@ def summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[See
     return [columns] if run or not groups else groups
 
 
-def summing_place(name: str, column: SeenColumn, table: SeenTable, undecided: list[str]) -> dict[str, str]:
-    """Return the first or last place as the total if the others sum to it in every column of values."""
-    for place in dict.fromkeys((column.held[0], column.held[-1])):
-        sums = [_by_place(column, value, place) for value in table.values]
-        near = all(
-            own >= 30 and abs(own - rest) <= min(3 + 5 * n**0.5, 3 + 0.02 * own) for own, rest, n in sums
-        )
-        if len(set(column.held)) > 3 and near:
-            undecided.append(
-                f"'{table.file}': '{place}' is near the sum of the other places and is taken for their whole; "
-                "if it is one beside them, leave its `total` out"
-            )
-            return {name: place}
-    return {}
+def summing_value(column: SeenColumn, table: SeenTable) -> str | None:
+    """Return the first or last value of a column of keys whose rows hold the sums of the rows of its other values."""
+    others = [key for key in (*table.places, *table.attributes) if key is not column]
+    values = list(dict.fromkeys(column.held))
+    ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
+    return next((end for end in ends if _is_sum(column, end, others, table.values, len(values))), None)
 
 
-def _by_place(column: SeenColumn, value: SeenColumn, place: str) -> tuple[float, float, int]:
-    """Return the sum of a column's values at one place and at all others (NaN if one is missing), and their number."""
-    pairs = [(text, np.nan if x is None else x) for text, x in zip(column.texts, column_numbers(value))]
-    own = sum(x for text, x in pairs if text == place)
-    return own, sum(x for text, x in pairs if text != place), len(pairs)
+def _is_sum(
+    column: SeenColumn, end: str, others: Sequence[SeenColumn], shown: Sequence[SeenColumn], values: int
+) -> bool:
+    own: dict[tuple[str, ...], float] = {}
+    rest: dict[tuple[str, ...], list[float]] = {}
+    for value in shown:
+        keys = zip(*(key.texts for key in others), [value.name] * len(value.texts))
+        for key, text, x in zip(keys, column.texts, column_numbers(value)):
+            x = np.nan if x is None else x
+            if text == end:
+                own[key] = own.get(key, 0.0) + x
+            elif text:
+                rest.setdefault(key, []).append(x)
+    known = [
+        (x, rest[key])
+        for key, x in own.items()
+        if key in rest and x == x and sum(rest[key]) == sum(rest[key])
+    ]
+    near = [abs(x - sum(parts)) <= min(3 + 5 * len(parts) ** 0.5, 3 + 0.02 * x) for x, parts in known]
+    enough = len(known) >= (2 if values == 3 else 1) and 2 * len(known) >= len(own)
+    return (
+        enough and all(near) and all(len(parts) > 1 for _, parts in known) and sum(x for x, _ in known) >= 30
+    )
 
 
 def sums_of_rows_below(columns: Sequence[Sequence[float | None]]) -> list[int]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
-from trueup.io.published.drafting.joined import Draft, DraftedKey, DraftedTable
-from trueup.io.published.drafting.roles import SeenColumn, is_number
+from trueup.io.published.drafting.apart import table_label
+from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
+from trueup.io.published.drafting.legend import meaning_of, said_of
+from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.drafting.sums import column_numbers
-from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
-from trueup.model.published_codes import read_interval
+from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
+from trueup.model.published_codes import UNKNOWN, read_interval
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)
 _TOLD = "read what the publisher says of it"
@@ -22,7 +25,8 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     undecided = list(whole.undecided)
     entries = [part for entry in whole.entries for part in _by_law(entry)]
     told = {base for entry in entries if (base := _base(entry)) is not None}
-    parts = [_entry(entry, name, told, undecided) for entry, name in zip(entries, _names(entries))]
+    values = {a.name: set(a.values) for a in whole.attributes}
+    parts = [_entry(entry, name, told, values, undecided) for entry, name in zip(entries, _names(entries))]
     levels = [_level(level, pointed=whole.pointers is not None) for level in whole.levels]
     attributes = [
         f"[[attribute]]\nname = {_q(a.name)}\nvalues = {_list(a.values)}\n" for a in whole.attributes
@@ -75,18 +79,23 @@ def _among(entry: DraftedTable, cells: list[tuple[SeenColumn, dict[str, str]]]) 
 
 
 def _names(entries: list[DraftedTable]) -> list[str]:
-    names = [entry.seen.sheet or entry.seen.file.rpartition(".")[0] for entry in entries]
+    names = [table_label(entry) for entry in entries]
     return [name if names.count(name) == 1 else f"{name} {k + 1}" for k, name in enumerate(names)]
 
 
-def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str]) -> str:
+def _entry(
+    entry: DraftedTable, name: str, told: set[int], values: Mapping[str, set[str]], undecided: list[str]
+) -> str:
     seen = entry.seen
     lines = ["[[published]]", f"name = {_q(name)}", f"file = {_q(seen.file)}", f"level = {_q(entry.level)}"]
     if seen.sheet:
         lines.append(f"sheet = {_q(seen.sheet)}")
+    if seen.skip is not None:
+        lines += [f"skip = {seen.skip}", f"below = {seen.below}"]
     if seen.headless:
         lines.append("header = 0")
-        undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
+        if seen.label is None:
+            undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
     if entry.columns:
         lines.append(f"columns = {_table(entry.columns)}")
     if entry.attributes:
@@ -108,20 +117,24 @@ def _entry(entry: DraftedTable, name: str, told: set[int], undecided: list[str])
     if entry.ragged:
         lines.append("ragged = true")
     lines += _decimal(entry, undecided)
-    lines += [f"law = {_law(entry, told, undecided)}", *_codes(entry, undecided), *_unlisted(entry)]
+    lines += [f"law = {_law(entry, told, undecided)}", *_codes(entry, undecided), *_unlisted(entry, values)]
     return "\n".join([*lines, ""])
 
 
-def _unlisted(entry: DraftedTable) -> list[str]:
-    """Return the setting for a long table that leaves cells out."""
+def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
+    """Return the setting for cells without a row or column, if there are some."""
     seen = entry.seen
-    if not seen.attributes:
-        return []
-    keys = list(zip(*(column.texts for column in (*seen.places, *seen.attributes))))
-    every = 1
-    for column in (*seen.places[-1:], *seen.attributes):
-        every *= len(set(column.held))
-    return [] if len(set(keys)) >= every else ['unlisted = "unknown"']
+    named = {
+        name: {where.get(name) for _, where in entry.cells} for _, where in entry.cells for name in where
+    }
+    lacks = any(values[name] - held for name, held in named.items())
+    if seen.attributes and not lacks:
+        keys = list(zip(*(column.texts for column in (*seen.places, *seen.attributes))))
+        every = 1
+        for column in (*seen.places[-1:], *seen.attributes):
+            every *= len(set(column.held))
+        lacks = len(set(keys)) < every
+    return ['unlisted = "unknown"'] if lacks else []
 
 
 def _texts(columns: list[SeenColumn]) -> list[str]:
@@ -129,28 +142,35 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
 
 
 def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
-    """Return the setting for codes that are not intervals, whose meaning is unknown."""
+    """Codes that say no interval by themselves, with the meanings that they or notes of the file give them."""
     seen = entry.seen
-    texts = Counter(
-        text for text in _texts(seen.values) if not is_number(text) and read_interval(text) is None
-    )
-    if not texts:
-        return []
+    every = _texts(seen.values)
+    texts = Counter(t for t in every if not is_number(without_mark(t)) and read_interval(t) is None)
+    zeros = "0" in every
+    codes = {}
     for code in texts:
-        shown = "an empty cell" if not code else f"'{code}'"
-        legend = re.search(re.escape(code) + r"\s*[=:]\s*([^;|\n]{3,60})", seen.titles) if code else None
+        said = said_of(code, seen.titles)
+        ways = [meaning_of(words, zeros=zeros) for words in (code, said or "")]
+        codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
+        shown = f"'{code}'" if code else "an empty cell"
         undecided.append(
             f"'{seen.file}': what {shown} says ({texts[code]:,} times)"
-            + (f'; the file says: "{legend[1].strip()}"' if legend else "")
-            + '; it is taken as "unknown", and needs a range such as "1-4" where no published sum holds its cells'
+            + (f'; the file says: "{said}"' if said else "")
+            + f'; it is taken as "{codes[code]}"'
+            + (
+                ', and needs a range such as "1-4" where no published sum holds its cells'
+                if codes[code] == UNKNOWN
+                else ""
+            )
         )
-    return [f"codes = {_table(dict.fromkeys(texts, 'unknown'))}"]
+    return [f"codes = {_table(codes)}"] if codes else []
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
     """Return the decimal sign if numbers are ambiguous or the file's delimiter tells it."""
     columns = entry.seen.values
-    texts = [text for column in columns for text in column.held if is_number(text)]
+    held = [text for column in columns for text in column.held]
+    texts = [text for text in map(without_mark, held) if is_number(text)]
     ways = [{text: read_number(text, by) for text in texts} for by in (ENGLISH, CONTINENTAL)]
     differ = next((text for text in texts if ways[0][text] != ways[1][text]), None)
     if differ is None or any(None in way.values() for way in ways):

@@ -16,7 +16,7 @@ from trueup.files.paths import is_csv, is_workbook, is_zst
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
 from trueup.io.published.perturbed.around import read_around
-from trueup.io.published.perturbed.grid import cell_text
+from trueup.io.published.perturbed.grid import cell_text, unguarded
 from trueup.io.published.perturbed.notes import without_notes
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
@@ -95,14 +95,14 @@ def text_of(column: NDArray) -> Texts:
     """Return a column as text without surrounding blanks, whole numbers without a fraction."""
     if column.dtype.kind in "iu":
         return column.astype(str)
-    if column.dtype.kind == "U":
+    if column.dtype.kind == "U" and not (len(column) and column[0].startswith('="')):
         return np.char.strip(column)
     return np.array([_text(value) for value in column.tolist()], dtype=str)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, str):
-        return value.strip()
+        return unguarded(value.strip())
     if value is None or isinstance(value, bool | int | float):
         return cell_text(value)
     if value != value or not isinstance(value == value, bool | np.bool_):  # NaN, or the NA of a dataframe

@@ -60,8 +60,10 @@ def _csv_rows(path: Path, source: Any, delimiter: str) -> Iterator[Row]:
     encoding = source.encoding if isinstance(source, Encoded) else _encoding(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
-            for row in csv.reader(text, delimiter=delimiter):
-                yield [cell.strip() for cell in row]
+            rows = (
+                [unguarded(cell.strip()) for cell in row] for row in csv.reader(text, delimiter=delimiter)
+            )
+            yield from _apart(rows) if delimiter == "\t" else rows
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
     except UnicodeError:
@@ -71,6 +73,31 @@ def _csv_rows(path: Path, source: Any, delimiter: str) -> Iterator[Row]:
         ) from None
     except (OSError, EOFError, csv.Error):
         raise DataError(f"'{path.name}' cannot be read as CSV", remedy="check the file") from None
+
+
+def unguarded(text: str) -> str:
+    """Return the text of a cell that is written as a formula, so that a spreadsheet keeps its leading zeros.
+
+    Examples
+    --------
+    >>> unguarded('="001"'), unguarded("=1")
+    ('001', '=1')
+    """
+    return text[2:-1] if text.startswith('="') and text.endswith('"') and len(text) > 2 else text
+
+
+def _apart(rows: Iterator[Row]) -> Iterator[Row]:
+    """Split the keys that Eurostat joins by commas in the first cell of a row, under `freq,sex,geo\\TIME_PERIOD`."""
+    first = next(rows, [])
+    keys = first[0].partition("\\")[0].split(",") if first and "\\" in first[0] else []
+    if len(keys) < 2:
+        yield first
+        yield from rows
+        return
+    yield [*keys, *first[1:]]
+    for row in rows:
+        held = row[0].split(",") if row else []
+        yield [*held, *row[1:]] if len(held) == len(keys) else row
 
 
 def _encoding(path: Path) -> str:

@@ -14,7 +14,8 @@ from trueup.model.perturbed import PublishedTable
 
 _NOTE = re.compile(
     r"(sources?|notes?|footnotes?|symbols?|legend|quellen?|anmerkung(en)?|hinweise?|fuentes?|notas?|fontes?|fonti?|bron|"
-    r"källa|kilde|lähde|last updated|extracted|stand|©|\(c\)|[*†‡]|\(?\d{1,2}\)|\[\d{1,2}\])(\s|:|$|\W)",
+    r"källa|kilde|lähde|zeichen(erklärung)?|legende|legenda|leyenda|simboli|"
+    r"last updated|extracted|stand|©|\(c\)|[*†‡]|\(?\d{1,2}\)|\[\d{1,2}\])(\s|:|$|\W)",
     re.IGNORECASE,
 )
 _ODD = re.compile(r"[\s:;()©*†‡=]")

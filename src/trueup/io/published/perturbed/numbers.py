@@ -23,6 +23,11 @@ _LONGEST = 40
 _POWER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?[eE][+-]?\d{1,2}", re.ASCII)
 NUMBER_LIKE = re.compile(rf"[-−]?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
 """What is meant as a number, whatever its signs mean."""
+_MARKED = re.compile(
+    rf"([-−]?\d[\d.,\s{_SPACES}'’]*?)"
+    r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\])|\s\d{1,2}\))+"
+)
+"""A number and what marks it: a note, a revised or provisional value; not k, m and t, which may be powers of ten."""
 
 
 class Convention(NamedTuple):
@@ -54,8 +59,10 @@ def read_number(text: str, by: Convention) -> Decimal | None:
     --------
     >>> read_number("1,234.50", ENGLISH), read_number("1,234.50", CONTINENTAL), read_number("1 234", CONTINENTAL)
     (Decimal('1234.50'), None, Decimal('1234'))
+    >>> read_number("877p", ENGLISH), read_number("1 204 (b)", ENGLISH), read_number("12k", ENGLISH)
+    (Decimal('877'), Decimal('1204'), None)
     """
-    bare = text.strip().replace("−", "-")
+    bare = without_mark(text).strip().replace("−", "-")
     if not 0 < len(bare) <= _LONGEST:
         return None
     if by.decimal == "." and _POWER.fullmatch(bare):
@@ -65,6 +72,12 @@ def read_number(text: str, by: Convention) -> Decimal | None:
     whole, _, fraction = bare.partition(by.decimal)
     digits = "".join(c for c in whole if c.isdigit() or c == "-")
     return Decimal(digits + ("." + fraction if fraction else ""))
+
+
+def without_mark(text: str) -> str:
+    """Return a number without the marks behind it; any other text as it is."""
+    marked = _MARKED.fullmatch(text.strip())
+    return marked[1].rstrip() if marked else text
 
 
 @lru_cache(maxsize=16)
@@ -118,7 +131,7 @@ def numbers_of(
         If they can be read by either convention, and differ.
     """
     ways = [Numbers(by, whole) for by in conventions(part)]
-    likely = [text for text in texts if NUMBER_LIKE.fullmatch(text.strip())]
+    likely = [text for text in texts if NUMBER_LIKE.fullmatch(without_mark(text).strip())]
     able = [
         way
         for way in ways

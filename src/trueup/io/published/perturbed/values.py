@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.published.perturbed.margins import ShownMargin
-from trueup.io.published.perturbed.numbers import Numbers, numbers_of
+from trueup.io.published.perturbed.numbers import Numbers, numbers_of, without_mark
 from trueup.io.published.perturbed.text_refused import codes_with, refuse_text
 from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance
 from trueup.model.cells import Cells
@@ -68,7 +68,19 @@ def _read(
             refuse_text(cells, part, margins, text, reads=rule.whole)
         codes[text] = _settled(cells, part, rule, text, said, _shown_values(known))
         rule = rule.with_code(codes[text])
-    return _Reading(rule, codes, numbers, known, [])
+    return _Reading(rule, codes, numbers, known, _marks(part, texts, codes))
+
+
+def _marks(part: PublishedTable, texts: Sequence[str], codes: Mapping[str, CodeMeaning]) -> list[str]:
+    """Name the marks behind numbers, which are read without them."""
+    marked = [text for text in texts if text not in codes and without_mark(text) != text]
+    if not marked:
+        return []
+    code = codes_with(part, marked[0][:30], "unknown")
+    return [
+        f"Table '{part.name}' has marks behind {len(marked)} different numbers, such as '{marked[0][:30]}', which are read "
+        f"without them. If a mark says that a number is not what the law gives, write {code} in the entry of '{part.name}'."
+    ]
 
 
 def _or_none(texts: NDArray | None) -> NDArray:

@@ -1,0 +1,64 @@
+"""Tables of the same cells with other numbers: parts of the population that the names of their sheets or files tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of, name_of
+from trueup.io.published.drafting.seen import TOTAL, YEAR
+
+
+def told_apart(
+    entries: Sequence[DraftedTable], attributes: list[DraftedKey], undecided: list[str]
+) -> list[DraftedTable]:
+    """Give tables of the same cells a value each of one more attribute; of several years, leave out all but the last."""
+    groups: dict[object, list[DraftedTable]] = {}
+    for entry in entries:
+        cells = frozenset(
+            (column.name if not where else "", *sorted(where.items())) for column, where in entry.cells
+        )
+        groups.setdefault((entry.level, *sorted(entry.attributes), cells), []).append(entry)
+    found = {}
+    for same in groups.values():
+        if len(same) < 2 or not all(_differ(same[0], other) for other in same[1:]):
+            continue
+        labels = [table_label(entry) for entry in same]
+        if all(YEAR.search(label) for label in labels):
+            last = max(range(len(labels)), key=labels.__getitem__)
+            undecided.append(
+                f"tables before '{labels[last]}' are left out: one spec describes one population"
+            )
+            found |= {id(entry): None for k, entry in enumerate(same) if k != last}
+            continue
+        parts = [label for label in labels if not TOTAL.fullmatch(label)]
+        drawn = attribute_of(attributes, name_of(parts), parts)
+        undecided.append(
+            f"the tables {', '.join(labels[:4])} hold the same cells; they are values of '{drawn.name}'"
+        )
+        for entry, label in zip(same, labels):
+            own = {} if TOTAL.fullmatch(label) else {drawn.name: label}
+            cells = entry.cells or [(entry.seen.values[0], {})]
+            found[id(entry)] = replace(entry, cells=[(column, where | own) for column, where in cells])
+    every = [found.get(id(entry), entry) for entry in entries]
+    return [entry for entry in every if entry is not None]
+
+
+def table_label(entry: DraftedTable) -> str:
+    """Return what names a table: its heading, its sheet or its file."""
+    return entry.seen.label or entry.seen.sheet or entry.seen.file.rpartition(".")[0]
+
+
+def _differ(one: DraftedTable, other: DraftedTable) -> bool:
+    """Return True if two tables show some cell with different texts."""
+    shown = []
+    for entry in (one, other):
+        keys = list(zip(*(column.texts for column in (*entry.seen.places, *entry.seen.attributes))))
+        shown.append(
+            {
+                (keys[row] if keys else (), k): text
+                for k, column in enumerate(entry.seen.values)
+                for row, text in enumerate(column.texts)
+            }
+        )
+    return any(shown[1][cell] != text for cell, text in shown[0].items() if cell in shown[1])

@@ -1,0 +1,95 @@
+"""Levels and attributes as a drafted spec has them, and the names of attributes that their values tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trueup.io.published.drafting.pointers import Pointers
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable
+
+_SEX = re.compile(
+    r"f|m|w|(fe)?males?|(wo)?m[ae]n|girls?|boys?|weiblich|männlich|männer|frauen|mann|frau|hommes?|femmes?|masculin|féminin|"
+    r"garçons|filles|hombres?|mujeres?|masch[io]|femmin[ae]|homens|mulheres|mannen|vrouwen|män|kvinnor|mænd|kvinder|menn|kvinner",
+    re.IGNORECASE,
+)
+_AGE = re.compile(
+    r"[\d+–—<≥-]+|under|below|over|aged?|to|and|or|years?|older|more|very|jahre|bis|unter|über|adults?|children|young|old|middle|"
+    r"ans|et|plus|de|à|anos|ou|mais|menos|años|y|más|anni|e|jaar|en|ouder|år|och|og|äldre",
+    re.IGNORECASE,
+)
+OF_WHICH = re.compile(
+    r"(davon|darunter|of which|including|of whom|dont|di cui|de los cuales|waarvan|waaronder|herav|heraf|därav)\W+"
+)
+"""Words before the name of a part of the count beside it."""
+
+
+@dataclass
+class DraftedKey:
+    """A level or an attribute of the drafted spec."""
+
+    name: str
+    column: str
+    prefix: int | None = None
+    values: list[str] = field(default_factory=list)
+    of: SeenColumn | None = None
+
+
+@dataclass
+class DraftedTable:
+    """One table of the spec."""
+
+    seen: SeenTable
+    level: str
+    cells: list[tuple[SeenColumn, dict[str, str]]]
+    attributes: list[str]
+    columns: dict[str, str]
+    totals: dict[str, str]
+    ragged: bool = False
+    fill: bool = False
+
+
+@dataclass
+class Draft:
+    """All that a drafted spec declares."""
+
+    levels: list[DraftedKey]
+    attributes: list[DraftedKey]
+    entries: list[DraftedTable]
+    undecided: list[str]
+    pointers: Pointers | None = None
+
+
+def attribute_of(attributes: list[DraftedKey], name: str, values: list[str]) -> DraftedKey:
+    """Return the attribute of a name, or with these values; a new one if there is none."""
+    fold = {value.casefold() for value in values}
+    for known in attributes:
+        held = {value.casefold() for value in known.values}
+        if held == fold or (known.name.casefold() == name.casefold() and held & fold):
+            known.values += [value for value in values if value.casefold() not in held]
+            return known
+    while name in {known.name for known in attributes}:
+        name += " 2"
+    attributes.append(DraftedKey(name, name, values=values))
+    return attributes[-1]
+
+
+def value_of(drawn: DraftedKey, value: str) -> str:
+    """Return a value of an attribute as the spec writes it."""
+    return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
+
+
+def name_of(values: Sequence[str]) -> str:
+    """Return the name of an attribute that has such values; 'category' if they do not tell it.
+
+    Examples
+    --------
+    >>> name_of(["Men", "Women"]), name_of(["davon männlich", "davon weiblich"]), name_of(["0-17", "18+"]), name_of(["a", "b"])
+    ('sex', 'sex', 'age', 'category')
+    """
+    bare = [re.sub(r"\s*\(.*\)$|\W+$", "", OF_WHICH.sub("", value.casefold())) or value for value in values]
+    if all(_SEX.fullmatch(value) for value in bare):
+        return "sex"
+    words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
+    return "age" if all(map(_AGE.fullmatch, words)) else "category"

@@ -1,0 +1,58 @@
+"""Meanings of codes, read from the notes of a file or from the code's own words."""
+
+from __future__ import annotations
+
+import re
+
+from trueup.model.published_codes import UNKNOWN
+
+_NONE = re.compile(
+    r"\W*(nil|zero|none|null|nul|aucune?|nenhum|cero|nessun[oa]?|ingen|geen|no (cases?|persons?|people|observations?)|"
+    r"nichts vorhanden|genau null)\b",
+    re.IGNORECASE,
+)
+_BELOW = re.compile(
+    r"(?:(?:fewer|less|smaller|lower|kleiner|weniger|niedriger|geringer|inférieure?s?|moins|menos|menores?|meno|minder|färre)"
+    r"\s+(?:than|als|à|de|que|di|än)?\s*|(?:below|under|unter|sous)\s+|<\s*)(\d{1,4})\b(?!\s*%)",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"\b(\d{1,4})\s*(?:-|–|to|bis|à|and|und|et|a|or|oder|ou)\s*(\d{1,4})\b", re.IGNORECASE)
+_SHOWN = r"(?:shown|replaced|displayed|marked|denoted|represented|indicated|suppressed)\s+(?:as|by|with)\s+(?:an?\s+)?[\"'“‘(\[]?"
+
+
+def said_of(code: str, notes: str) -> str | None:
+    """Return what notes say of a code.
+
+    Examples
+    --------
+    >>> said_of("c", "Wards\\nc = confidential (fewer than 5)"), said_of("*", "Counts 1 to 7 are shown as *, others are rounded")
+    ('confidential (fewer than 5)', 'Counts 1 to 7 are')
+    >>> said_of(".", "Symbols: - nil; . not known"), said_of("x", "six of ten") is None
+    ('not known', True)
+    """
+    if not code:
+        return None
+    blank, quote = r"[ \t]", "[\"'“”]?"
+    shown = rf"(?:^|[\n;:,|(]|\d\s[-–]){blank}*{quote}{re.escape(code)}{quote}{blank}*"
+    listed = shown + rf"(?:[=:–-]{blank}|[=:]|{blank})([^;|\n]{{2,80}})"
+    if found := re.search(listed, notes):
+        return found[1].strip()
+    found = re.search(rf"([^.;\n]{{3,80}}?)\s+{_SHOWN}{re.escape(code)}(?!\w)", notes)
+    return found[1].strip() if found else None
+
+
+def meaning_of(text: str, *, zeros: bool) -> str:
+    """Return the code's meaning as a spec writes it; where zeros are shown, counts below a number begin at 1.
+
+    Examples
+    --------
+    >>> [meaning_of(text, zeros=True) for text in ("- nil", "fewer than 5", "Counts 1 to 7 are", "not available")]
+    ['0', '1-4', '1-7', 'unknown']
+    """
+    if _NONE.match(text):
+        return "0"
+    if (found := _BELOW.search(text)) and int(found[1]) > 1:
+        return f"1-{int(found[1]) - 1}" if zeros else f"<{found[1]}"
+    if (found := _RANGE.search(text)) and int(found[1]) < int(found[2]) <= 100:
+        return f"{found[1]}-{found[2]}"
+    return UNKNOWN

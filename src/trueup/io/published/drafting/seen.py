@@ -1,0 +1,100 @@
+"""Columns of a published table, and which of their texts are numbers, codes or totals."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
+from trueup.model.published_codes import read_interval
+
+TOTAL = re.compile(
+    r"_?t|tot\.?|totals?|total[ ,:].*|.*[ ,:]total:?|all|all .*|both( sexes)?|persons|insgesamt|gesamt|summe|alle|ensemble|"
+    r"totale|totaal|i alt|totalt|yhteensä|ambos( sexos)?",
+    re.IGNORECASE,
+)
+YEAR = re.compile(r"(18|19|20)\d\d")
+KEY = re.compile(
+    r".*((?<![^\W_])id\b|code|geo|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|_cd\b|\bcd\b|area|region|district|county|municipality|"
+    r"tract|block|ward|gemeinde|kreis|land|province|state|country|place|town|city|village|page|site|clinic|hospital|school)",
+    re.IGNORECASE,
+)
+_MARK = re.compile(
+    r"[^\w\s]{1,3}(\s?[a-z]|\s+[^\W\d][\w ]{1,40})?|\[\w{1,3}\]|\.\.?[A-Za-z]|[A-Za-z]|n/?[adp]|n\.[adp]\.?|nan|null|nil|none|"
+    r"conf\.?|suppressed|suppr\.?|confidential|unreliable|missing|withheld|not (available|published|applicable|shown|disclosed)",
+    re.IGNORECASE,
+)
+
+
+class SeenColumn(NamedTuple):
+    """A column of a table.
+
+    Attributes
+    ----------
+    name, path
+        What the spec calls it, and the names of the header's rows above it.
+    texts
+        Its cells.
+    point
+        Whether a point is a decimal sign: the cells of its file are divided by commas.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    texts: list[str]
+    point: bool = False
+
+    @property
+    def held(self) -> list[str]:
+        """Return its texts without blanks."""
+        return [text for text in self.texts if text]
+
+
+class SeenTable(NamedTuple):
+    """The content of one file or sheet.
+
+    Attributes
+    ----------
+    file, sheet
+        Where it stands.
+    titles
+        Texts above and below it.
+    places, attributes, values, variance
+        Its columns, places from large to small.
+    ignored
+        Columns that say nothing more, and why.
+    headless
+        Whether it has no header.
+    label, skip, below
+        Of a table among others in one file: its heading, and the rows above and below it.
+    """
+
+    file: str
+    sheet: str | None
+    titles: str
+    places: list[SeenColumn]
+    attributes: list[SeenColumn]
+    values: list[SeenColumn]
+    variance: SeenColumn | None
+    ignored: list[str]
+    headless: bool = False
+    label: str | None = None
+    skip: int | None = None
+    below: int | None = None
+
+
+def is_number(text: str) -> bool:
+    """Return True if a text is meant as a number."""
+    return (
+        NUMBER_LIKE.fullmatch(text) is not None
+        or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
+    )
+
+
+def is_code(text: str) -> bool:
+    """Return True if a text may stand in the place of a number, or is one with a mark behind it."""
+    return read_interval(text) is not None or _MARK.fullmatch(text) is not None or is_marked(text)
+
+
+def is_marked(text: str) -> bool:
+    return (without_mark(text) != text) and not re.search(r"\d[A-Z]", text)

@@ -1,0 +1,107 @@
+# ruff: noqa: E501
+"""Kinds of files that statistical offices publish: what the draft reads of each, and what it says of its codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.io.test_drafted_values import plain
+from tests.io.test_published_as_they_come import values
+from trueup.io.published.drafting import draft_published
+from trueup.io.published.perturbed import read_perturbed
+from trueup.model.perturbed import parse_perturbed
+
+UNITS = "Bevölkerung\n;2022;2022;2022\n;männlich;weiblich;Insgesamt\n;Anzahl;Anzahl;Anzahl\n01;512;498;1.010\n02;-;.;684\n03;70;81;151\nZeichen: - nichts vorhanden; . unbekannt\n"
+TSV = "freq,sex,geo\\TIME_PERIOD\t2021 \t2022 \nA,F,XY1\t150 \t151 p\nA,M,XY1\t140 \t146 e\nA,F,XY2\t90 \t: c\nA,M,XY2\t95 \t97 p\n"
+SERIES = "REF,GEO,UID,Sex,FACTOR,VECTOR,VALUE,STATUS\n" + "".join(f"2021,{g},{u},{s},0,v{k},{v},{m}\n" for k, (g, u, s, v, m) in enumerate([("Ontario", "X35", "Both", 205, ""), ("Ontario", "X35", "Males", 100, ""), ("Ontario", "X35", "Females", 105, ""), ("Quebec", "X24", "Both", 104, ""), ("Quebec", "X24", "Males", "", "x"), ("Quebec", "X24", "Females", 54, "")]))  # fmt: skip
+CODED = "geo,SEXCODE,Sesso,Value\nA1,1,maschi,40\nA1,2,femmine,44\nA1,9,totale,84\nA2,1,maschi,31\nA2,2,femmine,30\nA2,9,totale,61\n"
+NUMBERED = "Sex,Area,n\n" + "".join(f"{s},0{a}0,{n}\n" for a, pair in enumerate([(12, 9), (33, 36), (0, 3)], 1) for s, n in [(1, pair[0]), (2, pair[1]), (9, sum(pair))])  # fmt: skip
+NESTED = "ENT,NOM_ENT,MUN,NOM_MUN,n\n01,Aguas,000,Total entidad,180\n01,Aguas,001,Aguas,100\n01,Aguas,002,Asientos,50\n01,Aguas,003,Calvillo,30\n02,Baja,000,Total entidad,90\n02,Baja,001,Ensenada,40\n02,Baja,002,Mexicali,50\n"
+NATIONAL = "geographic_level,region_code,region_name,la_code,la_name,who,n\nNational,,,,,Total,61\nNational,,,,,Boys,30\nNational,,,,,Girls,31\nRegional,E1,North,,,Total,61\nRegional,E1,North,,,Boys,30\nRegional,E1,North,,,Girls,31\n" + "".join(f"Local,E1,North,{a},{b},{w},{n}\n" for a, b, row in [("L1", "Hart", (40, 20, 20)), ("L2", "Midd", (21, 10, 11))] for w, n in zip(("Total", "Boys", "Girls"), row))  # fmt: skip
+SHARES = "Area,Smokers,,Others,,All\n,No.,%,No.,%,No.\nAsh,120,20.0,480,80.0,600\nBirch,45,15.0,255,85.0,300\nCedar,<5,-,31,-,34\n"
+TOTALS = "Area,Men,,,Women,,\n,Full-time,Part-time,Total,Full-time,Part-time,Total\nA01,120,33,153,99,60,159\nA02,18,6,24,c,c,22\nc = confidential (fewer than 5),,,,,,\n"
+MARKS = "Ward,Visits,Clients\nAsh,123r,1 204\nBirch,45 (b),877p\nCedar,9¹,64*\nDale,- nil,.. not available\n"
+OF_WHICH = "LAU;Arbeitslose;darunter Frauen\n101;21;8\n102;54;27\n103;*;*\n104;48;0\n* Zahlenwerte kleiner 3 werden nicht ausgewiesen\n"
+STACKED = "Males\nDistrict,Young,Old\nNorth,120,55\nSouth,98,61\n\nFemales\nDistrict,Young,Old\nNorth,110,80\nSouth,101,77\n"
+PANELS = "By district\nDistrict,Young,Old\nMales,,\nNorth,120,55\nSouth,98,61\nFemales,,\nNorth,110,80\nSouth,101,77\nSource: office,,\n"
+BY_SEX = {(place, age, sex): n for sex, rows in {"Males": (120, 55, 98, 61), "Females": (110, 80, 101, 77)}.items() for (place, age), n in zip([(p, a) for p in ("North", "South") for a in ("Young", "Old")], rows)}  # fmt: skip
+GUARDED = (
+    'code,name,n\n"=""001""",North,15\n"=""002""",South,*\n"=""003""",West,8\nCounts 1 to 7 are shown as *\n'
+)
+LABELLED = "GEO,N_01,M_01,N_02\nGeography,Estimate!!Total:,Margin of Error!!Total:,Estimate!!Total:!!Male:\nX1,818,20,401\nX2,953,21,498\nX3,264,19,133\n"
+
+FILES = {
+    "a row of units": (UNITS, {("01", "männlich"): 512, ("01", "weiblich"): 498, ("01",): 1010, ("02", "männlich"): 0, ("02",): 684, ("03", "männlich"): 70, ("03", "weiblich"): 81, ("03",): 151}),
+    "keys joined in one cell": (TSV, {("XY1", "F"): 151, ("XY1", "M"): 146, ("XY2", "M"): 97}),
+    "columns about the series": (SERIES, {("X35", "Males"): 100, ("X35", "Females"): 105, ("X35",): 205, ("X24", "Females"): 54, ("X24",): 104}),
+    "codes beside labels": (CODED, {("A1", "1"): 40, ("A1", "2"): 44, ("A1",): 84, ("A2", "1"): 31, ("A2", "2"): 30, ("A2",): 61}),
+    "a total by its number": (NUMBERED, {(f"0{a}0", *([s] if s != "9" else [])): n for a, pair in enumerate([(12, 9), (33, 36), (0, 3)], 1) for s, n in zip("129", (*pair, sum(pair)))}),
+    "codes that begin anew": (NESTED, {("01",): 180, ("01/001",): 100, ("01/002",): 50, ("01/003",): 30, ("02",): 90, ("02/001",): 40, ("02/002",): 50}),
+    "all levels with their name": (NATIONAL, {(*place, *w): n for place, row in {(): (61, 30, 31), ("E1",): (61, 30, 31), ("E1/L1",): (40, 20, 20), ("E1/L2",): (21, 10, 11)}.items() for w, n in zip(((), ("Boys",), ("Girls",)), row)}),
+    "percentages between": (SHARES, {("Ash", "Smokers"): 120, ("Ash", "Others"): 480, ("Ash",): 600, ("Birch", "Smokers"): 45, ("Birch", "Others"): 255, ("Birch",): 300, ("Cedar", "Others"): 31, ("Cedar",): 34}),
+    "a total in each group": (TOTALS, {("A01", "Men", "Full-time"): 120, ("A01", "Men", "Part-time"): 33, ("A01", "Men"): 153, ("A01", "Women", "Full-time"): 99, ("A01", "Women", "Part-time"): 60, ("A01", "Women"): 159, ("A02", "Men", "Full-time"): 18, ("A02", "Men", "Part-time"): 6, ("A02", "Men"): 24, ("A02", "Women"): 22}),
+    "marks behind numbers": (MARKS, {("Ash", "Visits"): 123, ("Birch", "Visits"): 45, ("Cedar", "Visits"): 9, ("Dale", "Visits"): 0, ("Ash", "Clients"): 1204, ("Birch", "Clients"): 877, ("Cedar", "Clients"): 64}),
+    "a part of the count beside it": (OF_WHICH, {("101",): 21, ("101", "darunter Frauen"): 8, ("102",): 54, ("102", "darunter Frauen"): 27, ("104",): 48, ("104", "darunter Frauen"): 0}),
+    "tables below each other": (STACKED, BY_SEX),
+    "headings within a table": (PANELS, BY_SEX),
+    "guarded codes": (GUARDED, {("001",): 15, ("003",): 8}),
+    "labels below codes of columns": (LABELLED, {("X1",): 818, ("X1", "Male"): 401, ("X2",): 953, ("X2", "Male"): 498, ("X3",): 264, ("X3", "Male"): 133}),
+}  # fmt: skip
+
+
+def shown(measured):
+    """The published numbers by their labels, without what codes say."""
+    numeric = [k for k, header in enumerate(measured.headers) if header.law.name not in ("interval",)]
+    kept = type(measured)(measured.cells, tuple(measured.headers[k] for k in numeric), tuple(measured.values[k] for k in numeric), measured.guarantee)  # fmt: skip
+    return {plain(label): value for label, value in values(kept).items()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_draft_reads_the_values(name, tmp_path):
+    text, right = FILES[name]
+    file = tmp_path / ("t.tsv" if "\t" in text else "t.csv")
+    file.write_text(text, encoding="utf-8")
+    draft = draft_published([file])
+    assert shown(read_perturbed(parse_perturbed(draft.text), [file], draft.geography)) == right, draft.text
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "meaning"),
+    [
+        ("a row of units", "-", "0"),
+        ("a row of units", ".", "unknown"),
+        ("a total in each group", "c", "<5"),
+        ("marks behind numbers", "- nil", "0"),
+        ("marks behind numbers", ".. not available", "unknown"),
+        ("a part of the count beside it", "*", "1-2"),
+        ("guarded codes", "*", "1-7"),
+    ],
+)
+def test_codes_mean_what_the_file_says(name, code, meaning, tmp_path):
+    (tmp_path / "t.csv").write_text(FILES[name][0], encoding="utf-8")
+    draft = draft_published([tmp_path / "t.csv"])
+    assert {part.codes.get(code) for part in parse_perturbed(draft.text).published} == {meaning}
+    assert any(f"what '{code}' says" in text and f'taken as "{meaning}"' in text for text in draft.undecided)
+
+
+def test_marks_behind_numbers_are_said_in_the_record(tmp_path):
+    (tmp_path / "t.csv").write_text(MARKS, encoding="utf-8")
+    draft = draft_published([tmp_path / "t.csv"])
+    measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"])
+    assert any("has marks behind 5 different numbers" in text for text in measured.spec.noted)
+
+
+def test_sheets_of_the_same_cells_are_values_of_an_attribute(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for name, rows in {"Males": [(12, 33), (9, 27)], "Females": [(15, 36), (6, 24)]}.items():
+        sheet = book.create_sheet(name)
+        sheet.append(("District", "Young", "Old"))
+        for place, row in zip(("North", "South"), rows):
+            sheet.append((place, *row))
+    book.remove(book["Sheet"])
+    book.save(tmp_path / "t.xlsx")
+    draft = draft_published([tmp_path / "t.xlsx"])
+    found = shown(read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.xlsx"]))
+    assert found["North", "Young", "Males"] == 12
+    assert found["South", "Old", "Females"] == 24
