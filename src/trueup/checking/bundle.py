@@ -41,7 +41,7 @@ MEMORY = 2_000_000_000
 
 
 def check(folder: str | Path, *, memory: int | None = None) -> list[Check]:
-    """Check every rule that the public files of a bundle must keep, relying on none of its claims.
+    """Check every rule that the public files of a bundle must keep, without relying on its claims.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _findings(folder: Path, memory: int | None) -> Iterator[Check]:
 
 
 def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the seal is that of the files of measurements, and there are no others."""
+    """Return True if the seal is that of the files of measurements, and there are no others."""
     parts = manifest["parts"]
     files = {name for name in manifest["files"] if name.startswith("measurements/")}
     same = files == {measured_file(name) for name in parts}
@@ -159,7 +159,7 @@ def _whole_bundle(
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
-    """The method that a release declares: counts need not have properties that it does not declare."""
+    """Return the method that a release declares; counts need not have properties that it does not declare."""
     name, parameters = entry_of(entry)
     return build(name or "", parameters)
 

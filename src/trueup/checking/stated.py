@@ -1,4 +1,4 @@
-"""One finding of a check, and what a manifest states of noise and losses against what the spec asks for."""
+"""Findings of a check, and the manifest's statements on noise and losses against the spec."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.model.spec import Spec
 
 @dataclass(frozen=True)
 class Check:
-    """One rule and whether the published files keep it; `where` names the first places that do not."""
+    """One rule with its verdict; `where` names the first places that break it."""
 
     rule: str
     holds: bool
@@ -23,7 +23,7 @@ class Check:
 
 
 def promised(spec: Spec, cells: Cells, manifest: Mapping[str, Any]) -> Check:
-    """The manifest's noise distributions and losses must be those of the spec."""
+    """Check that noise distributions and losses in the manifest are those of the spec."""
     if manifest["guarantee"].get("kind") == "none":
         same = guarantee_in(manifest["guarantee"]) == NO_GUARANTEE
         return Check("no guarantee is claimed, and none is stated", same)

@@ -1,4 +1,4 @@
-"""Check the tables of a bundle that came in many parts, in bounded memory: DuckDB streams through them."""
+"""Checks of a bundle's tables that came in many parts, streamed through DuckDB in bounded memory."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Files:
         self._view("measured", f"SELECT * FROM {self._parquet('measurements/*.parquet')}")
 
     def _parquet(self, pattern: str) -> str:
-        """The files of a pattern that are listed and there."""
+        """Return the files of a pattern that are listed and exist."""
         paths = (self.public / name for name in listed(self.manifest, pattern))
         return parquet(path for path in paths if path.is_file())
 
@@ -124,12 +124,12 @@ class Files:
         return self.connection.execute(query).fetchall()[0][0]
 
     def _found(self, rule: str, query: str) -> Finding:
-        """A rule that holds where a query finds nothing; the query names places."""
+        """Return a finding that holds if a query finds nothing; the query names places."""
         rows = self.connection.execute(f"SELECT DISTINCT place FROM ({query}) LIMIT 3").fetchall()
         return rule, not rows, tuple(str(row[0]) for row in rows)
 
     def _complete(self, cells: Cells, headers: Sequence[Measured]) -> Finding:
-        """Every place has one row for each query of its level, with a value for each group."""
+        """Check that every place has one row for each query of its level, with a value for each group."""
         rows = {
             "level": np.array([h.margin.level for h in headers]),
             "query": np.array([query_label(h) for h in headers]),
@@ -172,16 +172,16 @@ class Files:
 
     @cached_property
     def _one_place(self) -> Cells:
-        """The cells of one place on every level."""
+        """Return the cells of one place on every level."""
         return cells_of_sizes(self.spec, [1] * len(self._names))
 
     @cached_property
     def _constraints(self) -> Constraints:
-        """What holds at every place."""
+        """Return the constraints at every place."""
         return local_constraints(self.spec, self._one_place)
 
     def _linked(self, level: int) -> Finding:
-        """The rules that link two tables, as weights of cells, each of whose sums is zero, or at most zero."""
+        """Check the rules that link two tables, as weights of cells whose sums are zero, or at most zero."""
         cells, rules = self._one_place, self._constraints.linear
         weights = np.zeros((len(rules), cells.n))
         for row, rule in zip(weights, rules):
@@ -206,12 +206,12 @@ class Files:
         )
 
     def _zeros(self) -> str:
-        """The cells that are structural zeros."""
+        """Return SQL that selects the cells that are structural zeros."""
         zero = self._constraints.zero_cells
         return f"cell IN ({', '.join(map(str, np.flatnonzero(zero)))})"
 
     def _sums(self, above: int, below: int) -> Finding:
-        """The table of a level against the sums of the level below."""
+        """Compare the table of a level with the sums of the level below."""
         summed = (
             f"SELECT parent AS place, cell, sum(count) AS count FROM {quoted(f'count {below}')} "
             f"JOIN {quoted(f'place {below}')} USING (place) GROUP BY ALL"
@@ -223,7 +223,7 @@ class Files:
         return self._found(f"level '{self._names[above]}' is the sum of level '{self._names[below]}'", differ)
 
     def _invariant(self, header: Measured) -> Finding:
-        """An invariant's released counts against the enumerated ones."""
+        """Compare an invariant's released counts with the enumerated ones."""
         enumerated = (
             "SELECT place, unnest(value) AS count, generate_subscripts(value, 1) AS grp FROM measured "
             f"WHERE level = {literal(header.margin.level)} AND query = {literal(query_label(header))}"
@@ -235,7 +235,7 @@ class Files:
         return self._found(f"the invariant '{header.margin}' is as enumerated", differ)
 
     def _bounded(self, bound: Bound, part: BoundPart) -> Finding:
-        """The groups of a margin against their limits, those that are not listed included; null is no limit."""
+        """Check the groups of a margin against their limits, unlisted ones included; null is no limit."""
         every = Constraints(self._one_place, ()).bound_values(replace(bound, lower=0))[0]
         self.connection.register("given_bounded", {"grp": np.flatnonzero(every == 0) + 1})
         level, (low, high) = self._names.index(bound.margin.level), map(_limit_sql, (part.lower, part.upper))
@@ -247,7 +247,7 @@ class Files:
         return self._found(f"the bounds on '{bound.margin}' hold", outside)
 
     def _margin(self, margin: Margin) -> str:
-        """A query for the released counts of a margin, by place and group (from 1); groups that are zero may lack."""
+        """Return a query for the released counts of a margin, by place and group (from 1); zero groups may be missing."""
         groups = (
             cell_groups(self._one_place.marginal(margin.attributes))
             if self.spec.attributes

@@ -1,4 +1,4 @@
-"""measure: confidential counts in, noisy counts with their laws out. The only verb with entropy."""
+"""The verb measure: add noise to confidential counts; the only verb with entropy."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def measure(
 
 
 def limit_of(spec: Spec) -> Limit | None:
-    """Return how many records a unit keeps, under a fresh key; None where the spec names no column of units."""
+    """Return how many records a unit keeps, under a fresh key; None if the spec names no column of units."""
     return Limit.of(spec, lambda: entropy.words(32))
 
 
@@ -109,12 +109,12 @@ def read_confidential(
 def draw(
     cells: Cells, counts: NDArray[np.int64], headers: Sequence[Measured], guarantee: Guarantee
 ) -> Measurements:
-    """Add fresh noise to the margins of `n` cell counts; the exact values for invariants."""
+    """Add fresh noise to the margins of `n` cell counts; invariants stay exact."""
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
 
 
 def draw_left_out(problem: Problem, limit: Limit | None) -> LeftOut | None:
-    """Add fresh noise to the number of records that a limit left out; None where the spec does not measure it."""
+    """Add fresh noise to the number of records that a limit left out; return None if the spec does not measure it."""
     part, law = problem.spec.left_out, problem.left_out
     if part is None or law is None or limit is None:
         return None

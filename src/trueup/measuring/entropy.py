@@ -1,4 +1,4 @@
-"""The only source of randomness that noise for a release is made from."""
+"""The only source of randomness for the noise of releases."""
 
 from __future__ import annotations
 

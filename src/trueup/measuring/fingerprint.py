@@ -18,13 +18,13 @@ BLOCK = 1 << 20
 
 
 class Fingerprint:
-    """The key and the HMAC-SHA256 of files under it, once they are read; None for what is no file."""
+    """The key and the HMAC-SHA256 of files under it, once they are read; None for other sources."""
 
     def __init__(self, key: bytes, found: Future[str] | None) -> None:
         self._key, self._found = key, found
 
     def get(self) -> dict[str, str] | None:
-        """Return it.
+        """Return the fingerprint.
 
         Raises
         ------
@@ -43,7 +43,7 @@ class Fingerprint:
 
 @contextmanager
 def fingerprinting(source: Any, key: bytes | None = None) -> Iterator[Fingerprint]:
-    """Take the fingerprint of files beside whatever reads them in the block, so that the disk reads them once.
+    """Fingerprint files as they are read in the block, so that the disk reads them once.
 
     Without a key anyone could confirm a guess of the input, so the result belongs in `internal/`; a fresh one is made
     unless one is given.

@@ -1,4 +1,4 @@
-"""Settle before anything is charged that every law of a spec can be drawn."""
+"""Check before anything is charged that every law of a spec can be drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trueup.noise.law import Law, Words
 
 
 def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
-    """Draw once from every law with public words, and throw the draws away.
+    """Draw once from every law with public words, and discard the draws.
 
     Tables, walks and compiled kernels are made ready on the way, on public things alone: what fails here fails before a
     confidential count is read and before a budget is charged.
@@ -40,7 +40,7 @@ def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
 
 
 def public_words() -> Words:
-    """Return a source of public words, for draws that are thrown away.
+    """Return a source of public words for discarded draws.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Laws of noise: mass, moments, exact sampler, privacy cost; and laws of what others publish, which have no cost."""
+"""Laws of noise (mass, moments, exact sampler, privacy cost), and laws of what others publish, which have no cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audit of a law's sampler: the privacy that its draws and tables show, against what it claims.
+"""Audits of a law's sampler: the privacy that its draws and tables show, against its claim.
 
 Everything is stated for one count that moves by one. The draws can refute a claim, at a stated confidence; they
 cannot prove it. The tables can be proven, and are: every first word, against an independent computation.
@@ -35,7 +35,7 @@ class LogRatio:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found.
+    """The findings of an audit.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class Audit:
 
     @property
     def largest_deviation(self) -> LogRatio | None:
-        """The log ratio furthest from the law, in standard errors."""
+        """Return the the log ratio furthest from the law, in standard errors."""
         return max(self.log_ratios, key=lambda r: abs(r.measured - r.exact) / r.error, default=None)
 
     @property
     def passed(self) -> bool:
-        """Nothing refutes the claim."""
+        """Return True if nothing refutes the claim."""
         agrees = self.epsilon_at_least <= self.epsilon_claimed and self.log_ratio_p >= 1 - self.confidence
         return agrees and self.first_words.wrong == 0
 

@@ -1,4 +1,4 @@
-"""What a draw of noise costs, in exact fractions."""
+"""The cost of a draw of noise, in exact fractions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Currency = Literal["epsilon", "rho"]
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one unit of privacy can move a vector of counts.
+    """The largest distance that one unit of privacy can move a vector of counts.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What every law of noise has: its mass, its moments, its exact sampler, its cost."""
+"""The interface of laws of noise: mass, moments, exact sampler, cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Words = Callable[[int], bytes]
 
 
 class Tail(NamedTuple):
-    """How far noise goes.
+    """A bound on the size of noise.
 
     Attributes
     ----------
@@ -79,88 +79,88 @@ class Law(Protocol):
 
     @property
     def form(self) -> Form | None:
-        """Its log mass, where that is of this form."""
+        """Return its log mass if it is of this form, else None."""
         ...
 
     @property
     def variance(self) -> float:
-        """Variance of one draw (counts squared)."""
+        """Return the variance of one draw (counts squared)."""
         ...
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the published value given the true count (counts squared)."""
+        """Return the variance of the published value given the true count (counts squared)."""
         ...
 
     @property
     def rate(self) -> float | None:
-        """Rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
+        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
         ...
 
     def scaled(self, factor: Fraction) -> Law:
-        """Return the same noise at `factor` times its cost; SpecError where no cost scales so."""
+        """Return the same noise at `factor` times its cost; raise SpecError if no cost scales so."""
         ...
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t` (per count); SpecError where it is not known."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count); raise SpecError if it is not known."""
         ...
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Distribution of the privacy loss of one count that changes by so much; SpecError where it is not known."""
+        """Return the distribution of the privacy loss of one count that changes by so much; raise SpecError if not known."""
         ...
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Log mass (log density for a continuous law) at `noise`."""
+        """Return the log mass (log density for a continuous law) at `noise`."""
         ...
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log mass (log density) of published values given true counts (broadcast together)."""
+        """Return the log mass (log density) of published values given true counts (broadcast together)."""
         ...
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count that a published value may stand for; `NO_LIMIT` where there is none."""
+        """Return the smallest and largest true count that a published value may stand for; `NO_LIMIT` if there is none."""
         ...
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Equal numbers for values whose tables are one table, shifted by whole counts."""
+        """Return equal numbers for values whose tables are equal up to a shift by whole counts."""
         ...
 
     def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Tabulate what a value says of the true count: the first count, and log masses from there on."""
+        """Tabulate the likelihood of true counts given a value: the first count, and log masses from there on."""
         ...
 
     @property
     def open_ended(self) -> bool:
-        """Whether true counts beyond a table are possible too."""
+        """Return True if true counts beyond a table are possible too."""
         ...
 
     def says(self, published: float) -> str:
-        """Describe what a value says of the true count."""
+        """Return in words what a value implies about the true count."""
         ...
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw is at most `noise`."""
+        """Return the probability that a draw is at most `noise`."""
         ...
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Smallest `k` whose cdf reaches `probability`."""
+        """Return the smallest `k` whose cdf reaches `probability`."""
         ...
 
     def tail(self, probability: float) -> Tail:
-        """The count that a draw exceeds in size with that probability at most."""
+        """Return the count that a draw exceeds in size with that probability at most."""
         ...
 
     def sample(self, size: int, words: Words) -> Integers:
-        """Draw `size` independent values, exactly; refused for continuous laws."""
+        """Draw `size` independent values, exactly; refuse for continuous laws."""
         ...
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Privacy loss of adding this noise to a vector of that sensitivity."""
+        """Return the privacy loss of adding this noise to a vector of that sensitivity."""
         ...
 
     def parameters(self) -> dict[str, str]:
-        """Exact parameters as strings, for manifests: `{"epsilon": "1/2"}`."""
+        """Return exact parameters as strings, for manifests: `{"epsilon": "1/2"}`."""
         ...
 
     def sentence(self) -> str:
-        """The law in one plain sentence, for reports and certificates."""
+        """Return the law in one plain sentence, for reports and certificates."""
         ...

@@ -1,4 +1,4 @@
-"""The distribution of the privacy loss of one count, as a law gives it.
+"""Distributions of the privacy loss of one count, as its law gives them.
 
 The loss of an output x of noise P, beside the same noise Q around a count that is e larger, is `ln(P(x) / Q(x))`, and its
 distribution that of x under P. By symmetry the other direction has the same one. For noise whose mass is symmetric and
@@ -45,23 +45,23 @@ class Losses:
 
     @property
     def loss(self) -> Reals:
-        """The losses, ascending."""
+        """Return the losses, ascending."""
         return self.least + self.spacing * np.arange(len(self.log_mass), dtype=np.float64)
 
     @property
     def most(self) -> float:
-        """The largest loss."""
+        """Return the the largest loss."""
         return self.least + self.spacing * (len(self.log_mass) - 1)
 
     @property
     def slack(self) -> float:
-        """Relative rounding error of a mass that was worked out from a few terms, none larger than its logarithm."""
+        """Return the relative rounding error of a mass computed from a few terms, none larger than its logarithm."""
         finite = self.log_mass[np.isfinite(self.log_mass)]
         return ROUNDING * (64 + 16 * float(np.abs(finite).max(initial=0.0)))
 
 
 def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
-    """Losses of whatever is (epsilon, delta)-DP: those of a randomised response, which no other exceeds.
+    """Return losses of anything (epsilon, delta)-DP: those of a randomised response, which none exceeds.
 
     Source: Kairouz, Oh and Viswanath (2015), "The composition theorem for differential privacy", theorem 3.4.
 
@@ -77,7 +77,7 @@ def pure_losses(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Losses:
 
 
 def laplace_losses(epsilon: Fraction, change: int) -> Losses:
-    """Losses of discrete Laplace noise: `epsilon (change - 2 j)` where the noise is j from 0 to `change`, or beyond these.
+    """Return losses of discrete Laplace noise: `epsilon (change - 2 j)` for noise j from 0 to `change`, or beyond.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def laplace_losses(epsilon: Fraction, change: int) -> Losses:
 
 
 def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals, beyond: float) -> Losses:
-    """Losses of Laplace noise within a bound: the same ones, and none where the other database gives no such output.
+    """Return losses of Laplace noise within a bound; outputs impossible under the other database add to delta.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def truncated_losses(epsilon: Fraction, bound: int, change: int, log_mass: Reals
 
 
 def gaussian_losses(sigma2: Fraction, change: int, log_normaliser: float, cut: float) -> Losses:
-    """Losses of discrete Gaussian noise x: `change (change - 2 x) / (2 sigma2)`.
+    """Return losses of discrete Gaussian noise x: `change (change - 2 x) / (2 sigma2)`.
 
     Noise beyond K has a probability of at most `P(X = K) sigma2 / K`, for `P(X = K + j) <= P(X = K) exp(-K j / sigma2)`. Above
     it counts as an infinite loss, below as the smallest loss that is kept. Very wide noise is taken in blocks of m
@@ -156,7 +156,7 @@ def gaussian_losses(sigma2: Fraction, change: int, log_normaliser: float, cut: f
 
 
 def _log_block(rate: Reals, block: int) -> Reals:
-    """Log of the sum of `exp(-rate j)` over an odd number of whole j around 0, rounded up."""
+    """Return the log of the sum of `exp(-rate j)` over an odd number of whole j around 0, rounded up."""
     half = np.abs(rate) / 2
     safe = np.where(half > 0, half, 1.0)
     return np.where(half > 0, _log_sinh(block * safe) - _log_sinh(safe), np.log(block)) + 1e-14 * (

@@ -1,4 +1,4 @@
-"""Exact positive rational numbers, as people write them."""
+"""Exact positive rational numbers in their written forms."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _unreadable(value: object, what: str) -> SpecError:
 
 
 def _shown(value: object) -> str:
-    """Show a short value as it was written, anything else by its type."""
+    """Return a short value as it was written, anything else by its type."""
     if isinstance(value, str | int | float | Fraction | Decimal) and len(text := repr(value)) <= 40:
         return text
     return f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""The law of a sum of independent readings, as a log table: by convolution, or by Monte Carlo.
+"""Laws of sums of independent readings as log tables, by convolution or Monte Carlo.
 
 A *reading* of a count is its likelihood given its noisy versions: the masses proportional to the
 product of their laws, relative to the first noisy value. One noisy version gives the law itself
@@ -40,7 +40,7 @@ class MassTable:
     open_ended: bool = True
 
     def at(self, counts: NDArray) -> Reals:
-        """Log mass at whole numbers."""
+        """Return the log mass at whole numbers."""
         position = np.asarray(counts, np.int64) - self.low
         inside = np.clip(position, 0, self.log.size - 1)
         beyond = position - inside
@@ -50,7 +50,7 @@ class MassTable:
         return self.log[inside] + np.where(beyond < 0, -beyond * slopes[0], beyond * slopes[1])
 
     def _slopes(self) -> tuple[float, float]:
-        """Change of the log mass with each step outwards, at either end."""
+        """Return the change of the log mass with each step outwards, at either end."""
         if self.log.size < 2:
             return -np.inf, -np.inf
         return min(self.log[0] - self.log[1], 0.0), min(self.log[-1] - self.log[-2], 0.0)
@@ -67,7 +67,7 @@ def reading_masses(shape: Shape) -> tuple[int, Reals]:
 
 
 def convolved(shapes: Shapes, distance: int) -> MassTable:
-    """Return the log masses of a sum of readings, right in relative terms out to `distance` from 0.
+    """Return the log masses of a sum of readings, accurate in relative terms out to `distance` from 0.
 
     Sums of two-sided geometrics need no windows of their own: `q^|k|` is a geometric law run
     forwards after one run backwards, and running one is a recursive filter with positive terms. Nor do sums of wide
@@ -106,7 +106,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
 
 
 def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
-    """Centre and variance of a reading whose log mass is a wide parabola; None of any other."""
+    """Return centre and variance of a reading whose log mass is a wide parabola; None of any other."""
     forms = [law.form for law, _ in shape]
     if not all(f and f.slope == 0 and f.curvature > 0 and f.reach == np.inf for f in forms):
         return None
@@ -116,7 +116,7 @@ def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
 
 
 def _gaussian(counts: NDArray[np.int64], bells: list[tuple[float, float, int]]) -> Reals:
-    """Masses of a sum of wide Gaussian readings (centre, variance, how many); of none, all mass is at 0."""
+    """Return masses of a sum of wide Gaussian readings (centre, variance, count); all mass is at 0 if there are none."""
     centre = sum(count * mean for mean, _, count in bells)
     variance = sum(count * v for _, v, count in bells)
     if not variance:
@@ -138,12 +138,12 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable
 
 @lru_cache(maxsize=256)
 def reach(law) -> int:
-    """Half width of a law's window."""
+    """Return the half width of a law's window."""
     return int(law.reach(LEFT_OUT)) + 1
 
 
 def _variance(shape: Shape) -> float:
-    """Upper bound on the variance of a reading (counts squared)."""
+    """Return an upper bound on the variance of a reading (counts squared)."""
     return min(law.variance for law, _ in shape)
 
 
@@ -158,7 +158,7 @@ def window(low: int, high: int) -> NDArray[np.int64]:
 
 
 def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
-    """Add `times` two-sided geometric variables."""
+    """Convolve with `times` two-sided geometric variables."""
     from scipy.signal import lfilter  # slow to import, and only summed totals need it
 
     q, gain = np.exp(-epsilon), -np.expm1(-epsilon)
@@ -170,7 +170,7 @@ def _filtered(masses: Reals, epsilon: float, times: int) -> Reals:
 
 
 def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
-    """Masses of the sum of `times` copies, by repeated squaring."""
+    """Return the masses of the sum of `times` copies, by repeated squaring."""
     if times == 1:
         return low, masses
     half_low, half = _power(low, masses, times // 2, edge)
@@ -181,7 +181,7 @@ def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
 
 
 def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
-    """Keep the window -edge..edge and what is not negligible in it."""
+    """Keep what is in the window -edge..edge and not negligible."""
     first, last = max(-edge - low, 0), min(edge - low + 1, masses.size)
     kept = masses[first:last]
     inside = np.flatnonzero(kept > 1e-300)[[0, -1]]
@@ -189,7 +189,7 @@ def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
 
 
 def _added(masses: Reals, low: int, other: Reals) -> Reals:
-    """Convolve on the window of `masses`, which is centred."""
+    """Convolve masses on their window, which is centred."""
     whole = np.convolve(masses, other)
     first = -low
     return whole[first : first + masses.size]

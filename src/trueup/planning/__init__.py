@@ -1,1 +1,1 @@
-"""Expected errors, and how a budget is divided."""
+"""Expected errors, and the division of a budget."""

@@ -1,4 +1,4 @@
-"""A division of a budget between tables, in exact amounts, and what is certified of it."""
+"""Divisions of a budget between tables, in exact amounts, with their certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIGITS = 7
 
 @dataclass(frozen=True)
 class Priced:
-    """A table, its noise and what that costs.
+    """A table, its noise and the cost of it.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Priced:
     cost: Fraction
 
     def variance(self, cost: Fraction) -> float:
-        """Variance of the noise (counts squared) if the table is given another `cost`."""
+        """Return the variance of the noise (counts squared) if the table is given another `cost`."""
         if self.law is None or (self.cost and not cost):
             return np.inf
         return self.law.variance if not self.cost else scaled(self.law, cost / self.cost).variance
@@ -51,7 +51,7 @@ class Priced:
 
 @dataclass(frozen=True)
 class Reached:
-    """A target and what is expected of it.
+    """A target and its expected margin.
 
     Attributes
     ----------
@@ -73,13 +73,13 @@ class Reached:
 
     @property
     def ratio(self) -> float:
-        """Margin to expect over margin wanted: at most 1 if the target is met."""
+        """Return the expected margin over the wanted one: at most 1 if the target is met."""
         return self.margin / self.target.counts
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proved of a division.
+    """A statement proved of a division.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Allocation(ThreeLines):
 
     @property
     def spec(self) -> Spec | None:
-        """The spec with its own budgets."""
+        """Return the spec with its own budgets."""
         return self.problem.spec if self.problem else None
 
     def _lines(self) -> tuple[str, str, str]:
@@ -178,7 +178,7 @@ def scaled(law: Law, factor: Fraction) -> Law:
 
 
 def prices(tables: Sequence[Priced], currency: str) -> Prices:
-    """What precisions of the tables cost; every table has a cost.
+    """Return the prices of the tables' precisions; every table has a cost.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def prices(tables: Sequence[Priced], currency: str) -> Prices:
 
 
 def exact_amounts(costs: Reals, total: Fraction | None) -> list[Fraction]:
-    """Exact amounts near costs (k,): rounded up, or with a total that they sum to.
+    """Return exact amounts near costs (k,): rounded up, or summing to a given total.
 
     Examples
     --------

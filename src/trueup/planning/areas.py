@@ -40,7 +40,7 @@ class AreaTable:
 
     @classmethod
     def read(cls, mapping: Any, column: str, cells: Cells) -> AreaTable:
-        """Read a table with a row for each place of each area: the column of areas, and the keys of the last level.
+        """Read a table with a row for each place of each area: a column of areas, and the keys of the last level.
 
         Of several key columns those are enough that tell all places apart.
 
@@ -90,13 +90,13 @@ class AreaTable:
         return cls(column, tuple(names.tolist()), area.reshape(-1), found)
 
     def laid_out(self, cells: Cells, shapes: Shapes) -> Areas:
-        """The areas with the nodes above their places."""
+        """Return the areas with the nodes above their places."""
         ancestors = [cells.tree.ancestors(level, level - 1) for level in range(1, len(cells.tree.levels))]
         return Areas.of(shapes, ancestors, self.area, self.leaf)
 
 
 def _enough(keys: Keys, given: Collection[str]) -> Keys:
-    """Return the key columns that a mapping has, where they alone tell all places apart; otherwise all."""
+    """Return the key columns in a mapping if they alone distinguish all places; otherwise all."""
     held = {name: key for name, key in keys.items() if name in given}
     apart = len(set(zip(*(key.tolist() for key in held.values())))) if held else 0
     return held if apart and apart == len(next(iter(keys.values()))) else keys

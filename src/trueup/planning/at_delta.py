@@ -1,4 +1,4 @@
-"""A budget that is given as an epsilon at a delta: the largest one in the spec's currency whose exact loss is within it."""
+"""Budgets given as an epsilon at a delta: the largest one in the spec's currency whose exact loss is within it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class EpsilonAtDelta:
 
     @classmethod
     def read(cls, text: str) -> EpsilonAtDelta:
-        """Read `8@1e-10`; SpecError where it cannot be."""
+        """Read `8@1e-10`; raise SpecError if it is malformed."""
         epsilon, at, delta = text.partition("@")
         if not at:
             raise SpecError(f"the total '{text}' cannot be read", needed=NEEDED)
@@ -47,7 +47,7 @@ class EpsilonAtDelta:
         return found
 
     def factor(self, parts: Sequence[NoisePart]) -> Fraction:
-        """By what the cost of all noise can be multiplied: within it, and nearly the most.
+        """Return a nearly maximal factor for the cost of all noise within it.
 
         Epsilon grows about like a power of the cost, between a square root and the cost itself; the power is that of the
         last two steps.
@@ -79,14 +79,14 @@ class EpsilonAtDelta:
 
 
 def _log(epsilon: Fraction) -> float:
-    """Its logarithm, or a very small one of zero."""
+    """Return the logarithm of epsilon; a very small one for zero."""
     return log(max(float(epsilon), 1e-300))
 
 
 def plan_at_delta(
     problem: Problem, wanted: EpsilonAtDelta, total: Fraction, plan: Callable[[Fraction], Allocation]
 ) -> Allocation:
-    """Plan the largest total that is within an epsilon at a delta.
+    """Plan the largest total within an epsilon at a delta.
 
     Parameters
     ----------

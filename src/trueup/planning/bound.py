@@ -1,4 +1,4 @@
-"""The least budget of any mechanism that adds Gaussian noise to linear queries, whichever queries they are.
+"""Lower bounds on the budget of any mechanism that adds Gaussian noise to linear queries, whichever queries they are.
 
 Let H be the information of such a mechanism about the cells (its queries' `A'A / sigma^2`). Its rho is at least half of
 any weighted mean of H's diagonal under `add-remove`, with weights u that sum to 1 over the cells; under `replace`, of
@@ -41,7 +41,7 @@ class NestedGroups:
 
     @classmethod
     def of(cls, groupings: Sequence[NDArray[np.int64]], weights: Reals) -> NestedGroups:
-        """From the group of every element in each grouping, and the elements' weights."""
+        """Build nested groupings from the group of every element in each grouping, and the elements' weights."""
         masses = [np.bincount(groups, weights) for groups in groupings]
         return cls(
             *(
@@ -56,13 +56,13 @@ class NestedGroups:
 
     @property
     def steps(self) -> Reals:
-        """By how much each grouping is larger than the one before."""
+        """Return how much larger each grouping is than the one before."""
         return np.diff(self.sizes, prepend=0.0)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A target's table and its limit: the largest variance, or the mean where `mean`."""
+    """A target's table and its limit on the largest variance, or on the mean if `mean`."""
 
     level: int
     marginal: Marginal
@@ -78,7 +78,7 @@ def least_rho(
     replace: bool,
     fixed: bool = False,
 ) -> float | None:
-    """Lower bound of rho over all Gaussian linear mechanisms; None where recodes of one attribute cross.
+    """Return a lower bound of rho over all Gaussian linear mechanisms; None if recodes of one attribute cross.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def least_rho(
 
 
 def _axes(cells: Cells, marginals: Sequence[Marginal]) -> list[list[NDArray[np.int64]]] | None:
-    """For every attribute its nested groupings, coarse first; None if two of them cross."""
+    """Return for every attribute its nested groupings, coarse first; None if two of them cross."""
     chains = []
     for axis, attribute in enumerate(cells.attributes):
         groupings = {m[axis].tobytes(): m[axis] for m in marginals}
@@ -126,7 +126,7 @@ def _position(chains, marginal: Marginal) -> tuple[int, ...]:
 
 
 def _places(cells: Cells, *, even: bool) -> NestedGroups:
-    """The levels, with equal weights of the finest places or of the children of each place."""
+    """Return the levels, with equal weights of the finest places or of the children of each place."""
     tree, last = cells.tree, len(cells.tree.levels) - 1
     ancestors = [tree.ancestors(last, level) for level in range(last + 1)]
     return NestedGroups.of(ancestors, _weights(ancestors, even=even))
@@ -171,7 +171,7 @@ def _bound(parts, at, wanted: Sequence[Wanted], known, *, replace: bool, fixed: 
 
 
 def _scale(parts, position, wanted: Wanted) -> float:
-    """omega per unit of lambda: weights proportional to 1 / u, or for a mean the most that equal weights exceed."""
+    """Return omega per unit of lambda: weights proportional to 1 / u, or for a mean the most that equal weights exceed."""
     if not wanted.mean:
         return float(1 / np.prod([p.inverse[i] for p, i in zip(parts, position)]))
     return float(np.prod([p.least[i] / p.sizes[i] for p, i in zip(parts, position)]))

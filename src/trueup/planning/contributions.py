@@ -1,4 +1,4 @@
-"""How many records of one unit to count: what a bound leaves out, beside the noise that it asks for.
+"""Bounds on the records of one unit: what each leaves out, beside the noise that it requires.
 
 Noise is scaled to the bound, so a low one makes counts precise and too low, a high one complete and noisy. How many records
 units have is confidential; here it is stated by whoever chooses, from an earlier year, another place, or a guess.
@@ -22,7 +22,7 @@ _PART = re.compile(r"\s*(\d{1,9})\s*=\s*(\d{1,9}(?:\.\d{1,9})?)\s*%?\s*", re.ASC
 
 @dataclass(frozen=True)
 class RecordsOfUnits:
-    """How many records units have, as somebody states it.
+    """A stated distribution of the number of records of units.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class RecordsOfUnits:
 
     @property
     def mean(self) -> float:
-        """Records of a unit on average."""
+        """Return the mean number of records of a unit."""
         return round(sum(many * share for many, share in self.shares.items()), 12)
 
     def left_out(self, bound: int) -> float:
-        """The share of all records that are beyond a bound of each unit.
+        """Return the share of all records that are beyond a bound of each unit.
 
         Examples
         --------
@@ -73,7 +73,7 @@ class RecordsOfUnits:
         return sum(max(many - bound, 0) * share for many, share in self.shares.items()) / self.mean
 
     def bounds(self, own: int) -> list[int]:
-        """Bounds that are worth weighing: the spec's own, the most that a unit has, and round numbers below.
+        """Return candidate bounds: the spec's own, the most that a unit has, and round numbers below.
 
         Examples
         --------
@@ -85,13 +85,13 @@ class RecordsOfUnits:
         return sorted({own, most, *(bound for bound in round_ones if bound < most)})
 
     def dropped(self, bound: int, units: int) -> int:
-        """How many records of so many units are beyond a bound of each."""
+        """Return how many records of so many units are beyond a bound of each."""
         return round(self.left_out(bound) * self.mean * units)
 
 
 @dataclass(frozen=True)
 class WeighedBound:
-    """What a bound does to a count of average size in each table.
+    """The effect of a bound on a count of average size in each table.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class WeighedBound:
     noise: Mapping[str, float]
 
     def typical(self, table: str) -> float:
-        """The root mean square error of a count as a count of all records (counts)."""
+        """Return the root mean square error (counts) of a count taken as one of all records."""
         return float(np.hypot(self.left_out[table], self.noise[table]))
 
 
 def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[WeighedBound, ...]:
-    """Weigh bounds on the records of one unit, by the noise of what is measured and what each would leave out.
+    """Weigh bounds on the records of one unit by the noise of what is measured and the records left out.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _weighed(problem: Problem, stated: RecordsOfUnits, units: int, bound: int) -
 
 
 def _noise(problem: Problem) -> Iterator[tuple[str, float]]:
-    """The noise of every measured table of totals; of every measured table where there are none."""
+    """Yield the noise of every measured table of totals, or of every measured table if there are none."""
     noisy = [header for header in problem.headers if not header.exact]
     totals = [header for header in noisy if not header.margin.attributes] or noisy
     return ((str(header.margin), float(np.sqrt(header.law.variance))) for header in totals)
@@ -170,5 +170,5 @@ def _bounded(spec: Spec, bound: int) -> Spec:
 
 
 def least_typical(weighed: tuple[WeighedBound, ...], table: str) -> WeighedBound:
-    """The bound whose counts of a table err least as counts of all records."""
+    """Return the bound with the smallest typical error of a table's counts."""
     return min(weighed, key=lambda each: each.typical(table))

@@ -1,4 +1,4 @@
-"""The division of a given budget whose weighted mean error variance is least."""
+"""Division of a given budget with the least weighted mean error variance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trueup.planning.task import PlanningTask, Reals
 
 
 def divide(task: PlanningTask, total: Fraction) -> Allocation:
-    """The division of a budget that makes the weighted sum of mean error variances least."""
+    """Return the division of a budget with the least weighted sum of mean error variances."""
 
     def evaluate(p: Reals) -> tuple[Reals, Reals]:
         value, slopes = task.expected.weighted(task.precisions(p), task.weights)

@@ -1,4 +1,4 @@
-"""The error to expect of weighted least squares at every table, as a function of the precisions: what planning needs."""
+"""Expected error of weighted least squares at every table, as a function of the precisions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SWEEPS = 2
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """Measured tables on a hierarchy, and the errors that least squares on all of them leaves.
+    """Measured tables on a hierarchy, and the errors of least squares on all of them.
 
     Nonnegativity and rounding are left out; structural zeros too, where dense blocks of theirs would be too wide.
 
@@ -99,7 +99,7 @@ class Expected:
 
     @cached_property
     def needed(self) -> NDArray[np.bool_]:
-        """A smallest choice (k,) of tables that determine the finest cells; coarse tables are left out first."""
+        """Return a smallest set (k,) of tables that determine the finest cells, leaving out coarse tables first."""
         kept = np.array([m.level == self.cells.tree.levels[-1] for m in self.measured])
         for at in sorted(np.flatnonzero(kept), key=lambda i: self.cells.size(self.measured[i])):
             kept[at] = False
@@ -107,11 +107,11 @@ class Expected:
         return kept
 
     def level(self, margin: Margin) -> int:
-        """Position of a table's level."""
+        """Return the position of a table's level."""
         return self.cells.tree.level(margin.level)
 
     def marginal(self, margin: Margin) -> Marginal:
-        """How a table groups the cells that can occur, axis by axis."""
+        """Return how a table groups the cells that can occur, axis by axis."""
         marginal = self.cells.marginal(margin.attributes)
         return self.fold.marginal(marginal) if self.fold else marginal
 
@@ -120,7 +120,7 @@ class Expected:
         return {}
 
     def forms(self, margin: Margin) -> list[Parts]:
-        """The kinds of cells of a table, as quadratic forms."""
+        """Return the kinds of cells of a table as quadratic forms."""
         if margin not in self._forms:
             self._forms[margin] = self.model.forms(self.marginal(margin))
         return self._forms[margin]
@@ -130,13 +130,13 @@ class Expected:
         return {}
 
     def mean_form(self, margin: Margin) -> Parts:
-        """The mean over the cells of a table, as a quadratic form."""
+        """Return the mean over the cells of a table as a quadratic form."""
         if margin not in self._means:
             self._means[margin] = self.model.mean_form(self.marginal(margin))
         return self._means[margin]
 
     def worst(self, swept: Swept, margin: Margin) -> tuple[float, int, int]:
-        """Largest error variance of a table, and the context and kind of cell that it occurs at."""
+        """Return the largest error variance of a table, and the context and kind of its cell."""
         variances = self.model.variances(swept, self.level(margin), self.forms(margin))
         context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
         return float(variances[context, kind]), int(context), int(kind)
@@ -146,7 +146,7 @@ class Expected:
         return {}
 
     def _swept(self, precisions: Reals) -> Swept:
-        """Covariances at precisions; those of the last ones are kept, since several questions follow on each."""
+        """Return covariances at precisions, kept for further questions on them."""
         key = precisions.tobytes()
         found = self._sweeps.pop(key, None) or self.model.sweep(precisions)
         self._sweeps[key] = found
@@ -155,20 +155,20 @@ class Expected:
         return found
 
     def errors(self, precisions: Reals, margins: Sequence[Margin]) -> tuple[Reals, Reals]:
-        """Mean and largest error variance (counts squared) of tables, from precisions (k,), infinite if exact."""
+        """Return mean and largest error variance (counts squared) of tables, from precisions (k,), infinite if exact."""
         swept = self._swept(precisions)
         wanted = [(self.level(m), self.mean_form(m), 1.0) for m in margins]
         return self.model.means(swept, wanted)[0], np.array([self.worst(swept, m)[0] for m in margins])
 
     def weighted(self, precisions: Reals, weights: Mapping[Margin, float]) -> tuple[Reals, Reals]:
-        """A weighted sum of mean error variances (1,) and minus its derivatives (1, k)."""
+        """Return a weighted sum of mean error variances (1,) and minus its derivatives (1, k)."""
         swept = self.model.sweep(precisions)
         wanted = [(self.level(m), self.mean_form(m), weight) for m, weight in weights.items() if weight]
         means, slopes = self.model.means(swept, wanted)
         return np.array([means @ [weight for *_, weight in wanted]]), slopes[None]
 
     def of_areas(self, margin: Margin) -> bool:
-        """Whether a table is by areas off the hierarchy."""
+        """Return True if a table is by areas off the hierarchy."""
         return self.areas is not None and margin.level == self.areas.column
 
     @cached_property
@@ -177,12 +177,12 @@ class Expected:
         return self.areas.laid_out(self.cells, self.model.shapes)
 
     def _area_errors(self, swept: Swept, target: Target) -> tuple[Reals, list[Parts]]:
-        """Error variances (areas, forms) of a target by areas, and the forms: of every kind of cell, or of their mean."""
+        """Return error variances (areas, forms) of a target by areas, and the forms: each kind of cell, or their mean."""
         forms = [self.mean_form(target.margin)] if target.mean else self.forms(target.margin)
         return area_variances(self.model, swept, self._laid_out, forms), forms
 
     def reached(self, precisions: Reals, targets: Sequence[Target]) -> tuple[Reals, list[str]]:
-        """Error variances (j,) of targets, and the place where each is largest (empty for a mean)."""
+        """Return error variances (j,) of targets, and the place where each is largest (empty for a mean)."""
         swept = self._swept(precisions)
         found = [self._reached(swept, target) for target in targets]
         return np.array([value for value, _ in found]), [place for _, place in found]
@@ -201,7 +201,7 @@ class Expected:
         return value, self.cells.tree.label(target.margin.level, self.model.shapes.first(level, context))
 
     def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
-        """Error variances of targets as shares of their limits (j,), and minus their derivatives (j, k)."""
+        """Return error variances of targets as shares of their limits (j,), and minus their derivatives (j, k)."""
         swept = self.model.sweep(precisions)
         values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.measured)))
         single = []

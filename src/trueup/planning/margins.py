@@ -1,4 +1,4 @@
-"""Margin of error per standard deviation of a least-squares estimate under Laplace noise.
+"""Margins of error per standard deviation of a least-squares estimate under Laplace noise.
 
 The error is a weighted sum of noises, `sum_i a_i X_i`; a table of precision p gives the group g of node u the weight
 `a = p (M Cov(x_u, estimate))_g`. Its characteristic function is the product of `p / (p + 1 - cos(a t))` (discrete
@@ -29,7 +29,7 @@ NEGLIGIBLE = 1e-5
 
 
 def normal_ratio(confidence: float) -> float:
-    """Margin of error per standard deviation under the normal law, at a confidence in per cent.
+    """Return the margin of error per standard deviation of the normal law, at a confidence in per cent.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def normal_ratio(confidence: float) -> float:
 
 
 def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float:
-    """Margin of error per standard deviation of a target's worst count under discrete Laplace noise.
+    """Return the margin of error per standard deviation of a target's worst count under discrete Laplace noise.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
 
 
 def _leading(shares: Reals, times: Reals) -> NDArray[np.int64]:
-    """Those whose shares of the variance are not negligible: what is left has almost a normal law's fourth moment."""
+    """Return terms with non-negligible shares of the variance; the rest has almost a normal law's fourth moment."""
     kurtosis = shares**2 / times
     order = np.argsort(-kurtosis)
     left = kurtosis.sum() - np.cumsum(kurtosis[order])
@@ -80,7 +80,7 @@ def _leading(shares: Reals, times: Reals) -> NDArray[np.int64]:
 def noise_weights(
     expected: Expected, swept: Swept, precisions: Reals, target: Target, cell, context: int
 ) -> Iterator[tuple[Reals, Reals, Reals]]:
-    """Weights of noises in a target's error, how often each occurs, and the precisions of their tables."""
+    """Yield weights of noises in a target's error, how often each occurs, and the precisions of their tables."""
     model, marginal = expected.model, expected.marginal(target.margin)
     for level, times, x in _covariances(model, swept, expected.level(target.margin), marginal, cell, context):
         for (at, table), p in zip(model.tables, precisions):
@@ -92,7 +92,7 @@ def noise_weights(
 
 
 def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell, context: int):
-    """Covariance (cells,) of the estimate with the nodes on its path and with their children: level, number, values."""
+    """Return covariances (cells,) of the estimate with nodes on its path and their children: level, number, values."""
     path = [context]
     for above in range(level, 0, -1):
         path.insert(0, int(model.shapes.parent[above][path[0]]))
@@ -112,7 +112,7 @@ def _covariances(model: ErrorVariances, swept: Swept, level: int, marginal, cell
 
 
 def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int], row: Reals):
-    """The same for one component: (level, shape, on the path), number, (D,)."""
+    """Yield for one component (level, shape, on the path), number, and covariance (D,)."""
     v = [swept.subtree[i][at][:, c] for at in range(model.shapes.depth)]
     a = [inverse[:, c] for inverse in swept.inverse[i]]
     last = len(shapes) - 1
@@ -135,14 +135,14 @@ def _along(model: ErrorVariances, swept: Swept, i: int, c: int, shapes: list[int
 
 
 def _of_one(precision: float, confidence: float) -> float:
-    """Smallest whole margin of one discrete Laplace noise: `P(|X| > m) = 2 q^(m+1) / (1 + q)`, q = exp(-epsilon)."""
+    """Return the smallest whole margin of one discrete Laplace noise: `P(|X| > m) = 2 q^(m+1) / (1 + q)`, q = exp(-epsilon)."""
     epsilon = epsilon_at(precision)
     beyond = (1 - confidence / 100) * (1 + np.exp(-epsilon)) / 2
     return float(max(np.ceil(-np.log(beyond) / epsilon - 1 - 1e-9), 0.0))
 
 
 def _quantile(weights: Reals, times: Reals, of: Reals, variance: float, probability: float) -> float:
-    """The x at which `P(|error| <= x)` is a probability; weights in standard deviations, all in units of one."""
+    """Return the x at which `P(|error| <= x)` is a probability; weights in standard deviations, all in units of one."""
     t = 2 * np.pi / PERIOD * np.arange(1, TERMS + 1)
     rest = max(0.0, 1 - float((weights**2 * times / of).sum()))
     log = -(rest + SMOOTHED**2) * t**2 / 2

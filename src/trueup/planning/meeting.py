@@ -1,4 +1,4 @@
-"""The least budget whose margins of error meet targets, or the division of a given one that comes nearest to them."""
+"""Least budgets whose margins of error meet targets, or divisions of a given one that come nearest to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trueup.planning.task import PlanningTask, Reals
 
 
 def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:
-    """The least budget that meets the targets; of a given total, the division whose largest ratio of margin to target is least.
+    """Return the least budget that meets the targets; of a given total, the division with the least ratio of margin to target.
 
     With a `gap` the budget may be larger than the least by that share, and no bound over other mechanisms is sought.
     """
@@ -75,7 +75,7 @@ def _refuse_areas(task: PlanningTask) -> None:
 def _meet_pure(
     task: PlanningTask, total: Fraction | None, per_deviation: Reals, *, quick: bool = False
 ) -> Allocation:
-    """Under Laplace noise: margins per deviation follow from the plan's own errors, to be found together with it."""
+    """Plan under Laplace noise, where margins per deviation depend on the plan and are found together with it."""
     last = task.found.precisions if quick else None
     if last is not None:
         per_deviation = np.array(
@@ -122,7 +122,7 @@ def _kind(target: Target) -> tuple[Margin, bool, float]:
 
 
 def _pure_bound(task: PlanningTask, costs: Reals) -> tuple[float, Reals]:
-    """Lower bound of the cost of errors as small as those of a division, and its margins per standard deviation."""
+    """Return a lower bound of the cost of errors as small as a division's, and its margins per standard deviation."""
     assert isinstance(task.prices, Hyperbolic)
     p = task.prices.precision(costs)[0]
     per_deviation = _ratios(task, p)
@@ -146,7 +146,7 @@ def _least_pure(
 def _factor_for(
     task: PlanningTask, per_deviation: Reals, total: float, start: float, near: Sequence[Reals]
 ) -> float:
-    """The factor of all targets at which the least budget is the given total (secant steps in logarithms)."""
+    """Return the factor of all targets at which the least budget is the given total (secant steps in logarithms)."""
     log, slope = float(np.log(start)), -1.0
     before = None
     for _ in range(8):
@@ -161,7 +161,7 @@ def _factor_for(
 
 
 def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
-    """Costs times the least factor (within .0005) at which margins meet the targets, noise laws as they are."""
+    """Return costs times the least factor (within .0005) at which margins meet the targets, with the same noise laws."""
     wanted = np.array([t.counts for t in task.targets])
 
     def met(factor: float) -> bool:
@@ -179,7 +179,7 @@ def _scaled_to_meet(task: PlanningTask, costs: Reals) -> Reals:
 
 
 def _ratios(task: PlanningTask, of_priced: Reals) -> Reals:
-    """Margin per standard deviation (j,) of every target's error law."""
+    """Return the margin per standard deviation (j,) of every target's error law."""
     p = task.precisions(of_priced)
     return np.array([margin_ratio(task.expected, p, target) for target in task.targets])
 
@@ -189,7 +189,7 @@ def _variances(task: PlanningTask, of_priced: Reals) -> Reals:
 
 
 def _needed_factor(task: PlanningTask, costs: Reals, per_deviation: Reals) -> float:
-    """By what factor costs have to grow to meet the targets exactly."""
+    """Return the factor by which costs have to grow to meet the targets exactly."""
     p = task.prices.precision(costs)[0]
     limits = np.array([t.counts for t in task.targets]) ** 2 / per_deviation**2
     return float((_variances(task, p) / limits).max())

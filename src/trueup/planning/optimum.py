@@ -1,4 +1,4 @@
-"""The least budget whose errors meet limits, and the least error that a budget buys, each with its certificate.
+"""Least budgets whose errors meet limits, and least errors that a budget buys, each with its certificate.
 
 Let p be the precisions of the tables and V_j(p) the error variance of a functional under least squares, with slopes
 `g_j = -dV_j/dp`. V_j is homogeneous of degree -1, so `g_j.p = V_j`, and for any p and q
@@ -56,27 +56,27 @@ TRUSTED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class LinearPrices:
-    """Prices under Gaussian noise: proportional to precision."""
+    """Prices proportional to precision, under Gaussian noise."""
 
     price: Reals
 
     def cost(self, precisions: Reals) -> Reals:
-        """Cost of each precision."""
+        """Return the cost of each precision."""
         return self.price * precisions
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Precisions that costs buy, and their derivatives."""
+        """Return precisions that costs buy, and their derivatives."""
         return costs / self.price, 1 / self.price
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperbolic:
-    """Prices under discrete Laplace noise: the sensitivity times the epsilon at which `cosh(epsilon) - 1` is the precision."""
+    """Prices of discrete Laplace noise: sensitivity times the epsilon at which `cosh(epsilon) - 1` is the precision."""
 
     sensitivity: Reals
 
     def refuse(self, total: Fraction | int) -> None:
-        """Refuse a budget under which noise is almost surely zero: its variance has no floating-point number."""
+        """Refuse a budget under which noise is almost surely zero, since its variance underflows."""
         most = MOST_EPSILON * float(self.sensitivity.min())
         if total > most:
             raise SpecError(
@@ -85,26 +85,26 @@ class Hyperbolic:
             )
 
     def cost(self, precisions: Reals) -> Reals:
-        """Cost of each precision."""
+        """Return the cost of each precision."""
         return self.sensitivity * epsilon_at(precisions)
 
     def precision(self, costs: Reals) -> tuple[Reals, Reals]:
-        """Precisions that costs buy, and their derivatives."""
+        """Return precisions that costs buy, and their derivatives."""
         epsilon = costs / self.sensitivity
         return 2 * np.sinh(epsilon / 2) ** 2, np.sinh(epsilon) / self.sensitivity
 
     def least(self, total: float) -> float:
-        """The least that precisions of a given sum cost: `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`."""
+        """Return the least cost of precisions of a given sum: `cosh(a) - 1 + cosh(b) - 1 <= cosh(a + b) - 1`."""
         return float(self.sensitivity.min() * epsilon_at(total))
 
     def slope(self, precisions: Reals) -> Reals:
-        """Price of a little more of each precision; bounded where there is none yet."""
+        """Return the marginal price of each precision; bounded at zero."""
         p = np.maximum(precisions, 1e-4 * precisions.sum())
         return self.sensitivity / np.sqrt(p * (p + 2))
 
 
 def epsilon_at(precisions: Any) -> Any:
-    """The epsilon at which discrete Laplace noise of sensitivity 1 has such precisions: `arccosh(1 + p)`, to small ones too."""
+    """Return the epsilon at which discrete Laplace noise of sensitivity 1 has such precisions: `arccosh(1 + p)`."""
     return 2 * np.arcsinh(np.sqrt(precisions / 2))
 
 
@@ -122,13 +122,13 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """By what share a plan could at most be cheaper."""
+        """Return the share by which any plan could at most be cheaper."""
         return self.cost / self.bound - 1
 
 
 @dataclass
 class Limits:
-    """Limits on error variances, and the inequalities that they have led to.
+    """Limits on error variances, and the inequalities found for them.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Limits:
     binding: set[int] = field(default_factory=set)
 
     def least(self, price: Reals, start: Reals | None = None, gap: float = GAP) -> Optimum:
-        """Precisions of least linear cost that keep every limit; solved once no plan is cheaper by more than `gap`."""
+        """Return precisions of least linear cost that keep every limit, once no plan is cheaper by more than `gap`."""
         if (
             start is not None and self.rows
         ):  # half-way between an earlier solution and the least that is known to be needed
@@ -180,7 +180,7 @@ class Limits:
         return Optimum(best, float(price @ best), bound, self.evaluations)
 
     def _kept(self, p: Reals) -> Reals:
-        """A multiple of p that just keeps every limit; the inequalities at p are remembered."""
+        """Return a multiple of p that just keeps every limit, and remember the inequalities at p."""
         p = np.maximum(p, self.floor * p.sum())
         shares, slopes = self.evaluate(p)
         self.evaluations += 1
@@ -193,7 +193,7 @@ class Limits:
         return p * shares.max()
 
     def _program(self, price: Reals) -> Reals:
-        """The cheapest precisions that satisfy every inequality so far."""
+        """Return the cheapest precisions that satisfy every inequality so far."""
         from scipy.optimize import linprog
 
         rows = np.vstack(self.rows)
@@ -223,13 +223,13 @@ class Limits:
         return found.x * unit
 
     def _likely(self, rows: Reals) -> NDArray[np.intp]:
-        """Positions of the inequalities that bound the last program, and of the newest."""
+        """Return positions of the inequalities that bound the last program, and of the newest."""
         newest = range(max(len(rows) - 2 * rows.shape[1], 0), len(rows))
         return np.array(sorted(self.binding | set(newest)), np.intp)
 
 
 def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]) -> tuple[Optimum, int]:
-    """The best of local optima under concave prices, and how many of them are as good.
+    """Return the best of local optima under concave prices, and how many of them are as good.
 
     Its bound holds for every plan: total precision is bounded by the linear program with equal prices.
     """
@@ -244,7 +244,7 @@ def least_hyperbolic(limits: Limits, prices: Hyperbolic, starts: Sequence[Reals]
 
 
 def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequence[Optimum]) -> Optimum:
-    """A local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays.
+    """Return a local optimum: solve with the prices at the last solution, which majorise a concave cost, until it stays.
 
     A solution that comes as near as `SAME` to an optimum that is known leads there, and is not followed.
     """
@@ -265,7 +265,7 @@ def _linearised(limits: Limits, prices: Hyperbolic, start: Reals, known: Sequenc
 
 
 def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
-    """Costs (k,) that sum to 1 and make a weighted sum of variances least, under Gaussian noise.
+    """Return costs (k,) that sum to 1 and minimise a weighted sum of variances under Gaussian noise.
 
     Costs are multiplied by powers of `g_i / (price_i f)` until the bound is near. The power 1/2 never makes f
     larger, and near the optimum powers in Chebyshev's order converge as the square root of its rate does (Yu, 2010;
@@ -297,7 +297,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
 
 
 def local_error(total: float, prices: Hyperbolic, evaluate: Evaluate, start: Reals) -> tuple[Reals, float]:
-    """Costs (k,) that sum to `total` and make a weighted sum of variances least near a start, under Laplace noise."""
+    """Return costs (k,) that sum to `total` and minimise a weighted sum of variances near a start, under Laplace noise."""
     from scipy.optimize import minimize
 
     def objective(logs: Reals) -> tuple[float, Reals]:

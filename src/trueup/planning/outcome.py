@@ -1,4 +1,4 @@
-"""What a plan found, laid out by table, with the sentences that say what is proved of it."""
+"""Results of a plan, laid out by table, with the sentences that state what is proved."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SMALLEST = 2e-6
 
 
 def pruned(task: PlanningTask, costs: Reals) -> Reals:
-    """Costs without those that are, or buy, next to nothing."""
+    """Return costs without those that are, or buy, next to nothing."""
     bought = task.prices.precision(costs)[0]
     little = (costs < SMALLEST * costs.sum()) | (bought < SMALLEST * bought.sum())
     return np.where(little & (task.floor == 0), 0.0, costs)
 
 
 def about_discrete(task: PlanningTask, total: float) -> tuple[str, ...]:
-    """What the proof leaves out where a table could have noise so narrow that its variance is not its parameter."""
+    """Return what the proof leaves out if a table's noise is so narrow that its variance differs from its parameter."""
     from trueup.noise import DiscreteGaussian
 
     assert not isinstance(task.prices, Hyperbolic)
@@ -48,7 +48,7 @@ def about_local_optima(solves: int, agree: int) -> str:
 def least_of_mechanisms(
     task: PlanningTask, wanted: Sequence[tuple[Margin, float, bool]], *, fixed: bool = False
 ) -> float | None:
-    """Least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
+    """Return the least rho of any Gaussian mechanism, in the currency of the spec; None if it is not known."""
     expected, spec = task.expected, task.spec
     zeros = expected.fold is not None and not expected.fold.trivial
     if zeros or any(not contribution(spec, q).exact for q in spec.queries):
@@ -103,7 +103,7 @@ def allocation_of(
 
 
 def _reached(task: PlanningTask, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
-    """Every target with the margins of error of the plan and of the spec as it stands."""
+    """Return every target with the margins of error of the plan and of the spec as it stands."""
     if not task.targets:
         return ()
     planned, places = task.expected.reached(precisions, task.targets)

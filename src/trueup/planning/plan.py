@@ -1,4 +1,4 @@
-"""Plan a budget: what each table should cost, before anything is spent."""
+"""Plan a budget: the cost of each table, before anything is spent."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from trueup.planning.allocation import Allocation
 
 
 def planned_spec(spec: Spec | Problem | str | Path, plan: Allocation) -> Spec:
-    """The spec with the budgets of a plan; a table without a budget leaves its query, and an empty query the spec.
+    """Return the spec with the budgets of a plan; tables without budgets leave their query, empty queries the spec.
 
     Budgets that cost nothing, as that of a total that replacing a unit leaves alone, stay as they are.
 

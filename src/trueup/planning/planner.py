@@ -1,4 +1,4 @@
-"""Plan the same tables again and again, as targets move: what one plan found serves the next."""
+"""Repeated plans of the same tables for moving targets: one plan's results serve the next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIVE = 5e-2
 
 
 class Planner:
-    """A spec laid out for planning once, for a page or a program that moves targets.
+    """A spec laid out once for planning, for a page or a program that moves targets.
 
     Parameters
     ----------
@@ -52,17 +52,17 @@ class Planner:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables whose errors a plan states, coarse to fine."""
+        """Return the the tables whose errors a plan states, coarse to fine."""
         return tuple(map(str, self._task.tables))
 
     @property
     def free(self) -> tuple[str, ...]:
-        """Those of them that no invariant fixes, which may be targets."""
+        """Return the tables that no invariant fixes, which may be targets."""
         return tuple(str(margin) for margin in self._task.tables if not self._task.fixed(margin))
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Those of them that the spec measures with noise."""
+        """Return the tables that the spec measures with noise."""
         return tuple(map(str, self._task.noise))
 
     def plan(

@@ -1,4 +1,4 @@
-"""What a plan is asked for: the largest margin of error that a table may have."""
+"""Targets of a plan: the largest margin of error that a table may have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDED = "TABLE=COUNTS or TABLE=COUNTS@PERCENT%, such as 'county x sex=10@95%'"
 
 @dataclass(frozen=True)
 class Target:
-    """A margin of error that is wanted of a table.
+    """A wanted margin of error of a table.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Target:
 
     @property
     def table(self) -> str:
-        """Its name."""
+        """Return its name."""
         return f"mean:{self.margin}" if self.mean else str(self.margin)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
 
 
 def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
-    """The table that a name such as 'county x sex' means; its places may be areas off the hierarchy, as they are called.
+    """Return the table that a name such as 'county x sex' means; its places may be areas off the hierarchy.
 
     Raises
     ------

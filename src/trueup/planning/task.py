@@ -41,7 +41,7 @@ MANY = 6
 
 @dataclass(eq=False)
 class Findings:
-    """What the plans of one set of tables have found, for the next plan: it holds whatever the targets are.
+    """Results of the plans of one set of tables, which hold for later plans with any targets.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Findings:
     given: dict[tuple[Margin, bool], float] = field(default_factory=dict)
 
     def known(self, targets: Sequence[Target], limits: Reals) -> list[Reals]:
-        """The newest inequalities about targets, at their limits."""
+        """Return the newest inequalities about targets, at their limits."""
         held = [(self.rows.get((t.margin, t.mean)), limit) for t, limit in zip(targets, limits)]
         return [np.stack(rows[-NEWEST:]) * limit for rows, limit in held if rows]
 
@@ -73,7 +73,7 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class PlanningTask:
-    """A spec laid out for planning: tables, prices, and what is wanted."""
+    """A spec laid out for planning: tables, prices, and targets or weights."""
 
     problem: Problem
     expected: Expected
@@ -133,16 +133,16 @@ class PlanningTask:
 
     @property
     def spec(self) -> Spec:
-        """The spec as it stands."""
+        """Return the spec as it stands."""
         return self.problem.spec
 
     @property
     def constraints(self) -> Constraints:
-        """What its counts must satisfy."""
+        """Return the constraints on its counts."""
         return self.problem.constraints
 
     def wishing(self, named: Mapping[Margin, float], preset: Preset, *, unnamed: bool) -> PlanningTask:
-        """The same with weights, or with the targets of a preset."""
+        """Return the task with weights, or with the targets of a preset."""
         base = self.constraints.chain or tuple(self.noise)
         weights = {m: named.get(m, 1.0) for m in dict.fromkeys((*base, *named)) if not self.fixed(m)}
         if unnamed and preset != "equal":
@@ -155,7 +155,7 @@ class PlanningTask:
         return replace(self, weights=weights)
 
     def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
-        """The same tables with other targets; what was computed or found before is kept."""
+        """Return the task with other targets, keeping what was computed before."""
         if not targets:
             raise SpecError("no target is given", needed="the margin of error of one table at least")
         aimed = replace(self, targets=targets)
@@ -164,64 +164,64 @@ class PlanningTask:
         return aimed
 
     def fixed(self, margin: Margin) -> bool:
-        """Whether the invariants fix a table."""
+        """Return True if the invariants fix a table."""
         return any(self.constraints.cells.contains(margin, i) for i in self.constraints.invariants)
 
     @cached_property
     def priced(self) -> NDArray[np.bool_]:
-        """Which measured tables (k,) have a price."""
+        """Return a mask (k,) of the measured tables that have a price."""
         return np.array([self.noise[m][1] is not None for m in self.expected.measured])
 
     @cached_property
     def levels(self) -> list[Priced]:
-        """The priced tables with the spec's noise and cost."""
+        """Return the the priced tables with the spec's noise and cost."""
         return [priced_table(m, self.noise) for m, p in zip(self.expected.measured, self.priced) if p]
 
     @cached_property
     def prices(self):
-        """What their precisions cost."""
+        """Return the prices of their precisions."""
         return prices(self.levels, self.currency)
 
     @property
     def spent(self) -> Fraction:
-        """What the spec spends on them."""
+        """Return what the spec spends on them."""
         return sum((level.cost for level in self.levels), Fraction(0))
 
     @cached_property
     def floor(self) -> Reals:
-        """Least shares of the priced tables: what determines the finest cells is measured."""
+        """Return the least shares of the priced tables; tables that determine the finest cells are measured."""
         return np.where(self.expected.needed[self.priced], 1e-5, 0.0)
 
     def precisions(self, of_priced: Reals) -> Reals:
-        """Precisions of all measured tables: exact ones are infinite."""
+        """Return precisions of all measured tables; exact ones are infinite."""
         p = np.full(len(self.priced), np.inf)
         p[self.priced] = of_priced
         return p
 
     @cached_property
     def given_precisions(self) -> Reals:
-        """Those of the spec as it stands."""
+        """Return the precisions of the spec as it stands."""
         return self.precisions(np.array([1 / level.variance(level.cost) for level in self.levels]))
 
     @cached_property
     def given_errors(self) -> tuple[Reals, Reals]:
-        """Mean and largest error variance of every table with the spec as it stands."""
+        """Return mean and largest error variance of every table with the spec as it stands."""
         return self.errors(self.given_precisions)
 
     def given_variance(self, target: Target) -> float:
-        """Error variance of a target with the spec as it stands."""
+        """Return the error variance of a target with the spec as it stands."""
         known, kind = self.found.given, (target.margin, target.mean)
         if kind not in known:
             known[kind] = float(self.expected.reached(self.given_precisions, [target])[0][0])
         return known[kind]
 
     def errors(self, precisions: Reals) -> tuple[Reals, Reals]:
-        """Mean and largest error variance of every table; none where invariants fix it."""
+        """Return mean and largest error variance of every table; 0 if invariants fix it."""
         free = np.array([not self.fixed(m) for m in self.tables])
         return tuple(np.where(free, v, 0.0) for v in self.expected.errors(precisions, self.tables))  # pyright: ignore
 
     def limits(self, per_deviation: Reals, factor: float = 1.0) -> Limits:
-        """The targets as limits on variances; `per_deviation` are margins per standard deviation."""
+        """Return the targets as limits on variances; `per_deviation` are margins per standard deviation."""
         wanted = np.array([t.counts for t in self.targets])
         limits = (factor * wanted / per_deviation) ** 2
 
@@ -235,7 +235,7 @@ class PlanningTask:
         return Limits(evaluate, self.floor, self.found.known(self.targets, limits), learn)
 
     def _alike(self) -> list[set[int]]:
-        """Positions of the priced tables of each level, and of those of the same attributes."""
+        """Return positions of the priced tables of each level, and of those of the same attributes."""
         found: dict[object, set[int]] = {}
         tables = [margin for margin, priced in zip(self.expected.measured, self.priced) if priced]
         for at, table in enumerate(tables):
@@ -244,7 +244,7 @@ class PlanningTask:
         return list(found.values())
 
     def starts(self) -> list[Reals]:
-        """Shares to start from under Laplace noise: every choice of tables left out, or of one where they are many.
+        """Return starting shares under Laplace noise: each choice of tables left out, or of one if they are many.
 
         Of still more tables all of a level are left out, or those of the same attributes at every level.
         """
@@ -262,7 +262,7 @@ def _fields(task: PlanningTask) -> set[str]:
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
-    """Header and charge of every measured margin; invariants carry no charge."""
+    """Return header and charge of every measured margin; invariants carry no charge."""
     noise: Noise = {}
     noisy = iter(charges)
     for header in headers:

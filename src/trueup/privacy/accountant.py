@@ -22,7 +22,7 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class Loss:
-    """Composed privacy loss of one step of one neighbour relation: it adds up whatever invariants are shared.
+    """The composed privacy loss of one step of one neighbour relation; it adds up whatever invariants are shared.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Loss:
         )
 
     def __sub__(self, other: Loss) -> Loss:
-        """Take back a loss that was part of this one."""
+        """Subtract a loss that was part of this one."""
         parts = ("epsilon", "rho", "converted", "delta")
         left = {name: getattr(self, name) - getattr(other, name) for name in parts}
         if min(left.values()) < 0:
@@ -65,7 +65,7 @@ class Loss:
 
     @property
     def zcdp(self) -> Fraction:
-        """The whole loss in rho."""
+        """Return the whole loss in rho."""
         return self.rho + self.converted
 
     def at_delta(self, delta: Fraction) -> Fraction:

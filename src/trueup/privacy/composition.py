@@ -35,7 +35,7 @@ CLOSE = 1e-9
 
 
 def composed_epsilon(composed: Composed, delta: Fraction) -> float:
-    """Bound epsilon from above such that composed steps are (epsilon, delta)-DP; infinite where none is found.
+    """Bound epsilon from above such that composed steps are (epsilon, delta)-DP; return infinity if none is found.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def composed_epsilon(composed: Composed, delta: Fraction) -> float:
 
 
 def _shift(steps: Composed) -> float:
-    """By how much rounded losses may be too small."""
+    """Return by how much rounded losses may be too small."""
     return rounded_up(8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps))
 
 
 def _solve(masses: LossMasses, delta: float, most: float) -> float:
-    """The least epsilon whose delta is small enough, by halving: what is returned was tried."""
+    """Return the least epsilon whose delta is small enough, by bisection; the returned value was checked."""
     if masses.delta(0.0) <= delta:
         return 0.0
     low, high = 0.0, most
@@ -104,7 +104,7 @@ def _summed(steps: Composed) -> LossMasses:
 
 
 def _powered(mass: Reals, number: int) -> Reals:
-    """Masses of the sum of so many independent losses of a kind, each rounded up."""
+    """Return masses of the sum of so many independent losses of a kind, each rounded up."""
 
     def times(one: Reals, other: Reals) -> Reals:
         return np.convolve(one, other) * (1 + 4 * ROUNDING * min(len(one), len(other)))

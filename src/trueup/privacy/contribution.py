@@ -1,4 +1,4 @@
-"""How far apart two neighbouring databases can be in one query.
+"""Distances between two neighbouring databases in one query.
 
 A unit of privacy (person, household, establishment) contributes to at most `cells` counts of a
 query, between zero and `each` to every one of them. What "neighbouring" means turns that bound
@@ -35,7 +35,7 @@ _FACTORS: dict[str, int] = {"add-remove": 1, "replace": 2}
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one unit of privacy can contribute to one query.
+    """The contribution of one unit of privacy to one query.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Contribution:
 
     @classmethod
     def partition(cls) -> Contribution:
-        """Derive the bound where the cells partition the units: one count, by one."""
+        """Return the bound for cells that partition the units: one count, by one."""
         return cls(1, 1, exact=True)
 
     def sensitivity(self, relation: Relation, *, cells: int) -> Sensitivity:
@@ -99,7 +99,7 @@ class Contribution:
         return Sensitivity.of(*self.moves(relation, cells=cells))
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int]:
-        """How many counts of a query move, and by how much each of them may.
+        """Return how many counts of a query move, and by how much each of them may.
 
         Examples
         --------
@@ -114,7 +114,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Records:
-    """What one unit of privacy contributes to every query where it holds at most `records` records, each in one count.
+    """The contribution of a unit with at most `records` records, each in one count, to every query.
 
     Let `v` and `w` be the counts of the records that a unit keeps in two neighbouring databases, where other units keep
     what they kept: `trueup.io.microdata.truncate` uses no other unit's records. Both are vectors of whole numbers from zero whose
@@ -156,7 +156,7 @@ class Records:
         )
 
     def moves(self, relation: Relation, *, cells: int) -> tuple[int, int] | None:
-        """How many counts of a query move, and by how much; None where either many move a little or few much.
+        """Return how many counts of a query move, and by how much; None if either many move a little or few much.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class Records:
 
 
 def records_left_out(most: int) -> Records:
-    """Bound what one unit contributes to the number of records that a limit leaves out, of each unit at most so many.
+    """Bound one unit's contribution to the number of records that a limit leaves out, at most so many of each unit.
 
     Let m be the number of records that a unit has and R how many it keeps. It adds f(m) = min(max(m - R, 0), most), a whole
     number from 0 to `most` that depends on its own records alone, and the number is the sum of f over all units. Under

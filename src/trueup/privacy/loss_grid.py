@@ -1,4 +1,4 @@
-"""Many losses: their sum on a grid, by transforms, rounded up.
+"""Sums of many losses on a grid, by Fourier transforms, rounded up.
 
 The nodes are `t_i = i h`. A loss l between two of them is divided among both such that the mean of `exp(-L)` stays. The
 integrand of delta (`trueup.privacy.composition`, (1)) is convex in `exp(-L)`, so delta only grows (Doroshenko et al., 2022,
@@ -39,7 +39,7 @@ FAR = 30.0
 
 
 class Cumulants:
-    """The logarithm of the mean of `exp(lambda L)`, with its two derivatives: roughly, to choose by."""
+    """The log moment generating function of L with two derivatives, roughly, for choosing parameters."""
 
     def __init__(self, steps: Composed) -> None:
         self.parts = [
@@ -47,7 +47,7 @@ class Cumulants:
         ]
 
     def at(self, tilt: float) -> tuple[float, float, float]:
-        """Value and derivatives at lambda."""
+        """Return value and derivatives at lambda."""
         value = mean = spread = 0.0
         for loss, log_mass, number in self.parts:
             exponent = log_mass + tilt * loss
@@ -66,7 +66,7 @@ def _thinned(steps: Composed) -> list[tuple[Losses, int, int]]:
 
 
 def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
-    """Where something that holds up to a point stops to, on a logarithmic scale."""
+    """Return the point up to which a predicate holds, by bisection on a logarithmic scale."""
     for _ in range(50):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if falls(middle) else (low, middle)
@@ -75,7 +75,7 @@ def _bisect(falls: Callable[[float], bool], low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class Window:
-    """Tilts for the masses and for the bound above, and losses between which nearly all of the tilted sum is."""
+    """Tilts for the masses and for the bound above, and losses between which nearly all of the tilted sum lies."""
 
     tilt: float
     further: float
@@ -84,7 +84,7 @@ class Window:
 
 
 def _window(steps: Composed, delta: float) -> Window:
-    """Choose them by the saddle point at delta and by Chernoff's bound; every choice gives a bound.
+    """Choose the window by the saddle point at delta and Chernoff's bound; every choice gives a valid bound.
 
     A tilt is no larger than what tells losses of one standard deviation, or of one spacing, apart: where the largest losses are
     isolated the saddle point is none.
@@ -114,7 +114,7 @@ def _window(steps: Composed, delta: float) -> Window:
 
 
 def on_grid(steps: Composed, delta: float) -> LossMasses | None:
-    """Masses of the sum of losses on a grid; None for more steps than it is for, or too much rounding of transforms."""
+    """Return masses of the sum of losses on a grid; None for too many steps or too much rounding of transforms."""
     window, number = _window(steps, delta), sum(n for _, n in steps)
     points = 1 << ceil(log2(min(max(LEAST_POINTS, POINTS_A_ROOT * number**0.5), MOST_POINTS)))
     if number > points // 4:
@@ -151,19 +151,19 @@ def on_grid(steps: Composed, delta: float) -> LossMasses | None:
 
 
 def _raised(log_scale: float, number: int) -> float:
-    """A sum of logarithms, above what it was rounded from."""
+    """Return a sum of logarithms, raised above its rounding error."""
     return log_scale + 2 * ROUNDING * (number + 8) * (1 + abs(log_scale))
 
 
 def _grid(steps: Composed, h: float) -> float:
-    """A step of the grid of at least h: that of the losses, or an equal part of it, where all are on one lattice."""
+    """Return a grid step of at least h: the losses' spacing, or an equal part of it, if all are on one lattice."""
     spacings = {losses.spacing for losses, _ in steps}
     spacing = spacings.pop()
     return spacing / max(1, int(spacing / h)) if not spacings and spacing >= h else h
 
 
 def _divided(losses: Losses, h: float) -> tuple[NDArray[np.int64], Reals]:
-    """Nodes and masses of losses on the grid: each is divided among its neighbours, and rounded towards the upper one."""
+    """Return nodes and masses of losses on the grid, each divided between its neighbours and rounded to the upper one."""
     place = losses.loss / h
     index = np.floor(place).astype(np.int64)
     share = np.expm1(-(place - index) * h) / np.expm1(-h)
@@ -175,7 +175,7 @@ def _divided(losses: Losses, h: float) -> tuple[NDArray[np.int64], Reals]:
 
 
 def _tilted(loss: Reals, log_mass: Reals, tilt: float) -> tuple[Reals, float]:
-    """Tilted masses with sum one, and the logarithm of what they were divided by: never below."""
+    """Return tilted masses with sum one, and the logarithm of their divisor, never below it."""
     exponent = log_mass + tilt * loss
     peak = float(exponent.max())
     weight = np.exp(exponent - peak)

@@ -1,4 +1,4 @@
-"""Masses of a privacy loss, and the delta that they give."""
+"""Masses of a privacy loss, and the delta that they imply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST = 500.0
 
 @dataclass(frozen=True, eq=False)
 class LossMasses:
-    """Masses `p exp(log_scale - tilt loss)` at losses, ascending; `error` bounds what p is off by in the Euclidean norm."""
+    """Masses `p exp(log_scale - tilt loss)` at losses, ascending; `error` bounds the Euclidean error of p."""
 
     loss: Reals
     p: Reals
@@ -32,7 +32,7 @@ class LossMasses:
     above: float = 0.0
 
     def delta(self, epsilon: float) -> float:
-        """The right side of (1) in `trueup.privacy.composition`, rounded up."""
+        """Return the right side of (1) in `trueup.privacy.composition`, rounded up."""
         if (log_scale := self.log_scale - self.tilt * epsilon) > LARGEST:
             return 1.0  # far below what is looked for
         first = int(np.searchsorted(self.loss, epsilon, "right"))
@@ -43,12 +43,12 @@ class LossMasses:
 
 
 def rounded_up(amount: float) -> float:
-    """Return an amount above what it was rounded from, for sums in pairs and a few operations."""
+    """Return an amount above its unrounded value, for pairwise sums and a few operations."""
     return amount * (1 + 1e-12)
 
 
 def power(base: NDArray[Any], number: int, times: Callable[..., NDArray[Any]]) -> NDArray[Any]:
-    """`base` to a power of at least one, by squaring."""
+    """Return `base` to a power of at least one, by squaring."""
     whole = None
     while True:
         if number & 1:

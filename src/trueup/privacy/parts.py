@@ -1,4 +1,4 @@
-"""Epsilon at a delta of a release, from the noise that it is made of: no slack but what rounding takes.
+"""Epsilon at a delta of a release, from its noise, tight up to rounding.
 
 A part is noise of one law on counts of which one step of the neighbour relation moves a few. Its exact loss is that of
 independent counts, each moved as far as it can be. What draws a whole vector at once is known by its price alone, and is taken
@@ -31,7 +31,7 @@ CUT = Fraction(1, 10**12)
 
 @dataclass(frozen=True)
 class NoisePart:
-    """Noise of one law, and what one step does to the counts that it is added to.
+    """Noise of one law, and the effect of one step on the counts that it is added to.
 
     Attributes
     ----------
@@ -56,29 +56,29 @@ class NoisePart:
 
     @classmethod
     def of(cls, law: Law, cells: int, each: int) -> NoisePart:
-        """Noise on independent counts, of which one step moves `cells` by at most `each`."""
+        """Return noise on independent counts, of which one step moves `cells` by at most `each`."""
         return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
 
     @classmethod
     def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> NoisePart:
-        """Noise on `cells` counts that neighbours need not share, to which one unit contributes what `reach` says."""
+        """Return noise on `cells` counts that neighbours need not share, with one unit's contribution `reach`."""
         cost = law.cost(reach.sensitivity(relation, cells=cells))
         moves = None if law.joint else reach.moves(relation, cells=cells)
         return cls(law, cost, *(moves or (0, 0)))
 
     def scaled(self, factor: Fraction) -> NoisePart:
-        """The same noise at `factor` times its cost; SpecError where no cost scales so."""
+        """Return the same noise at `factor` times its cost; raise SpecError if no cost scales so."""
         cost = replace(self.cost, amount=self.cost.amount * factor)
         return replace(self, law=self.law.scaled(factor), cost=cost)
 
     @property
     def bounded(self) -> bool:
-        """Whether a distribution bounds its losses: none does for normal noise where it is not known how many counts move."""
+        """Return True if a distribution bounds its losses; it does not for normal noise on an unknown number of counts."""
         return bool(self.cells) or self.cost.currency == "epsilon" or not self.cost.amount
 
 
 def tight_epsilon(parts: Iterable[NoisePart], delta: Fraction) -> Fraction:
-    """Bound epsilon at `delta` for noise that was laid down beforehand: never below the true one, nor above that of the sums.
+    """Bound epsilon at `delta` for noise fixed beforehand: never below the true one, nor above that of the sums.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ Kind = tuple[Law, int] | Cost
 
 
 def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
-    """How many counts move under each law, and how many parts are known by their price."""
+    """Return how many counts move under each law, and how many parts are known by their price."""
     found: Counter[Kind] = Counter()
     for part in parts:
         if part.cells:

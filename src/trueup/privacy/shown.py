@@ -1,4 +1,4 @@
-"""Figures of privacy loss as they are shown: rounded outward, so that none is below what was proved."""
+"""Figures of privacy loss for display, rounded outward so that none is below what was proved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIGITS = 4
 
 
 def outward(amount: Fraction | float, digits: int = DIGITS) -> str:
-    """Write a loss in a few significant digits, never below the amount.
+    """Return a loss in a few significant digits, never below the amount.
 
     Parameters
     ----------

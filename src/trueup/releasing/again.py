@@ -1,4 +1,4 @@
-"""What is made from a bundle again: other counts from its measurements, and its report; and an assessment's folder."""
+"""Second uses of a bundle: other counts from its measurements, its report; and an assessment's folder."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
 
 
 def _laid_out(source: Path, *given: Any, **options: Any) -> str:
-    """The page of a record that files hold, which may lack a figure that the page looks up by table, method or budget."""
+    """Return the page of a record from files, which may lack a figure that the page looks up by table, method or budget."""
     try:
         return reporting.report(*given, **options)
     except (LookupError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Margins of error by size of the count, as the budget changes: what a target for the counts of one size asks of their table.
+"""Margins of error by size of the count as the budget changes, for targets on counts of one size.
 
 Least squares errs alike on counts of every size; a method that keeps counts whole and not below zero does not. `explain`
 simulates its errors at one budget; here they are simulated at several, and between these each margin is interpolated, as a
@@ -50,7 +50,7 @@ class SizeClass:
     margins: tuple[tuple[float, ...], ...]
 
     def margin(self, deviation: float, confidence: str | float) -> float:
-        """The margin of error (counts) at a standard error of the table; beyond what was simulated in proportion.
+        """Return the margin of error (counts) at a table's standard error; extrapolated in proportion.
 
         Examples
         --------
@@ -64,7 +64,7 @@ class SizeClass:
         return found * deviation / inside
 
     def needed(self, margin: float, confidence: str | float) -> float:
-        """The largest standard error of the table (counts) at which the margin is at most so many counts.
+        """Return the largest standard error of the table (counts) at which the margin is at most so many counts.
 
         Examples
         --------
@@ -101,12 +101,12 @@ class MarginsBySize:
     note: str
 
     def of(self, table: str) -> tuple[SizeClass, ...]:
-        """The classes of a table; none where they do not differ."""
+        """Return the classes of a table; empty if they do not differ."""
         found = tuple(c for c in self.classes if c.table == table)
         return found if len({c.margins for c in found}) > 1 else ()
 
     def target(self, table: str, lowest: int, margin: float, confidence: str | float) -> float:
-        """The standard error (counts) that a table may have if the counts of one of its sizes may err by a margin.
+        """Return the standard error (counts) that a table may have if counts of one of its sizes may err by a margin.
 
         Raises
         ------
@@ -124,12 +124,12 @@ class MarginsBySize:
         return known[lowest].needed(margin, confidence)
 
     def written(self) -> dict[str, Any]:
-        """As plain numbers and text."""
+        """Return plain numbers and text."""
         return {"note": self.note, "classes": [asdict(c) for c in self.classes]}
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> MarginsBySize:
-        """Read what `written` gave."""
+        """Read back what `written` returned."""
         rows = (
             SizeClass(
                 c["table"], c["lowest"], c["label"], tuple(c["deviations"]), tuple(map(tuple, c["margins"]))
@@ -196,7 +196,7 @@ def margins_by_size(
 
 
 def _size_class(of: ErrorClass, label: str, simulated) -> SizeClass | None:
-    """A class at every budget; None for a table without error."""
+    """Return a class at every budget; None for a table without error."""
     deviations = np.array([worst.get(str(of.table), 0.0) for worst, _ in simulated])
     if not (np.isfinite(deviations).all() and (np.diff(deviations) > 0).all() and deviations[0] > 0):
         return None

@@ -1,4 +1,4 @@
-"""Compare two releases of the same places: what changed, and how far noise leaves that open."""
+"""Comparison of two releases of the same places: changes, and their uncertainty from noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def changes(
     crosswalk: Any = None,
     level: float | str = 0.9,
 ) -> CountChanges:
-    """Say how every count of a table changed from one release to another, with intervals.
+    """Return how every count of a table changed from one release to another, with intervals.
 
     The two have noise of their own, so that their errors are independent. Of releases, margins of error are added by squares;
     errors of places that are summed as if they were unrelated, which is no less than what they are in a hierarchy, where the
@@ -152,7 +152,7 @@ Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
-    """Join places that share units, by their keys and by a crosswalk, to groups that both records hold."""
+    """Join places that share units, by their keys and a crosswalk, into groups that both records hold."""
     names = [cells.tree.labels(level) for cells in (old, new)]
     at = [{name: i for i, name in enumerate(held)} for held in names]
     known = [_last_parts(cells, level) | held for cells, held in zip((old, new), at)]
@@ -182,7 +182,7 @@ def _groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
 
 
 def _last_parts(cells: Cells, level: str) -> dict[str, int]:
-    """Return the places of a level by the last part of their keys, where these are told apart by it."""
+    """Return the places of a level by the last part of their keys, if that distinguishes them."""
     tree, at = cells.tree, cells.tree.level(level)
     last = list(tree.keys[at].values())[-1].tolist() if tree.keys and tree.keys[at] else []
     return {str(part): place for place, part in enumerate(last)} if len(set(last)) == len(last) else {}
@@ -241,7 +241,7 @@ def _released(
 def _drawn(
     old: Posterior, new: Posterior, margin: Margin, groups: Groups, level: float
 ) -> Mapping[str, NDArray]:
-    """Subtract draws, as many of each as both have: they are independent, so that any pairing serves."""
+    """Subtract draws, as many of each as both have; they are independent, so that any pairing is valid."""
     sums = []
     for record, own in zip((old, new), groups):
         draws = record.sums(margin)
@@ -261,7 +261,7 @@ def _drawn(
 
 
 def _labels(cells: Cells, margin: Margin, groups: NDArray[np.int64]) -> dict[str, NDArray]:
-    """Name the groups by the places of the later release, joined by + where there are several, and the values."""
+    """Label the groups by the places of the later release (joined by + if several) and the values."""
     names = np.array(cells.tree.labels(margin.level), dtype=object)
     places = [
         " + ".join(names[groups == group]) if joined else names[np.flatnonzero(groups == group)[0]]

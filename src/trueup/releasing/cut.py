@@ -1,4 +1,4 @@
-"""Where a large hierarchy is cut, from public sizes and a memory setting alone."""
+"""Cuts of a large hierarchy, from public sizes and a memory setting alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlacePart(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """The levels `top` to `bottom` of the tree, their subtrees put together in parts.
+    """The levels `top` to `bottom` of the tree, with their subtrees grouped into parts.
 
     A level between two layers belongs to both: the places are the leaves of the upper layer and the roots of the lower
     one. The lower layer measures them, the upper one settles them.
@@ -54,7 +54,7 @@ class Layer:
 
     @property
     def parts(self) -> int:
-        """Number of parts."""
+        """Return the number of parts."""
         return len(self.edges) - 1
 
 
@@ -80,21 +80,21 @@ class Cut:
 
     @cached_property
     def parts(self) -> list[list[PlacePart]]:
-        """The parts of every layer."""
+        """Return the the parts of every layer."""
         return [[PlacePart(s, b) for b in range(layer.parts)] for s, layer in enumerate(self.layers)]
 
     def levels(self, layer: int) -> range:
-        """Levels that a layer measures: all of its own but a last one that stands atop another layer."""
+        """Return the levels that a layer measures: all of its own except a last one that heads another layer."""
         s = self.layers[layer]
         return range(s.top, s.bottom + (layer == len(self.layers) - 1))
 
     def settled(self, layer: int) -> range:
-        """Levels that a layer settles: all of its own but a first one that the layer above has settled."""
+        """Return the levels that a layer settles: all of its own except a first one settled by the layer above."""
         s = self.layers[layer]
         return range(s.top + (layer > 0), s.bottom + 1)
 
     def below(self, part: PlacePart) -> list[PlacePart]:
-        """The parts whose roots are the leaves of a part."""
+        """Return the the parts whose roots are the leaves of a part."""
         if part.layer + 1 == len(self.layers):
             return []
         first, last = self.leaves[part.layer][part.number : part.number + 2]
@@ -103,24 +103,24 @@ class Cut:
         return [PlacePart(part.layer + 1, number) for number in numbers]
 
     def above(self, part: PlacePart) -> PlacePart:
-        """The part among whose leaves the roots of a part are."""
+        """Return the the part among whose leaves the roots of a part are."""
         first = self.layers[part.layer].edges[part.number]
         at = np.searchsorted(self.leaves[part.layer - 1], first, side="right") - 1
         return PlacePart(part.layer - 1, int(at))
 
     def part_of_leaf(self) -> NDArray[np.int64]:
-        """For every place of the last level, the number of its part."""
+        """Return for every place of the last level the number of its part."""
         edges = np.array(self.leaves[-1])
         return np.repeat(np.arange(edges.size - 1), np.diff(edges))
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the cut as JSON values."""
         layers = [{"top": s.top, "bottom": s.bottom, "edges": list(s.edges)} for s in self.layers]
         return {"layers": layers, "leaves": [list(edges) for edges in self.leaves]}
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> Cut:
-        """Read from JSON."""
+        """Read the cut from JSON values."""
         layers = tuple(Layer(s["top"], s["bottom"], tuple(s["edges"])) for s in plain["layers"])
         return cls(layers, tuple(map(tuple, plain["leaves"])))
 
@@ -155,12 +155,12 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
 
 
 def _fair(places: int, workers: int, least: int) -> int | None:
-    """Places of a part with which all workers are busy to the end; None for one worker."""
+    """Return places per part such that all workers are busy to the end; None for one worker."""
     return max(least, -(-places // (BALANCE * workers))) if workers > 1 else None
 
 
 def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Cut the first layer once more where it is long: it is worked on by one alone, while all others wait."""
+    """Cut a long first layer once more, because one worker works on it while all others wait."""
     (top, bottom), *others = layers
     most = max(4 * FEW, tree.sizes[-1] // ALONE)
     short = [
@@ -172,7 +172,7 @@ def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, i
 
 
 def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
-    """Top and bottom level of every layer from the top, or None if there is no way."""
+    """Return top and bottom level of every layer from the top, or None if there is no way."""
     found, bottom = [], len(tree.levels) - 1
     if bottom == 0:
         return [(0, 0)]
@@ -186,7 +186,7 @@ def _layers(tree: Tree, most: int) -> list[tuple[int, int]] | None:
 
 
 def _subtrees(tree: Tree, top: int, bottom: int) -> NDArray[np.int64]:
-    """How many places each place of level `top` holds down to level `bottom`, itself included."""
+    """Return how many places each place of level `top` holds down to level `bottom`, itself included."""
     return np.sum([np.diff(tree.starts(top, level)) for level in range(top, bottom + 1)], axis=0)
 
 
@@ -205,7 +205,7 @@ def _in_parts(tree: Tree, layers: list[tuple[int, int]], most: int, workers: int
 
 
 def _runs(sizes: NDArray[np.int64], first: int, last: int, most: int) -> list[int]:
-    """Where runs of the roots `first:last` start that hold at most `most` places each."""
+    """Return where runs of the roots `first:last` start that hold at most `most` places each."""
     starts, held = [first], 0
     for root in range(first, last):
         if held and held + sizes[root] > most:

@@ -1,4 +1,4 @@
-"""The confidential table enters a run: tabulated by part, and found in order before anything is charged."""
+"""The confidential table of a run: tabulated by part, and checked before anything is charged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from trueup.run.executor import Executor
 
 
 def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:
-    """Tabulate the confidential table and find whatever is at fault with it, as far as that was not done before.
+    """Tabulate the confidential table and check it, unless that was done before.
 
     No fault of the data is left to be found after this: data at fault give the loss back and leave no run, so corrected ones
     begin another that is charged once.
@@ -56,7 +56,7 @@ def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> No
 
 @contextmanager
 def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
-    """Remove the run where the data are at fault and nothing was drawn of them."""
+    """Remove the run if the data are faulty and nothing was drawn from them."""
     try:
         yield
     except (DataError, InfeasibleError, SpecError):
@@ -66,14 +66,14 @@ def _leaving_no_run(folder: RunFolder) -> Iterator[None]:
 
 
 def notes_on_data(folder: RunFolder) -> dict[str, Any]:
-    """A fingerprint of what was read; how many records a unit kept, and how many were dropped: for the agency's own log."""
+    """Return notes for the internal log: the fingerprint, and how many records a unit kept and lost."""
     found, path = folder.confidential / "fingerprint", folder.confidential / "contribution"
     read = {"input": {"key": folder.key.hex(), "hmac-sha256": found.read_text()}} if found.exists() else {}
     return read | ({"contribution": json.loads(path.read_text())} if path.exists() else {})
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
-    """Refuse data that are not those that the run began with.
+    """Refuse data other than those that the run began with.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _known(folder: RunFolder, data: Any) -> Iterator[None]:
 
 
 def _of_counts(folder: RunFolder) -> str:
-    """A keyed digest of all tabulated counts, the same however the places are cut."""
+    """Return a keyed digest of all tabulated counts, independent of how the places are cut."""
     keyed = hmac.new(folder.key, digestmod="sha256")
     for number in range(folder.counts.parts):
         keyed.update(np.column_stack(folder.counts.read(number)).astype("<i8").tobytes())
@@ -158,14 +158,14 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
 
 
 def _memory(folder: RunFolder, executor: Executor) -> int:
-    """Bytes of the driver's machine that the run may use: those of a cluster's workers are elsewhere."""
+    """Return the bytes of the driver's machine that the run may use; a cluster's workers have their own."""
     memory = folder.plan["memory"]
     return memory if executor.beside_driver else min(memory, MEMORY)
 
 
 @contextmanager
 def _spilling(folder: RunFolder) -> Iterator[Path]:
-    """A folder for what linking two tables does not hold in memory."""
+    """Give a folder for what linking two tables does not hold in memory."""
     target = folder.confidential / "linking"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     target.mkdir(mode=0o700)
@@ -177,7 +177,7 @@ def _spilling(folder: RunFolder) -> Iterator[Path]:
 
 @contextmanager
 def _grouped(folder: RunFolder, data: Any, executor: Executor) -> Iterator[tuple[Any, str | None]]:
-    """Records whose equal rows the engine has counted where they live, if it can; else the data themselves."""
+    """Give records whose equal rows the engine has counted where they are stored, if it can; else the data."""
     target = folder.confidential / "grouped"
     shutil.rmtree(target, ignore_errors=True)  # of an attempt that was killed
     columns = [*row_columns(Reading.of(folder.spec)), *filter(None, [folder.spec.privacy.id])]

@@ -1,4 +1,4 @@
-"""Which method reconciles by parts, and what all parts share according to it."""
+"""Method of a reconciliation by parts, and the plan that all parts share."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
 
 
 def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan]:
-    """The method, and what all parts share according to it; it knows levels, and no places."""
+    """Return the method and the plan that all parts share, which knows levels but no places."""
     from trueup.reconciling.histogram_tree import HistogramTree  # it loads the kernels of histograms
 
     constraints = build_constraints(spec, cells_of_sizes(spec, [1] * len(spec.levels)))

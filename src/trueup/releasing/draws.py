@@ -1,4 +1,4 @@
-"""What a run has drawn: each committed draw leaves a witness and a line in a journal, all of them together a seal."""
+"""Committed draws of a run: each leaves a witness and a line in a journal, all together a seal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Draws:
 
     @property
     def witnesses(self) -> Path:
-        """The folder of witnesses; it stands from the moment that drawing begins."""
+        """Return the folder of witnesses, which exists from the moment that drawing begins."""
         return self.path / "drawn"
 
     @property
@@ -55,7 +55,7 @@ class Draws:
         return self.path / "journal"
 
     def begin(self) -> None:
-        """Record that drawing begins, or goes on; what was drawn meanwhile enters the journal.
+        """Record that drawing begins or goes on, and enter in the journal what was drawn meanwhile.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class Draws:
 
     @cached_property
     def _noted(self) -> dict[str, str]:
-        """The line of every draw in the journal. A last one without an end is that of a driver that was killed.
+        """Return the line of every draw in the journal; an unfinished last line is that of a killed driver.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Draws:
         return noted
 
     def _refuse_lost(self) -> None:
-        """Refuse a run that has drawn something which is not there."""
+        """Refuse a run some of whose draws are missing."""
         for name, line in () if self.is_sealed else self._noted.items():
             held = self.find(name)
             if held is None or held.digest != line.split()[1]:
@@ -120,23 +120,23 @@ class Draws:
 
     @property
     def begun(self) -> bool:
-        """Whether noise may have been drawn."""
+        """Return True if noise may have been drawn."""
         return self._journal.exists() or self.witnesses.exists() or self._file.exists()
 
     @property
     def is_sealed(self) -> bool:
-        """Whether every part is drawn."""
+        """Return True if every part is drawn."""
         return self._file.exists()
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to be drawn; BundleError if something was drawn and is lost."""
+        """Return True if nothing is left to draw; raise BundleError if something drawn is lost."""
         if self.begun:
             self._refuse_lost()
         return self.is_sealed or (self.begun and all(self.find(name) for name in self.names))
 
     def find(self, name: str) -> Part | None:
-        """Return what was drawn for a part, and bear witness to it; None if nothing was ever committed.
+        """Return what was drawn for a part, and record a witness; None if nothing was ever committed.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Draws:
         return held
 
     def seal(self) -> str:
-        """Seal what was drawn, once all of it is; later compare. What was not committed is destroyed unread.
+        """Seal what was drawn once it is complete, and compare later; destroy uncommitted draws unread.
 
         Raises
         ------
@@ -175,7 +175,7 @@ class Draws:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The digest of every part, once they are sealed.
+        """Return the digest of every part, once they are sealed.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Draws:
 
 
 def _line(noted: dict[str, str], name: str, digest: str) -> str:
-    """The line that follows those noted: a name, its digest, and a digest of both and the line before."""
+    """Return the next journal line: a name, its digest, and a digest of both and the line before."""
     before = next(reversed(noted.values()), "")
     whole = hashlib.sha256(f"{before} {name} {digest}".encode()).hexdigest()
     return f"{name} {digest} {whole[:16]}"

@@ -1,4 +1,4 @@
-"""Which engine a release runs on: the whole in memory, or by parts."""
+"""Engines of a release: the whole in memory, or by parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refuse_unknown(engine: str) -> None:
 
 
 def default_engine(problem: Problem, memory: int) -> str:
-    """Choose from public sizes: in memory what fits there, by parts what does not and can be.
+    """Choose the engine from public sizes: in memory if it fits, by parts if it does not and can be divided.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def default_engine(problem: Problem, memory: int) -> str:
 
 
 def whole_bytes(cells: Cells) -> int:
-    """About how many bytes a problem needs that is held in memory as a whole: its places, their keys and its cells."""
+    """Return about how many bytes a problem needs in memory as a whole: its places, their keys and its cells."""
     return driver_bytes(cells.tree) + CELL * cells.n
 
 
@@ -71,14 +71,14 @@ KEYS = 2
 
 
 def driver_bytes(tree: Tree) -> int:
-    """About how many bytes the driver needs at its most: itself, the public places and their keys."""
+    """Return about how many bytes the driver needs at most: itself, the public places and their keys."""
     keys = sum(_key_bytes(column) for level in tree.keys for column in level.values())
     names = sum(_key_bytes(column) for column in tree.names if column is not None)
     return PROCESS + int(tree.sizes[-1] * (PLACE + KEYS * (keys + names)))
 
 
 def _key_bytes(column: NDArray) -> float:
-    """Bytes of one key of a column on average."""
+    """Return the mean bytes of one key of a column."""
     if column.dtype != object:
         return column.itemsize
     return OBJECT + sum(map(len, column.tolist())) / max(1, column.size)

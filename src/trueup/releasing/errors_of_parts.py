@@ -1,4 +1,4 @@
-"""The errors to expect of a run by parts: simulated in memory on places of some parts, with all above them."""
+"""Expected errors of a run by parts, simulated in memory on places of some parts, with all above them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def standard_errors(
     tables: Sequence[Margin],
     zeros: Sequence[Mapping[str, str]] = (),
 ) -> dict[Margin, NDArray[np.float64]]:
-    """Root mean squared errors (1,) of least squares in tables, from the shape of the tree: no level is held in memory.
+    """Return root mean squared errors (1,) of least squares in tables, from the shape of the tree alone.
 
     Structural zeros that tie many combinations together are left out, which makes the errors somewhat too large.
     """
@@ -78,7 +78,7 @@ def _measured(
     population: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Measured values (q,) of some lowest places, and of places all of whose lowest places these are.
+    """Return measured values (q,) of some lowest places, and of places all of whose lowest places these are.
 
     Of places of which they are some, what was measured is not theirs: their released counts are measured once more.
     """
@@ -96,7 +96,7 @@ def _measured(
 
 
 def _whole_places(tree: Tree, leaves: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-    """Places of a level that hold some of the lowest places, ascending; -1 in place of one that holds others too."""
+    """Return places of a level that hold some of the lowest places, ascending; -1 for one that holds others too."""
     above = tree.ancestors(len(tree.levels) - 1, level)
     places, held = np.unique(above[leaves], return_counts=True)
     return np.where(np.bincount(above, minlength=tree.sizes[level])[places] == held, places, -1)
@@ -107,14 +107,14 @@ Found = Mapping[Measured, tuple[NDArray, NDArray]]
 
 
 def _parts_with(folder: RunFolder, tree: Tree, layer: int, found: Found) -> NDArray[np.int64]:
-    """The numbers of the parts of a layer that measured some of the places."""
+    """Return the numbers of the parts of a layer that measured some of the places."""
     top, edges = folder.cut.layers[layer].top, folder.cut.layers[layer].edges
     tops = [tree.ancestors(tree.level(h.margin.level), top)[at[at >= 0]] for h, (_, at) in found.items()]
     return np.unique(np.searchsorted(edges, np.concatenate([*tops, np.zeros(0, np.int64)]), "right") - 1)
 
 
 def _take(folder: RunFolder, part: PlacePart, headers: Sequence[Measured], found: Found) -> None:
-    """Write what a part measured of the places."""
+    """Write what a part measured at the places."""
     branch = folder.branch(part)
     cells = folder.cells(branch)
     values = read_measured(
@@ -132,7 +132,7 @@ def _take(folder: RunFolder, part: PlacePart, headers: Sequence[Measured], found
 def _settled_counts(
     folder: RunFolder, most: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places of the last level and their released counts (places, n), from parts at random until there are `most` cells."""
+    """Return places of the last level and their released counts (places, n), from random parts up to `most` cells."""
     parts, found, held = folder.cut.parts[-1], [], 0
     for number in rng.permutation(len(parts)):
         first, counts = _counts_of(folder, parts[number])
@@ -144,7 +144,7 @@ def _settled_counts(
 
 
 def _counts_of(folder: RunFolder, part: PlacePart) -> tuple[int, NDArray[np.int64]]:
-    """Where the places of a part begin within the last level, and their counts (places, n)."""
+    """Return where the places of a part begin within the last level, and their counts (places, n)."""
     branch = folder.branch(part)
     cells = folder.cells(branch)
     file = folder.tables.path(level_part(len(folder.spec.levels) - 1, part))

@@ -1,4 +1,4 @@
-"""Say what a spec will do before any confidential count is read."""
+"""The verb explain: state what a spec will do before any confidential count is read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ EXCEEDED = 0.05
 
 @dataclass(frozen=True)
 class NoiseTail:
-    """How far the noise of any one count of a table goes.
+    """The tail of the noise of any one count of a table.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class NoiseTail:
 
 @dataclass(frozen=True, repr=False)
 class Explanation(ThreeLines):
-    """What a spec will do: engine, structure, method, cost, expected error, tails of the noise; `problem` is what it is of.
+    """The effects of a spec: engine, structure, method, cost, expected error, tails of the noise; for a `problem`.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
     (`classes`) are simulated on made-up populations of the public places. `bounds` on the records of one unit are weighed
@@ -106,26 +106,26 @@ class Explanation(ThreeLines):
 
     @property
     def title(self) -> str:
-        """What the spec calls the release."""
+        """Return the title of the release."""
         return self.problem.spec.title
 
     @property
     def structure(self) -> str:
-        """What shape the constraints have."""
+        """Return the what shape the constraints have."""
         return self.problem.constraints.structure()
 
     @property
     def cells(self) -> int:
-        """How many finest cells are published."""
+        """Return how many finest cells are published."""
         return self.problem.cells.n
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is protected, at what cost."""
+        """Return the privacy guarantee: what is protected, and at what cost."""
         return self.problem.guarantee
 
     def document(self) -> dict[str, Any]:
-        """What `trueup explain --json` prints."""
+        """Return what `trueup explain --json` prints."""
         return {
             "title": self.title,
             "structure": self.structure,
@@ -250,7 +250,7 @@ def _simulated(
     persons: int | None,
     progress: Progress,
 ) -> ExpectedErrors:
-    """The errors of a method on made-up populations of the problem's places, each drawn anew."""
+    """Return a method's errors on made-up populations of the problem's places, each drawn anew."""
     rng = np.random.default_rng(0)
     work = WORK // method.effort
     cells, _ = some_places(problem.cells, work, rng)

@@ -1,4 +1,4 @@
-"""What a run does, for whoever watches it, and what it took, for the agency's own log."""
+"""Progress of a run for whoever watches it, and its timings for the agency's own log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def stages(tell: Callable[[str], None]) -> Watch:
 
 
 class Work(NamedTuple):
-    """What a task took: for the run log, which depends on the data and stays internal."""
+    """The resources of a task, for the run log, which depends on the data and stays internal."""
 
     part: PlacePart | None
     seconds: float
@@ -39,10 +39,10 @@ class Work(NamedTuple):
 
 
 class PartTask(Protocol):
-    """Something that is done with every part of a layer."""
+    """A task carried out on every part of a layer."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Whether it was done before."""
+        """Return True if it was done before."""
         ...
 
     def __call__(self, part: PlacePart) -> Work: ...
@@ -50,7 +50,7 @@ class PartTask(Protocol):
 
 @dataclass
 class Log:
-    """What a run took, by what was done: internal, since it depends on the data.
+    """Timings of a run by task: internal, because they depend on the data.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Log:
     _file: Path | None = None
 
     def go_on(self, path: Path) -> None:
-        """Keep the entries in a file too, after those of earlier attempts; what is lost of it is not missed."""
+        """Keep the entries in a file too, after those of earlier attempts; lost ones are ignored."""
         earlier = []
         with suppress(OSError, ValueError):
             earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -90,7 +90,7 @@ class Log:
 
     @contextmanager
     def stage(self, what: str) -> Iterator[None]:
-        """Announce what is done at once, and time it."""
+        """Announce what is done, and time it."""
         self.before()
         self.watch(what, 0, 1)
         start, used = time.perf_counter(), time.process_time()
@@ -107,7 +107,7 @@ class Log:
         executor: Executor,
         told: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
-        """Carry out a task on the parts for which it was not done before, and take note; `told` is called with each."""
+        """Carry out a task on the parts not done before, and log it; `told` is called with each."""
         self.before()
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)
@@ -119,7 +119,7 @@ class Log:
         self._note(what, start, done)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the log as JSON values."""
         return {**self.notes, "stages": self.entries}
 
     def _note(self, what: str, start: float, done: Iterable[Work]) -> None:

@@ -1,4 +1,4 @@
-"""A run by parts: measure every part, then up the tree, then down. Killed anywhere, it goes on from its folder.
+"""Runs by parts: measure every part, then pass up the tree, then down; a killed run resumes from its folder.
 
     total      check the confidential counts, and sum them into the roots of every part       (lowest layer first)
     measure    draw noise, all parts at once; a committed part is never drawn again
@@ -84,29 +84,29 @@ class ByParts:
 
     @property
     def out(self) -> Path:
-        """The run's target."""
+        """Return the the run's target."""
         return Path(self.folder.plan["out"])
 
     @property
     def spent(self) -> str:
-        """What is said of the loss where the run ends after it began to draw."""
+        """Return what is said of the loss if the run ends after it began to draw."""
         return "Noise was drawn: the loss stays spent, and the run goes on from its folder."
 
     @property
     def spec(self) -> Spec:
-        """The spec."""
+        """Return the the spec."""
         return self.folder.spec
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from the run folder; before each stage it is seen whether one has taken over."""
+        """Keep other processes from the run folder, and check before each stage that none has taken over."""
         with owning(self.folder.path, take_over=self.take_over) as owner:
             self.log.before = owner.refuse_followed
             self.log.go_on(self.folder.path / "log.jsonl")
             yield
 
     def published(self, account: Account | None) -> StoredRelease | None:
-        """What the run has published already; else nothing else may stand in its target."""
+        """Return the release that the run has already published, if any; refuse any other content of its target."""
         if (self.out / MANIFEST).is_file():
             manifest = read_manifest(self.out)
             if manifest.get("run") == self.folder.plan["run"]:
@@ -122,7 +122,7 @@ class ByParts:
         return None
 
     def reserve(self, account: Account | None) -> Reservation | None:
-        """Take the privacy loss out of the budget, unless an earlier attempt of this run has done so."""
+        """Take the privacy loss out of the budget, unless an earlier attempt of this run did."""
         if account is None:
             return None
         try:
@@ -141,14 +141,14 @@ class ByParts:
         return reservation
 
     def read(self) -> None:
-        """Read and check the confidential counts, as far as that was not done; nothing is drawn."""
+        """Read and check the confidential counts, unless that was done; draw nothing."""
         if not self.folder.draws.begun:
             cut_anew(self.folder, self.executor, self.memory)
         if not self.folder.draws.complete:
             check_data(self.folder, self.data, self.executor, self.log)
 
     def begin(self, reservation: Reservation | None) -> None:
-        """Record that drawing begins; refuse a folder from before that, of which noise would be drawn a second time."""
+        """Record that drawing begins; refuse an earlier copy of the folder, from which noise would be drawn twice."""
         if reservation and reservation.drawn and not self.folder.draws.begun:
             raise BudgetError(
                 "the ledger knows that noise was drawn for this run, and the run's folder is from before that",
@@ -166,7 +166,7 @@ class ByParts:
         self.folder.draws.begin()
 
     def measure(self, target: Path) -> str:
-        """Draw what was not drawn yet, and seal it; the confidential counts are removed."""
+        """Draw what was not drawn yet, seal it, and remove the confidential counts."""
         draws = self.folder.draws
         if not draws.is_sealed:
             self.log.map(
@@ -182,7 +182,7 @@ class ByParts:
         return seal
 
     def settle(self, target: Path) -> tuple[Release, Mapping[str, Any]]:
-        """Reconcile up and down the tree; link the tables into the bundle, and say what its manifest says of them."""
+        """Reconcile up and down the tree, link the tables into the bundle, and return its manifest entries."""
         folder, layers = self.folder, self.folder.cut.parts
         method, plan = divided(folder.spec, folder.headers)
         for parts in layers[:0:-1]:
@@ -207,7 +207,7 @@ class ByParts:
         return StoredRelease(target, manifest | {"files": listed}), manifest
 
     def _link(self, target: Path) -> dict[str, Any]:
-        """Link the parts into the bundle, which takes no room."""
+        """Link the parts into the bundle, which takes no space."""
         folder, manifest = self.folder, self._manifest()
         public = begin_bundle(target, folder.spec_text)
         link_part(folder.places, "all", public / "places.parquet")
@@ -257,7 +257,7 @@ class ByParts:
         return [json.loads(path.read_text()) for path in held]
 
     def finish(self) -> StoredRelease:
-        """Remove the run folder: the release stands."""
+        """Remove the run folder, because the release is in place."""
         out = self.out
         self.folder.remove()
         return StoredRelease(out, read_manifest(out))
@@ -283,7 +283,7 @@ def link_part(parts: Parts, name: str, target: Path) -> None:
 
 
 def _worst(stats: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The largest of every part's figures."""
+    """Return the largest value of each figure over the parts."""
     found: dict[str, float] = {}
     for part in stats:
         found = {key: max(value, found.get(key, value)) for key, value in part.items()}

@@ -1,4 +1,4 @@
-"""A release end to end, from spec to folder, whole or not at all: one order of stages for one part or for many.
+"""Releases end to end, from spec to folder, whole or not at all: one order of stages for one part or many.
 
     reserve    the ledger grants the loss and counts all that the run finds out exactly
     read       the confidential counts are read and checked; what is at fault with them gives the loss back
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """What a run does at each stage; `Whole` is one of one part, `ByParts` one of many."""
+    """The stages of a run; `Whole` has one part, `ByParts` many."""
 
     @property
     def log(self) -> Log: ...
@@ -231,7 +231,7 @@ def resume(
 
 
 def _removed(gone: RunFolder) -> StoredRelease:
-    """Finish removing the folder of a run that is over, and return what it released."""
+    """Finish removing the folder of a completed run, and return what it released."""
     out = Path(gone.plan["out"])
     with owning(gone.path), claimed(out):
         gone.finish_removing()
@@ -265,7 +265,7 @@ def _in_memory(
 
 
 def _make_ready(problem: Problem, method: Method | None, log: Log) -> None:
-    """Draw from every law and run the method on a few places, so that no compiler stands between data and release."""
+    """Draw from every law and run the method on a few places, so that kernels are compiled before data are read."""
     with log.stage("making the noise ready"):
         rehearse(problem.headers, problem.left_out)
     if method:
@@ -294,7 +294,7 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
 
 
 def _drawn(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
-    """Draw the noise, and everything after it."""
+    """Draw the noise, and complete the run."""
     seal = run.measure(target)
     if reservation:
         reservation.seal(seal)
@@ -310,7 +310,7 @@ def _drawn(run: Run, reservation: Reservation | None, target: Path) -> Release |
 
 @contextmanager
 def _spent(note: str) -> Iterator[None]:
-    """Note with whatever ends a run after it began to draw what became of its loss."""
+    """Note on any error after drawing began what became of the loss."""
     try:
         yield
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""Whole counts that fit tables which somebody else published, as a bundle."""
+"""Whole counts fitted to tables that somebody else published, as a bundle."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def reconcile_published(
 
 
 def _reconciled(measurements: Measurements, method: str | None) -> Release:
-    """Reconcile, or name the published values that exclude each other."""
+    """Reconcile, or name the published values that contradict each other."""
     try:
         return reconcile(measurements, method)
     except SpecError:
@@ -82,7 +82,7 @@ def _reconciled(measurements: Measurements, method: str | None) -> Release:
 
 
 def _refuse_unknown(measurements: Measurements) -> None:
-    """Name a finest count of which nothing is published alone, if there is one."""
+    """Refuse a problem with a finest count that nothing published determines alone, and name it."""
     cells, known = measurements.cells, np.zeros(measurements.cells.n, bool)
     for header in measurements.headers:
         if canonical(cells, header.margin) == cells.finest:
@@ -97,7 +97,7 @@ def _refuse_unknown(measurements: Measurements) -> None:
 
 
 def _measured(folder: Path, measurements: Measurements) -> dict[str, Any]:
-    """Write spec, places and published values; return what the manifest says of them."""
+    """Write spec, places and published values; return their manifest entries."""
     spec: Any = measurements.spec
     text, cells = spec.text(), measurements.cells
     public = begin_bundle(folder, text)

@@ -1,4 +1,4 @@
-"""Under a ledger an answer has a width: whoever runs a spec sees which rule failed, and its keeper where.
+"""Refusals under a ledger: whoever runs a spec sees which rule failed, and only its keeper sees where.
 
 A row number in a message is some 17 bits of confidential data, for an answer that is counted as one. So what is raised while
 confidential rows are read is written to the keeper's private log, and the analyst is told the rule that was counted.
@@ -22,7 +22,7 @@ PRIVATE = ("input", "contribution")
 
 
 def read_under(account: Account, reservation: Reservation, log: Log, read: Callable[[], None]) -> None:
-    """Read confidential rows, count whatever refuses them, and tell the rule alone.
+    """Read confidential rows, count a refusal, and reveal the rule alone.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def read_under(account: Account, reservation: Reservation, log: Log, read: Calla
 
 
 def _in_one(watch: Watch) -> Watch:
-    """Say what is done, and not how many parts of it: the part that stops a run would tell where its fault is."""
+    """Announce the stage without the number of its parts, since the failing part would reveal where the fault is."""
     return lambda what, done, of: None if done else watch(what, 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""A run goes on with what it began with, or not at all."""
+"""Checks that a resumed run has the settings with which it began."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refuse_changes(
     out: str | Path | None,
     expect_rows: int | None = None,
 ) -> None:
-    """Refuse a run folder that was copied, moved or altered, and what is given otherwise than when it began.
+    """Refuse a run folder that was copied, moved or altered, and settings that differ from the beginning.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def _text(spec: Spec | str | Path) -> str:
 
 
 def same_account(folder: RunFolder, account: Account | None) -> Account | None:
-    """The account that a run began with, its key included; another one would be charged a second time.
+    """Return the account and key that a run began with; refuse another one, which would be charged a second time.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The run folder: everything a run needs to go on after any kill, readable by its owner alone.
+"""The run folder: everything a run needs to resume after any kill, readable by its owner alone.
 
 One file: all that the folder holds, and all that is made of it, stands in one place.
 """
@@ -61,7 +61,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run keeps its plan, its parts and, under `confidential/`, what must not leave it.
+    """The folder with a run's plan, its parts and, under `confidential/`, what must not leave it.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class RunFolder:
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """What the run began with.
+        """Return the settings with which the run began.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class RunFolder:
         return plan
 
     def write_plan(self, spec_text: str, plan: Mapping[str, Any]) -> None:
-        """Write what the run begins with; with it the run has begun. What was read of another plan is forgotten."""
+        """Write the settings of the run, which begins with this; forget what was read of another plan."""
         plan = {"format": FORMAT, **plan}
         replace_whole(self.path / "spec.toml", spec_text)
         replace_whole(self.path / PLAN, json.dumps(plan | {"digest": _digest(plan)}, indent=1))
@@ -125,37 +125,37 @@ class RunFolder:
 
     @cached_property
     def spec_text(self) -> str:
-        """The spec as it was given."""
+        """Return the the spec as it was given."""
         return self._read("spec.toml")
 
     @cached_property
     def spec(self) -> Spec:
-        """The spec."""
+        """Return the the spec."""
         return _spec_of(self.spec_text)
 
     @property
     def database(self) -> Any:
-        """A connection to DuckDB that reads and writes in this folder alone, the same for all tasks of a process."""
+        """Return a connection to DuckDB limited to this folder, shared by all tasks of a process."""
         return _database(self.path)
 
     @cached_property
     def cut(self) -> Cut:
-        """Where the tree is cut."""
+        """Return the where the tree is cut."""
         return Cut.of_plain(self.plan["cut"])
 
     @cached_property
     def headers(self) -> tuple[Measured, ...]:
-        """Every measurement of the spec."""
+        """Return the headers of all measurements of the spec."""
         return tuple(header_in(entry) for entry in self.plan["headers"])
 
     @property
     def method(self) -> str:
-        """Name of the method that reconciles it."""
+        """Return the name of the method that reconciles it."""
         return self.plan["method"]["method"]
 
     @cached_property
     def key(self) -> bytes:
-        """The key of digests of what is confidential."""
+        """Return the key for digests of what is confidential."""
         try:
             return bytes.fromhex(self._read("confidential/key"))
         except ValueError:
@@ -163,27 +163,27 @@ class RunFolder:
 
     @cached_property
     def places(self) -> Parts:
-        """The public places of every part."""
+        """Return the the public places of every part."""
         return Parts(self.path / "places", follows=True)
 
     @cached_property
     def measured(self) -> Parts:
-        """The measurements of every part, to be published."""
+        """Return the measurements of every part, to be published."""
         return Parts(self.path / "measured")
 
     @cached_property
     def estimates(self) -> Parts:
-        """What every part tells the part above it; follows from the measurements."""
+        """Return every part's estimates for the part above it, which follow from the measurements."""
         return self._following("estimates")
 
     @cached_property
     def settled(self) -> Parts:
-        """Settled tables that parts below need, and what settling reported; follows from the measurements."""
+        """Return settled tables for the parts below, and settling reports, which follow from the measurements."""
         return self._following("settled")
 
     @cached_property
     def tables(self) -> Parts:
-        """The released tables of every part, to be published."""
+        """Return the released tables of every part, to be published."""
         return self._following("tables")
 
     def _following(self, name: str) -> Parts:
@@ -191,26 +191,26 @@ class RunFolder:
 
     @property
     def confidential(self) -> Path:
-        """The folder of what must not leave the run."""
+        """Return the folder of what must not leave the run."""
         return self.path / "confidential"
 
     @cached_property
     def sums(self) -> Parts:
-        """Exact counts of every part's roots, for the part above it."""
+        """Return exact counts of every part's roots, for the part above it."""
         return Parts(self.confidential / "sums", self.key, follows=True)
 
     @property
     def counts(self) -> SparseCounts:
-        """The tabulated counts of the last layer's parts."""
+        """Return the the tabulated counts of the last layer's parts."""
         return SparseCounts(self.confidential / "counts", self.cut.layers[-1].parts)
 
     @property
     def tabulated(self) -> bool:
-        """Whether the confidential table was read: the digests of its counts come last."""
+        """Return True if the confidential table was read; digests of its counts are written last."""
         return (self.confidential / "counts.json").exists()
 
     def keep_counts(self) -> None:
-        """Write down the keyed digests of the tabulated counts: they are whole."""
+        """Write the keyed digests of the tabulated counts, once they are complete."""
         digests = [self._keyed(self.counts.part(n)) for n in range(self.counts.parts)]
         replace_whole(self.confidential / "counts.json", json.dumps(digests), private=True)
 
@@ -220,26 +220,26 @@ class RunFolder:
 
     @property
     def all_parts(self) -> list[PlacePart]:
-        """Every part, from the top layer down."""
+        """Return every part, from the top layer down."""
         return [part for parts in self.cut.parts for part in parts]
 
     @cached_property
     def draws(self) -> Draws:
-        """What was drawn so far."""
+        """Return what was drawn so far."""
         return Draws(self.path, self.measured, tuple(map(str, self.all_parts)))
 
     @cached_property
     def seal(self) -> str:
-        """The seal on all measurements; BundleError if there is none yet."""
+        """Return the seal on all measurements; raise BundleError if there is none yet."""
         return seal_of(self.draws.parts)
 
     def forget_counts(self) -> None:
-        """Remove the confidential counts: all that comes after the seal follows from the measurements."""
+        """Remove the confidential counts, which nothing after the seal needs."""
         for name in ("counts", "sums", "grouped"):
             shutil.rmtree(self.confidential / name, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove the run: under another name, what is confidential first and the plan last, so that it can be finished."""
+        """Remove the run after renaming it, first what is confidential and last the plan, so that removal can resume."""
         _database.cache_clear()  # its threads would be missing in a process that is forked later
         gone = self.path.with_name(self.path.name + REMOVED)
         self.path.rename(gone)
@@ -247,7 +247,7 @@ class RunFolder:
         RunFolder(gone).finish_removing()
 
     def finish_removing(self) -> None:
-        """Go on where removing a run ended."""
+        """Resume an interrupted removal of a run."""
         if self.confidential.exists():
             shutil.rmtree(self.confidential)
         for path in self.path.iterdir():
@@ -256,7 +256,7 @@ class RunFolder:
         remove_plan(self.path)
 
     def top_of(self, parts: Sequence[PlacePart]) -> str:
-        """The level at the top of a layer's parts."""
+        """Return the the level at the top of a layer's parts."""
         return self.spec.levels[self.cut.layers[parts[0].layer].top].name
 
     def occupied(self, number: int) -> Occupied:
@@ -284,7 +284,7 @@ class RunFolder:
         return read_places(self.places.path("all"), self.spec)
 
     def rebuild_places(self, geography: Any = None) -> None:
-        """Write the public places again where they were lost: they are those that the run began with.
+        """Write lost public places again, as the run began with them.
 
         Raises
         ------
@@ -341,11 +341,11 @@ class RunFolder:
         self.places.commit(str(part), lambda path: save_arrays(path, arrays | keys | names | limits))
 
     def cells(self, branch: Branch) -> Cells:
-        """The finest cells of a part."""
+        """Return the the finest cells of a part."""
         return build_cells(self.spec, branch.tree)
 
     def headers_of(self, layer: int) -> tuple[Measured, ...]:
-        """What the parts of a layer measure."""
+        """Return the headers that the parts of a layer measure."""
         levels = {self.spec.levels[level].name for level in self.cut.levels(layer)}
         return tuple(h for h in self.headers if h.margin.level in levels)
 
@@ -358,13 +358,13 @@ def remove_plan(path: Path) -> None:
 
 @lru_cache(1)
 def _spec_of(text: str) -> Spec:
-    """Every task of a process needs it, and reading it takes longer than many tasks."""
+    """Return the parsed spec, cached: parsing takes longer than many tasks."""
     return parse_spec(text)
 
 
 @lru_cache(1)
 def _database(path: Path) -> Any:
-    """DuckDB takes longer to begin than to write most parts. It keeps nothing of what it read."""
+    """Return a cached DuckDB connection, slow to open, which keeps nothing of what it read."""
     return connect(folders=[path], threads=1, enable_external_file_cache="false")
 
 
@@ -373,7 +373,7 @@ def _digest(plan: Mapping[str, Any]) -> str:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """Write named arrays to one file; texts of their own lengths one after the other, with their lengths."""
+    """Write named arrays to one file; texts of different lengths are joined, with their lengths."""
     held: dict[str, NDArray] = {}
     for name, array in arrays.items():
         if array.dtype == object:

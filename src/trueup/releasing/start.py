@@ -1,4 +1,4 @@
-"""Begin a run by parts: everything public is settled and written down before a confidential count is read."""
+"""Begin a run by parts: everything public is settled and written before a confidential count is read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LEAST_SHARE = 50_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is carried out; none of it changes a released integer.
+    """The settings of a run's execution, none of which changes a released integer.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Settings:
 
     @classmethod
     def of(cls, executor: Executor, memory: int | None, most: int | None, tree: Tree) -> Settings:
-        """What an executor and the options say."""
+        """Return the settings of an executor and the options."""
         each, driver = executor.worker_memory, driver_bytes(tree)
         if each and executor.beside_driver and executor.workers == 1:
             memory, each = each, None  # the only worker is the driver itself
@@ -71,7 +71,7 @@ class Settings:
         return cls(total, executor.workers, most, each, driver if executor.beside_driver else 0)
 
     def places(self, cells: int, answers: int) -> int:
-        """How many places of so many cells and measured values a worker's share of the memory holds.
+        """Return how many places, of so many cells and measured values each, fit in a worker's share of the memory.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Settings:
 
 
 def place_bytes(cells: int, answers: int) -> int:
-    """About how many bytes a task needs for each place: counts, estimates and tables of its cells, its answers."""
+    """Return about how many bytes a task needs for each place: counts, estimates and tables of its cells, its answers."""
     return 8 * (5 * cells + 3 * answers)
 
 
@@ -172,7 +172,7 @@ def _settings_out(settings: Settings) -> dict[str, int | None]:
 
 
 def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
-    """Cut the places of a run anew for other workers or another memory than it began with; nothing may be drawn yet.
+    """Cut a run's places again for other workers or memory than it began with; nothing may be drawn yet.
 
     What was tabulated by the old parts goes first, so that a kill in between leaves a run that tabulates again.
 
@@ -197,12 +197,12 @@ def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
 
 
 def account_out(account: Account) -> dict[str, str | None]:
-    """Who is charged and where: the ledger by its identifier, since its address may hold a password."""
+    """Return who is charged and where: the ledger by its identifier, since its address may hold a password."""
     return {"ledger": account.ledger.state().ledger, "analyst": account.analyst, "key": account.key}
 
 
 def run_path(out: Path) -> Path:
-    """Where the run towards a target keeps its folder."""
+    """Return the folder of a run towards a target."""
     out = out.absolute()  # workers may stand elsewhere
     return out.with_name(f"{out.name}.run")
 
@@ -213,7 +213,7 @@ _BEGUN = {"confidential", "owner", "places", "spec.toml"}
 
 @contextmanager
 def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
-    """Make the folder of a run and hold it, so that nobody else begins one there meanwhile."""
+    """Create the folder of a run and hold it, so that nobody else begins one there."""
     folder = RunFolder(path)
     if path.is_symlink():
         refuse_occupied(path)
@@ -232,7 +232,7 @@ def _new(path: Path, take_over: bool) -> Iterator[RunFolder]:
 
 
 def _refuse_begun(path: Path) -> None:
-    """Refuse a folder in which a run has begun, or that is not ours."""
+    """Refuse a folder in which a run has begun, or that is another user's."""
     if (path / PLAN).exists():
         raise BundleError(
             f"a run was interrupted and left '{path}'",
@@ -243,14 +243,14 @@ def _refuse_begun(path: Path) -> None:
 
 
 def _empty(path: Path) -> None:
-    """Remove what a run left that was given up before it had begun."""
+    """Remove what an abandoned run left that had not begun."""
     for name in ("confidential", "places"):  # its places may be those of another cut
         shutil.rmtree(path / name, ignore_errors=True)
     path.chmod(0o700)
 
 
 def finish_removed(out: Path) -> None:
-    """Finish removing the run folder of a target where that was interrupted: nothing of it is needed any more."""
+    """Finish an interrupted removal of a target's run folder, of which nothing is needed any more."""
     gone = run_path(out).with_name(run_path(out).name + REMOVED)
     if is_own(gone):
         with owning(gone):

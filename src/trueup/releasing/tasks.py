@@ -1,4 +1,4 @@
-"""What is done with one part: its sums, its measurements, its way up and its way down.
+"""Tasks on one part: its sums, its measurements, its way up and its way down.
 
 A task is a frozen dataclass that pickles to a few kilobytes. It finds what it needs in the run folder, commits what it
 makes to a part there, and does nothing where that part stands already: it may be carried out again, or twice at once.
@@ -48,7 +48,7 @@ CHECKS = ("whole numbers", "parts add up", "every constraint", "invariants exact
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Something that is done with every part of a layer.
+    """A task carried out on every part of a layer.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Task(ABC):
     path: Path
 
     def __call__(self, part: PlacePart) -> Work:
-        """Do it, unless it was done before."""
+        """Carry out the task, unless it was done before."""
         start, used = time.perf_counter(), time.process_time()
         folder = RunFolder(self.path)
         if not self.done(folder, part):
@@ -68,18 +68,18 @@ class Task(ABC):
 
     @abstractmethod
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Whether the last part of the task is committed."""
+        """Return True if the task's last part is committed."""
 
     @abstractmethod
     def work(self, folder: RunFolder, part: PlacePart) -> None:
-        """Do it."""
+        """Carry out the task."""
 
 
 class PartTotal(Task):
-    """Check a part's confidential counts and sum them into the part's roots, before anything is drawn."""
+    """Check a part's confidential counts and sum them into its roots, before anything is drawn."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Whether the roots' sums are committed."""
+        """Return True if the roots' sums are committed."""
         return folder.sums.find(str(part)) is not None
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
@@ -97,10 +97,10 @@ class PartTotal(Task):
 
 
 class Measure(Task):
-    """Draw the noise of a part, once: of any number of draws one is committed, and no other is ever seen."""
+    """Draw the noise of a part once: of any number of draws one is committed, and no other is ever seen."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Whether measurements are committed; BundleError if they were, and are lost."""
+        """Return True if measurements are committed; raise BundleError if they were, and are lost."""
         return folder.draws.find(str(part)) is not None
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
@@ -123,16 +123,16 @@ class _Reconciling(Task):
 
     @property
     def up(self) -> Callable[..., Any]:
-        """The way up: what a segment and those below say about its roots."""
+        """Return the upward pass: a segment's and lower estimates of its roots."""
         return joined_up if isinstance(self.plan, JoinedPlan) else up
 
     @property
     def down(self) -> Callable[..., Settlement]:
-        """The way down: a segment settled below its settled roots."""
+        """Return the downward pass: a segment settled below its settled roots."""
         return joined_down if isinstance(self.plan, JoinedPlan) else down
 
     def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
-        """What both ways are given: the places, what was measured there, and what is known from below."""
+        """Return the inputs of both passes: the places, their measurements, and the estimates from below."""
         branch, layer = folder.branch(part), folder.cut.layers[part.layer]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
         bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
@@ -147,10 +147,10 @@ class _Reconciling(Task):
 
 
 class Up(_Reconciling):
-    """Say what a part's measurements and those below tell about its roots."""
+    """Estimate a part's roots from its measurements and those below."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Whether the estimates are committed."""
+        """Return True if the estimates are committed."""
         return folder.estimates.find(str(part)) is not None
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
@@ -167,7 +167,7 @@ class Down(_Reconciling):
     seed: int
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
-        """Whether its tables, the leaves for the parts below and the report on it are committed."""
+        """Return True if its tables, the leaves for the parts below and its report are committed."""
         tables = (folder.tables.find(level_part(level, part)) for level in folder.cut.settled(part.layer))
         below = part.layer == len(folder.cut.layers) - 1 or folder.settled.find(f"leaves-{part}")
         return bool(folder.settled.find(f"report-{part}") and below and all(tables))
@@ -217,7 +217,7 @@ Gaps = Sequence[tuple[Measured, NDArray]]
 def refuse_broken_rules(
     folder: RunFolder, cells: Cells, top: int, tables: Mapping[int, NDArray], gaps: Gaps
 ) -> None:
-    """Hold the settled tables of a part to every rule, independently of what settled them.
+    """Check the settled tables of a part against every rule, independently of what settled them.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def _adds_up(cells: Cells, top: int, tables: Mapping[int, NDArray], level: int) 
 def _gaps(
     cells: Cells, top: int, tables: Mapping[int, NDArray], headers: Sequence[Measured], answers: Answers
 ) -> Gaps:
-    """Every header with released minus measured counts `(places, groups)`."""
+    """Return every header with released minus measured counts `(places, groups)`."""
     found = []
     for level, measured in enumerate(answers):
         own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
@@ -264,7 +264,7 @@ def _gaps(
 
 
 def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
-    """The groups of a margin `(places, groups)` that are measured, where it counts some units alone."""
+    """Return the measured groups of a margin `(places, groups)`, for margins of some units alone."""
     if not header.margin.where:
         return table
     own = header.at(cells).groups
@@ -272,18 +272,18 @@ def _of_counted(cells: Cells, header: Measured, table: NDArray) -> NDArray:
 
 
 def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
-    """How many counts of a header there are, and the sum of squares of its gaps (counts squared)."""
+    """Return how many counts of a header there are, and the sum of squares of its gaps (counts squared)."""
     squares = float((gap**2.0).sum())
     return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
 
 
 def level_part(level: int, part: PlacePart) -> str:
-    """The name of the part that holds the table of a level."""
+    """Return the name of the part that holds the table of a level."""
     return f"{level:02d}-{part}"
 
 
 def _exact(folder: RunFolder, part: PlacePart, branch: Branch) -> NDArray[np.int64]:
-    """Confidential counts of all cells of a part's last level."""
+    """Return confidential counts of all cells of a part's last level."""
     if part.layer == len(folder.cut.layers) - 1:
         parts = [folder.occupied(part.number)]
     else:
@@ -299,13 +299,13 @@ def _dense(parts: Sequence[Occupied], first: int, shape: tuple[int, ...]) -> NDA
 
 
 def _occupied(table: NDArray, first: int = 0) -> Occupied:
-    """The cells `(places, n)` that are not zero; the first place has the position `first`."""
+    """Return the nonzero cells of `(places, n)`; the first place has the position `first`."""
     place, cell = np.nonzero(table)
     return Occupied(np.int64(first) + place, cell.astype(np.int32), table[place, cell].astype(np.int64))
 
 
 def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[NDArray]]:
-    """What a part measured, per level and header `(places, groups)`."""
+    """Return what a part measured, per level and header `(places, groups)`."""
     cells = folder.cells(branch)
     headers = [h.at(cells) for h in folder.headers_of(part.layer)]
     values = read_measured(folder.measured.path(str(part)), cells, headers, folder.database)
@@ -315,7 +315,7 @@ def _answers(folder: RunFolder, part: PlacePart, branch: Branch) -> list[list[ND
 
 
 def _above(folder: RunFolder, part: PlacePart, cells: int) -> NDArray[np.int64]:
-    """The settled tables of a part's roots, from the part whose leaves they are."""
+    """Return the settled tables of a part's roots, from the part whose leaves they are."""
     first, last = folder.cut.layers[part.layer].edges[part.number : part.number + 2]
     held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(part)}")))
     rows = slice(*np.searchsorted(held.place, [first, last]).tolist())

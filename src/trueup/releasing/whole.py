@@ -1,4 +1,4 @@
-"""A run of one part in the memory of this process: until its bundle is whole, nothing of it is kept."""
+"""Runs of one part in this process's memory; nothing is kept until the bundle is whole."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class Whole:
 
     @property
     def spec(self) -> Spec:
-        """The spec."""
+        """Return the the spec."""
         return self.problem.spec
 
     @property
     def spent(self) -> str:
-        """What is said of the loss where the run ends after it began to draw."""
+        """Return what is said of the loss if the run ends after it began to draw."""
         return "Noise was drawn: the loss stays spent, and what was drawn is gone."
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else can get at what is in memory."""
+        """Hold nothing: nobody else can reach what is in memory."""
         yield
 
     def published(self, account: Account | None) -> Release | Measurements | None:
-        """What was committed under the account's key, which is not drawn again."""
+        """Return what was committed under the account's key, which is not drawn again."""
         if account and self.request and account.holds(self.request, self.out):
             return read_release(self.out) if self.prepared else read_measurements(self.out)
         return None
@@ -82,7 +82,7 @@ class Whole:
         return account.reserve(self.request) if account and self.request else None
 
     def read(self) -> None:
-        """Read and check the confidential counts; nothing is drawn."""
+        """Read and check the confidential counts; draw nothing."""
         problem = self.problem
         with self.log.stage("reading the confidential counts"), fingerprinting(self.data) as found:
             self.limit = limit = limit_of(problem.spec)
@@ -100,7 +100,7 @@ class Whole:
             reservation.begin()
 
     def measure(self, target: Path) -> str:
-        """Draw the noise, write the measurements, and seal them; the counts are let go."""
+        """Draw the noise, write the measurements and seal them, and release the counts."""
         problem = self.problem
         assert self.counts is not None
         with self.log.stage("drawing exact noise"):
@@ -112,7 +112,7 @@ class Whole:
         return self.sealed["seal"]
 
     def settle(self, target: Path) -> tuple[Release | Measurements, Mapping[str, Any]]:
-        """Reconcile and write the tables; return the record, and what the manifest says of it."""
+        """Reconcile and write the tables; return the record and its manifest entries."""
         assert self.measurements is not None
         assert self.sealed is not None
         if self.prepared is None:
@@ -120,13 +120,13 @@ class Whole:
         return settled(target, self.prepared, self.measurements, self.sealed, self.log)
 
     def finish(self) -> Release | Measurements | None:
-        """Nothing is left to be removed."""
+        """Do nothing: nothing is left to remove."""
 
 
 def settled(
     target: Path, prepared: Prepared, measurements: Measurements, manifest: Mapping[str, Any], log: Log
 ) -> tuple[Release, Mapping[str, Any]]:
-    """Reconcile measurements that memory holds and write the released tables."""
+    """Reconcile in-memory measurements and write the released tables."""
     with log.stage("reconciling"):
         released = prepared.reconcile(measurements)
     with log.stage("simulating the errors to expect"):

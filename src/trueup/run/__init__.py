@@ -1,1 +1,1 @@
-"""run: where tasks are carried out, and where their results are kept."""
+"""Executors of tasks, and stores of their results."""

@@ -1,4 +1,4 @@
-"""When an answer must stand, in wall time: what a verb and its methods ask before they begin something long."""
+"""Deadlines in wall time, which verbs and methods check before they begin something long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEWEST_MINUTES = 1.0
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in wall time, and how much was allowed until then.
+    """A point in wall time, and the time allowed until then.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Deadline:
         return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
 
     def left(self, share: float = 1.0) -> float:
-        """Seconds until a share of the time allowed is spent; negative once it is."""
+        """Return the seconds until a share of the time allowed is spent; negative once it is."""
         return self.ends - (1 - share) * self.allowed - time.monotonic()
 
     def sooner(self, share: float) -> Deadline:
@@ -63,7 +63,7 @@ class Deadline:
         return Deadline(self.ends - (1 - share) * self.allowed, share * self.allowed)
 
     def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
-        """The error where it has passed before a method could say anything.
+        """Return the error for a deadline that passed before a method had any result.
 
         Examples
         --------
@@ -75,5 +75,5 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the time is spent."""
+        """Return True if the time is spent."""
         return self.left() <= 0

@@ -1,4 +1,4 @@
-"""What carries out the tasks of a large run, on one machine or on many."""
+"""The interface of executors, which carry out the tasks of a large run on one machine or many."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Runs a task on many items; a context manager that ends its workers.
+    """An executor of a task on many items; a context manager that ends its workers.
 
     A task is **carried out at least once**: a worker may be killed after its work and before its answer, and an
     engine may start a twin of a slow task. So a task leaves what it makes in `run.parts.Parts`, where the first
@@ -64,7 +64,7 @@ class Executor(Protocol):
         ...
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Count equal rows of a table of records where it lives, if this engine reads such a source.
+        """Count equal rows of a table of records where it is stored, if this engine can read such a source.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Executor(Protocol):
 
 
 def told(error: BaseException, label: str) -> TrueupError:
-    """Turn what a task raised into an error that may cross processes: it quotes no data.
+    """Turn an exception of a task into an error that may cross processes and quotes no data.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def told(error: BaseException, label: str) -> TrueupError:
 
 
 def out_of_memory(what: str) -> ResourceError:
-    """Say what to do about memory."""
+    """Return advice on what to do about memory."""
     return ResourceError(
         what,
         remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",

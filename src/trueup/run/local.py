@@ -75,7 +75,7 @@ class LocalPool:
             raise
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Leave every source to the driver: it is on the same machine; see `Executor.grouped`."""
+        """Return None: every source is left to the driver, on the same machine; see `Executor.grouped`."""
         return False
 
     def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -113,7 +113,7 @@ class LocalPool:
                 yield at, answer
 
     def _idle(self, busy: dict[Connection, Any], items: int) -> _Worker | None:
-        """A worker that has nothing to do, started if there are too few."""
+        """Return a worker that is free, started if there are too few; None if all are busy."""
         if idle := next((w for w in self._pool if w.pipe not in busy), None):
             return idle
         if len(self._pool) >= min(self.workers, items):
@@ -123,12 +123,12 @@ class LocalPool:
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class LocalThreads(LocalPool):
-    """Threads of this process, for tasks that spend their time in kernels which let other threads run.
+    """Threads of this process, for tasks in kernels that let other threads run.
 
     Items are worked on as they come, some at once: each may hold much. An interruption waits for those.
 
@@ -171,7 +171,7 @@ class _Worker:
             self.pipe.send_bytes(pickle.dumps((task, item, label)))
 
     def end(self) -> int | None:
-        """End the process, and say how it ended."""
+        """End the process, and return how it ended."""
         with suppress(OSError):
             self.pipe.close()
         self._process.join(0.1)
@@ -183,7 +183,7 @@ class _Worker:
 
 @contextmanager
 def _as_worker() -> Iterator[None]:
-    """Let a process that starts now have a worker's environment."""
+    """Give a process that starts now a worker's environment."""
     before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
     os.environ.update(WORKER_ENVIRONMENT)
     try:
@@ -197,7 +197,7 @@ def _as_worker() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """Carry out what comes through the pipe until it ends, as it does when the driver dies."""
+    """Carry out what comes through the pipe until it closes, as it does when the driver dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the driver's to handle
     while True:
         try:

@@ -78,7 +78,7 @@ class Parts:
             )  # a task that outlives its run must not bring its folder back
 
     def commit(self, name: str, write: Callable[[Path], object], suffix: str = "") -> Part:
-        """Let `write` fill a file and commit it under a name; return what is committed under it now.
+        """Let `write` fill a file and commit it under a name; return what is now committed under it.
 
         `write` is not called where the name is committed already.
 
@@ -99,7 +99,7 @@ class Parts:
         return winner
 
     def find(self, name: str) -> Part | None:
-        """Return what is committed under a name, unread; None if nothing is.
+        """Return what is committed under a name, unread; None if there is nothing.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Parts:
         return held
 
     def part(self, name: str) -> Part:
-        """Return what is committed under a name, unread; BundleError if nothing is."""
+        """Return what is committed under a name, unread; raise BundleError if there is nothing."""
         if held := self.find(name):
             return held
         raise BundleError(f"part '{name}' of the run is missing", remedy="continue the run with --resume")
@@ -141,17 +141,17 @@ class Parts:
         return path
 
     def forget(self, name: str) -> None:
-        """Remove what is committed under a name, where parts follow from others."""
+        """Remove what is committed under a name, for parts that follow from others."""
         if self._follows and (held := self.find(name)):
             (self.folder / f"{name}{_RECORD}").unlink()
             (self.folder / held.file).unlink(missing_ok=True)
 
     def names(self) -> set[str]:
-        """The names under which something is committed."""
+        """Return the names under which something is committed."""
         return {p.name.removesuffix(_RECORD) for p in self.folder.glob(f"*{_RECORD}")}
 
     def _stage(self, name: str, write: Callable[[Path], object], suffix: str) -> Part:
-        """A file on the disk that no record names yet."""
+        """Write a file to disk that no record names yet."""
         with self._unseen(suffix) as hidden:
             write(hidden)
             to_disk(hidden)
@@ -162,7 +162,7 @@ class Parts:
         return part
 
     def _link(self, part: Part) -> bool:
-        """Link the record; False if another writer was first."""
+        """Link the record; return False if another writer was first."""
         fields = asdict(part)
         name = fields.pop("name")
         with self._unseen(_RECORD) as hidden:
@@ -185,7 +185,7 @@ class Parts:
             Path(name).unlink(missing_ok=True)
 
     def destroy_uncommitted(self) -> None:
-        """Remove, unread, every file that no record names: what lost to another writer, or whose writer died."""
+        """Remove, unread, every file that no record names: leftovers of slower or dead writers."""
         committed = {part.file for name in self.names() if (part := self.find(name))}
         for path in self.folder.iterdir():
             if path.suffix != _RECORD and path.name not in committed:

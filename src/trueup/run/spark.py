@@ -101,7 +101,7 @@ class SparkCluster:
             sent.destroy()
 
     def _answers(self, sent: Any, items: int) -> Iterator[tuple[int, bytes]]:
-        """Positions and answers as tasks finish: the rows of a job would come at its end, all at once."""
+        """Yield positions and answers as tasks finish; the rows of a job would come all at once at its end."""
         answers = self._context.accumulator([], _Collected())
         positions = self._session.range(0, items, 1, numPartitions=items)
         with without_remarks():
@@ -115,7 +115,7 @@ class SparkCluster:
         yield from _while_running(run, lambda: answers.value)
 
     def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
-        """Count equal rows where the data live; see `Executor.grouped`."""
+        """Count equal rows where the data are stored; see `Executor.grouped`."""
         if not is_address(source) and not (isinstance(source, str | Path) and _is_parquet(Path(source))):
             return False  # text is read by the driver, which holds it to the header's dialect
         name = str(source) if is_address(source) else _address(_plain(Path(source)))
@@ -156,17 +156,17 @@ class SparkCluster:
 
 
 def _address(path: Path) -> str:
-    """A path of this machine: a bare one is looked for in the cluster's file system, percent signs are taken as such."""
+    """Return a local path with its scheme: Spark looks for bare paths in the cluster's file system."""
     return f"file://{path.absolute()}"
 
 
 def _plain(path: Path) -> Path:
-    """A path that exists, written so that Spark takes it for no pattern; a pattern as it is."""
+    """Return an existing path escaped so that Spark takes it for no pattern; a pattern unchanged."""
     return Path(re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.absolute()))) if path.exists() else path
 
 
 def _is_parquet(path: Path) -> bool:
-    """Whether a path of this machine leads to Parquet files alone."""
+    """Return True if a local path leads to Parquet files alone."""
     return all(is_parquet(file) for file in files_of(path))
 
 
@@ -200,7 +200,7 @@ def _while_running(job: Callable[[], None], answers: Callable[[], list]) -> Iter
 
 
 def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]:
-    """The first answer of every position, unpickled; an error is raised."""
+    """Yield the first answer of every position, unpickled; raise errors."""
     seen: set[int] = set()
     for at, pickled in answers:
         answer = pickle.loads(pickled)
@@ -212,7 +212,7 @@ def _distinct(answers: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, Any]]
 
 
 def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """What an executor does: look its items up in the broadcast, and send the driver its answers."""
+    """Return the executor's function: look its items up in the broadcast, and send the driver its answers."""
 
     def carry_out(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
@@ -224,7 +224,7 @@ def _carrying_out(sent: Any, answers: Any) -> Callable[[Iterator[RecordBatch]], 
 
 
 def _answer(sent: list[bytes], at: int) -> Any:
-    """What the task says, or its error as an answer: Spark would only try again what fails for good."""
+    """Return the task's answer or its error; raising would make Spark retry what fails permanently."""
     label = f"item {at + 1} of {len(sent) - 1}"
     try:
         return pickle.loads(sent[0])(pickle.loads(sent[at + 1]))

@@ -1,4 +1,4 @@
-"""The session of Spark in which tasks run: its settings, and what must be installed."""
+"""The Spark session in which tasks run: its settings, and what must be installed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def session_of(master: str | None, settings: dict[str, str]) -> Any:
 
 
 def _unset(settings: dict[str, str]) -> dict[str, str]:
-    """Our own settings, as far as neither `settings` nor `spark-defaults.conf` nor `spark-submit` have them.
+    """Return our settings, except those in `settings`, `spark-defaults.conf` or `spark-submit`.
 
     Spark reads those when its Java process starts, before any session.
     """
@@ -76,7 +76,7 @@ def _unset(settings: dict[str, str]) -> dict[str, str]:
 
 @contextmanager
 def quoting_nothing(what: str) -> Iterator[None]:
-    """Turn an error of Spark into one that quotes nothing: its text may hold anything."""
+    """Turn an error of Spark, whose text may hold data, into one that quotes nothing."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -92,7 +92,7 @@ def quoting_nothing(what: str) -> Iterator[None]:
 
 @contextmanager
 def without_remarks() -> Iterator[None]:
-    """Keep PySpark's remarks on other libraries' versions from users, who cannot act on them."""
+    """Suppress PySpark's remarks on other libraries' versions, on which users cannot act."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

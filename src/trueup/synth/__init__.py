@@ -42,7 +42,7 @@ def synthesize(
     workers: int = 1,
     tell: Callable[[str], None] = lambda stage: None,
 ) -> list[SynthRegion]:
-    """Make a country up that a spec can release: public places, and counts or records of its inhabitants.
+    """Create a synthetic country that a spec can release: public places, and counts or records of its inhabitants.
 
     Sizes have the skew of real ones and a third of the blocks is empty; shares of attributes vary from
     place to place; group quarters stand in few blocks. Regions have the stated totals exactly. The same
@@ -124,7 +124,7 @@ def synthesize(
 
 
 def refuse_rules(spec: Spec) -> None:
-    """Refuse what drawn counts would break."""
+    """Refuse rules that drawn counts would break."""
     rules = spec.constraints
     if rules.bounds or rules.linear:
         raise SpecError(
@@ -143,7 +143,7 @@ def _refuse_wide(spec: Spec) -> None:
 def _regions(
     spec: Spec, found: list[SynthRegion], persons: int | None, places: int | None, named: bool
 ) -> list[SynthRegion]:
-    """The regions with their sizes; one alone where the spec has no level of regions."""
+    """Return the regions with their sizes; a single one if the spec has no level of regions."""
     at = region_level(spec)
     if not at and len(found) > 1:
         if persons is None and places is None and not named:
@@ -158,7 +158,7 @@ def _regions(
 
 
 def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], list[RegionPlan]]:
-    """Lay out codes wide enough for all, then settle every region's sizes."""
+    """Determine codes wide enough for all, then every region's sizes."""
     at = region_level(spec)
     names = [level.name.casefold() for level in spec.levels[at + 1 :]]
     free = [level_sizes(names, region.places, [10**9] * len(names)) for region in regions]

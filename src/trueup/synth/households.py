@@ -28,30 +28,30 @@ Rows = dict[str, NDArray]
 
 @dataclass(frozen=True)
 class Households:
-    """What the two tables of a spec hold beside places."""
+    """The attributes of a spec's two tables."""
 
     spec: Spec
     join: JoinPart
 
     @classmethod
     def of(cls, spec: Spec) -> Households | None:
-        """Return the two tables of a spec; None if it has one."""
+        """Return the two tables of a spec, or None if it has one."""
         return cls(spec, spec.table.join) if spec.table.join is not None else None
 
     def parts(self, *of: str | None) -> list[AttributePart]:
-        """Declared attributes that are columns of a table; numbers of persons are none."""
+        """Return the declared attributes that are columns of a table, without counts of persons."""
         return [p for p in self.join.attributes if p.of in of and p.persons is None]
 
     @cached_property
     def domain(self) -> PeopleDomain:
-        """Attributes of households as the generator of people sees them."""
+        """Return the attributes of households in the form of the generator of people."""
         held = tuple(map(plain_attribute, self.parts(self.join.counts))) or (Attribute("none", ("",)),)
         return PeopleDomain.of(Cells(ROOT, held), ())
 
     def draw(
         self, branch: PlaceBranch, persons: int, code: str, rng: np.random.Generator
     ) -> Iterator[tuple[Rows, Rows]]:
-        """Households and persons, in parts: `leaf` is the place, `number` the household within the region."""
+        """Yield households and persons, in parts: `leaf` is the place, `number` the household within the region."""
         sizes = SIZES / SIZES.sum()
         mean, start = float(sizes @ np.arange(1, sizes.size + 1)), 0
         for sparse in populate(self.domain, branch, max(1, round(persons / mean)), rng):
@@ -84,7 +84,7 @@ class Households:
         return {name: column[order] for name, column in rows.items()}
 
     def _values(self, part: AttributePart, first: NDArray[np.bool_], rng: np.random.Generator) -> NDArray:
-        """Values of one attribute; no reference person has one that some number of persons counts, unless all are counted."""
+        """Return values of one attribute; a reference person has no counted value unless all are counted."""
         wanted = self._counted(part)
         shares = PeopleDomain.of(Cells(ROOT, (plain_attribute(part),)), ()).shares[0].copy()
         others = shares.copy()

@@ -1,4 +1,4 @@
-"""How the levels of a spec become codes of places: how wide each is, and how many children fit.
+"""Codes of places by level: how wide each is, and how many children fit.
 
 Every column of a spec that names places holds digits. Levels that take prefixes of one column share it (2 digits of state,
 3 of county, ...); any other level has a column of its own, which numbers the children of each place.
@@ -17,7 +17,7 @@ _MOST_DIGITS = 18  # of a 64-bit integer
 
 @dataclass(frozen=True)
 class Digits:
-    """How a level writes its places.
+    """The digits of a level's places.
 
     Attributes
     ----------
@@ -40,22 +40,22 @@ class Digits:
 
     @property
     def most(self) -> int:
-        """How many places can be told apart."""
+        """Return how many places can be told apart."""
         return 10**self.width - 1
 
     @property
     def end(self) -> int:
-        """Digits of a code down to this level."""
+        """Return the digits of a code down to this level."""
         return self.start + self.width
 
 
 def region_level(spec: Spec) -> int:
-    """The level that stated totals are about: the one called `state` if it is the first below the root, else the root."""
+    """Return the level of stated totals: the one called `state` if it is the first below the root, else the root."""
     return int(len(spec.levels) > 1 and spec.levels[1].name.casefold() == "state")
 
 
 def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digits]:
-    """Lay out the codes of all levels below the root.
+    """Determine the codes of all levels below the root.
 
     Parameters
     ----------
@@ -95,5 +95,5 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
 
 
 def _roomy(children: int) -> int:
-    """Digits enough for a place with many more children than most."""
+    """Return digits enough for a place with many more children than most."""
     return max(3, len(str(8 * children)))

@@ -1,4 +1,4 @@
-"""A made-up population on the public places of a spec: what a spec's errors can be tried on before anything is measured."""
+"""Synthetic populations on the public places of a spec, on which its errors can be tried before measuring."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ concentration 35 (three counties of real blocks have 21, 26 and 53), yet rare gr
 def made_up_counts(
     problem: Problem, rng: np.random.Generator, persons: int | None = None
 ) -> NDArray[np.int64]:
-    """Draw counts of all n cells on the places of a problem, as `synthesize` does on places of its own.
+    """Draw counts of all n cells on a problem's places, as `synthesize` does on its own.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def made_up_counts(
 
 
 def usual_persons(tree: Tree) -> int:
-    """Units in all, if the places of the lowest level whose name is known have as many as in the United States.
+    """Return the number of units, with as many per named place of the lowest known level as in the United States.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def usual_persons(tree: Tree) -> int:
 
 
 def _branch(tree: Tree, rng: np.random.Generator, *, empty: bool) -> PlaceBranch:
-    """The tree's places, populous where there are many below; they spread as those do that `grow` draws."""
+    """Return the tree's places with random populations: large ones with many below, spread as those of `grow`."""
     last = len(tree.levels) - 1
     parents, weights = [], np.ones(tree.sizes[0])
     for level in range(1, last + 1):

@@ -1,4 +1,4 @@
-"""Who lives in a region: attributes whose shares vary from place to place, group quarters in few blocks."""
+"""Inhabitants of a region: attributes whose shares vary from place to place, group quarters in few blocks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sparse(NamedTuple):
 
 @dataclass(frozen=True)
 class PeopleDomain:
-    """The attributes of a spec, as the generator sees them.
+    """The attributes of a spec in the form of the generator.
 
     Attributes
     ----------
@@ -84,23 +84,23 @@ class PeopleDomain:
 
     @property
     def outside(self) -> NDArray[np.bool_]:
-        """Which combinations of the other attributes those outside of group quarters can have, flat."""
+        """Return a flat mask of the other attributes' combinations possible outside group quarters."""
         return (self.allowed if self.quarters is None else self.allowed.take(0, self.quarters)).ravel()
 
     @property
     def others(self) -> list[int]:
-        """The attributes that are not about group quarters."""
+        """Return the the attributes that are not about group quarters."""
         return [axis for axis in range(len(self.sizes)) if axis != self.quarters]
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Cell of every combination of the others, outside of group quarters, flat."""
+        """Return the cell of every combination of the others outside group quarters, flat."""
         cells = np.arange(prod(self.sizes)).reshape(self.sizes)
         return (cells if self.quarters is None else cells.take(0, self.quarters)).ravel()
 
     @property
     def stride(self) -> int:
-        """From a cell to that of the next kind of quarters."""
+        """Return the step from a cell to that of the next kind of quarters."""
         return 0 if self.quarters is None else prod(self.sizes[self.quarters + 1 :])
 
 
@@ -137,13 +137,13 @@ def populate(
 
 
 def _drifted(shares: NDArray, steady: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """One Dirichlet draw for each row; the shares are its mean."""
+    """Return one Dirichlet draw per row, with the shares as mean."""
     drawn = rng.standard_gamma(steady * shares) + 1e-12 * shares  # all may be zero in double precision
     return drawn / drawn.sum(axis=1, keepdims=True)
 
 
 def _kinds_of_quarters(domain: PeopleDomain, units: NDArray, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Kind of group quarters of every place, 0 for none: populous places first, until enough live in them."""
+    """Return the kind of group quarters of every place, 0 for none: populous places first, until enough live in them."""
     kinds = np.zeros(units.size, np.int64)
     if domain.quarters is None:
         return kinds

@@ -92,7 +92,7 @@ def grow(sizes: Sequence[int], most: Sequence[int], rng: np.random.Generator) ->
 
 
 def _children(total: int, weights: NDArray, most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Share children out unevenly: at least one and at most `most` to each parent."""
+    """Divide children unevenly among parents: at least one and at most `most` each."""
     counts = 1 + rng.multinomial(total - weights.size, weights / weights.sum())
     while (excess := int(np.maximum(counts - most, 0).sum())) > 0:
         counts = np.minimum(counts, most)
@@ -123,7 +123,7 @@ def place_numbers(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 def leaf_codes(
     branch: PlaceBranch, layout: Sequence[Digits], code: int, before: Sequence[int]
 ) -> dict[str, NDArray[np.int64]]:
-    """Codes of the places of the last level as integers, one for each column.
+    """Return codes of the places of the last level as integers, one per column.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from trueup.version import __version__
 
 
 def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
-    """Say that the data are synthetic, what made them and how to use them."""
+    """Return a note that the data are synthetic, what made them and how to use them."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"
     second = "\n- `households/`: the second table (`--households`)" if spec.table.join is not None else ""

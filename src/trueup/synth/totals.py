@@ -1,4 +1,4 @@
-"""How many persons (or whatever is counted) there are in each region: stated, never drawn."""
+"""Stated totals of persons (or other units) in each region, never drawn."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def sized(
     places: int | None,
     per_place: int = PERSONS_PER_BLOCK,
 ) -> list[SynthRegion]:
-    """Give every region its places, and scale the totals where the sum of persons is given.
+    """Give every region its places, and scale the totals if the sum of persons is given.
 
     Where only places are given there are so many persons for each, and the other way round; sums are met exactly.
 
@@ -142,7 +142,7 @@ def sized(
 
 
 def share_out(total: int, weights: NDArray) -> NDArray[np.int64]:
-    """Share a total out in proportion, by largest remainders.
+    """Divide a total in proportion, by largest remainders.
 
     Examples
     --------

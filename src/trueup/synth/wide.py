@@ -1,4 +1,4 @@
-"""Columns of a wide table from the counts of its cells: the sums of columns that a spec names, solved backwards."""
+"""Columns of a wide table from the counts of its cells, by solving the column sums that a spec names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WideTable:
 
     @classmethod
     def of(cls, spec: Spec, cells: Cells) -> WideTable:
-        """Solve the sums of a spec; where columns are free they are zero.
+        """Solve the sums of a spec, with zeros for free columns.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class WideTable:
         return cls(names, whole)
 
     def columns(self, rows: dict[str, NDArray], cells: int) -> dict[str, NDArray]:
-        """One row for every place, from one row for every occupied cell."""
+        """Return one row per place from one row per occupied cell."""
         leaf, at = np.unique(rows["leaf"], return_inverse=True)
         table = np.zeros((leaf.size, cells), np.int64)
         table[at, rows["cell"]] = rows["units"]

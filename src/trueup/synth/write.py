@@ -1,4 +1,4 @@
-"""Write one region: its places and its people, as Parquet parts that say that they are synthetic."""
+"""Writing of one region: its places and its people, as Parquet parts marked as synthetic."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROOT = "all"
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """What is settled about a region before anything is drawn.
+    """The decisions on a region before anything is drawn.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ class WriteRegion:
 
     @cached_property
     def cells(self) -> Cells:
-        """The cells of one place."""
+        """Return the the cells of one place."""
         return build_cells(self.spec, Tree.from_columns([ROOT], [{}]))
 
     @cached_property
     def domain(self) -> PeopleDomain:
-        """The attributes as the generator sees them."""
+        """Return the attributes in the form of the generator."""
         return PeopleDomain.of(self.cells, self.spec.constraints.zeros)
 
     def _register(self, connection: Any, plan: RegionPlan, codes: dict[str, NDArray], leaves: int) -> None:
@@ -125,7 +125,7 @@ class WriteRegion:
         self._copy(connection, rows, self.folder / "places" / f"synthetic-{plan.region.code}.parquet")
 
     def _leaves(self, plan: RegionPlan) -> str:
-        """One row for every place of the last level, with readable names where the spec wants them."""
+        """Return the query of places of the last level, with readable names if the spec wants them."""
         columns = {d.column: quoted(d.column) for d in self.layout}
         for depth, level in enumerate(self.spec.levels):
             if level.label and level.label not in columns:
@@ -140,7 +140,7 @@ class WriteRegion:
         return f"{literal(f'Synthetic {name} ')} || left({quoted(digits.column)}, {digits.end})"
 
     def _parents(self, plan: RegionPlan) -> str:
-        """One row for every place of every level with its parent."""
+        """Return the query of places of every level with their parents."""
         assert self.spec.parents is not None
         given, up = quoted(self.spec.parents.id), quoted(self.spec.parents.parent)
         rows = [f"SELECT '{ROOT}' AS {given}, '' AS {up}"] * plan.first
@@ -152,7 +152,7 @@ class WriteRegion:
         return f"SELECT * FROM ({' UNION ALL '.join(rows)}) ORDER BY ALL"
 
     def _records(self, drawn: Iterable[Sparse], rng: np.random.Generator) -> Iterator[dict[str, NDArray]]:
-        """One row for every unit, in random order within a part."""
+        """Yield one row per unit, in random order within a part."""
         for leaf, cell, count in _cut(drawn, UNITS):
             order = rng.permutation(int(count.sum()))
             yield {"leaf": np.repeat(leaf, count)[order], "cell": np.repeat(cell, count)[order]}
@@ -180,7 +180,7 @@ class WriteRegion:
     def _write_households(
         self, connection: Any, plan: RegionPlan, drawn: Iterable[tuple[dict, dict]]
     ) -> None:
-        """Write both tables; the places stand in that of households."""
+        """Write both tables; the table of households holds the places."""
         keys = ", ".join(
             f"places.{quoted(column)}" for column in dict.fromkeys(d.column for d in self.layout)
         )
@@ -206,7 +206,7 @@ LABEL = "Synthetic: no person or place in it exists."
 
 
 def _gathered(drawn: Iterable[Sparse], rows: int) -> Iterator[Sparse]:
-    """Put small tables together until they have enough rows; a place is never torn apart."""
+    """Join small tables until they have enough rows, never splitting a place."""
     held: list[Sparse] = []
     for sparse in drawn:
         held.append(sparse)
@@ -222,7 +222,7 @@ def _joined(held: list[Sparse]) -> Sparse:
 
 
 def _cut(drawn: Iterable[Sparse], units: int) -> Iterator[Sparse]:
-    """Cut tables into pieces of so many units each, the last of fewer."""
+    """Split tables into pieces of so many units each, the last of fewer."""
     held = Sparse(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64))
     for sparse in drawn:
         held = _joined([held, sparse])

@@ -1,4 +1,4 @@
-"""How likely the noise on n counts stays inside a ball: Lemma 8 and Corollary 9 of Zhu et al."""
+"""Probability that the noise on n counts stays inside a ball: Lemma 8 and Corollary 9 of Zhu et al."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDEST = 2**14
 
 
 def ball_probability(law: Law, n: int, radius: float) -> float:
-    """Probability that independent noise on `n` counts has norm at most `radius`.
+    """Return the probability that independent noise on `n` counts has norm at most `radius`.
 
     The norm is the sum of absolute values; for Gaussian noise it is the Euclidean length, for which there is
     a formula. By Corollary 9 the same number is the probability that noisy counts are in the ball around
@@ -71,7 +71,7 @@ def ball_probability(law: Law, n: int, radius: float) -> float:
 
 
 def outside_probability(law: Law, n: int, radius: float) -> float:
-    """Probability that the noise leaves the ball: `1 - ball_probability`, without its cancellation.
+    """Return the probability that the noise leaves the ball: `1 - ball_probability`, without its cancellation.
 
     For a law without a formula it is that difference, so it is right to an absolute 1e-12 only.
 
@@ -85,7 +85,7 @@ def outside_probability(law: Law, n: int, radius: float) -> float:
 
 
 def _split(law: Law, n: int, radius: float) -> tuple[float, float]:
-    """Probabilities inside and outside."""
+    """Return probabilities inside and outside."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise SpecError(f"n is {n!r}", needed="a whole number of counts, 1 or more")
     if not radius == radius:
@@ -115,14 +115,14 @@ def _gamma(shape: float, x: float) -> tuple[float, float]:
 
 
 def _geometric(epsilon: float, n: int, radius: int) -> tuple[float, float]:
-    """The smaller of the two probabilities as a sum of positive terms, the other by difference."""
+    """Return both probabilities, the smaller as a sum of positive terms, the other by difference."""
     above = (radius + 1) * sinh(min(epsilon, 700.0)) > n  # the mean of the norm is n / sinh(epsilon)
     part = min(float(_terms(epsilon, n, radius, above).sum()), 1.0)
     return (1 - part, part) if above else (part, 1 - part)
 
 
 def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float64]:
-    """`P(binomial = k) P(negative binomial > radius - k)`, or `<=`, over the `k` that matter.
+    """Return `P(binomial = k) P(negative binomial > radius - k)`, or `<=`, over the `k` that matter.
 
     They are found by tilting: with `u` in place of `a = exp(-epsilon)` the norm has its mean at the radius, and the
     terms have their weight where the tilted binomial law has. Its mass, normalised over the window, gives the
@@ -144,7 +144,7 @@ def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float
 
 
 def _convolved(law: Law, n: int, radius: int) -> float:
-    """Mass of the norm up to the radius, by binary powers of truncated convolutions: positive terms only."""
+    """Return the mass of the norm up to the radius, by binary powers of truncated convolutions of positive terms."""
     from scipy.signal import fftconvolve
 
     convolve = np.convolve if radius <= 512 else lambda x, y: np.maximum(fftconvolve(x, y), 0.0)

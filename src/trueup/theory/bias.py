@@ -1,4 +1,4 @@
-"""What projection does to the mean: Theorems 7 and 11 of Zhu et al."""
+"""Bias and variance of projection: Theorems 7 and 11 of Zhu et al."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trueup.theory.ball import outside_probability
 
 
 def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDArray[np.float64]:
-    """Matrix that turns noise into the error of the projection on `matrix @ x = b`.
+    """Return the matrix that turns noise into the error of the projection on `matrix @ x = b`.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
 def projection_bias(
     matrix: ArrayLike, mean: ArrayLike = 0.0, variances: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Bias (counts) of the projection on `A x = b`: zero if the noise has mean zero.
+    """Return the bias (counts) of the projection on `A x = b`: zero if the noise has mean zero.
 
     Theorem 7: program (P), the projection on the solutions of `A v = b`, is unbiased. The paper proves it
     for symmetric noise by reflection. The error is `error_operator @ noise`, so it holds for all noise of mean
@@ -82,7 +82,7 @@ def projection_bias(
 def projection_covariance(
     matrix: ArrayLike, variances: ArrayLike, weights: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    """Covariance (n, n) (counts squared) of the error of the projection on `A x = b`.
+    """Return the covariance (n, n) (counts squared) of the error of the projection on `A x = b`.
 
     Parameters
     ----------

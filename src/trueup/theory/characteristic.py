@@ -19,16 +19,16 @@ class Noise(Law, Protocol):
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power of one draw (counts^4)."""
+        """Return the mean of the fourth power of one draw (counts^4)."""
         ...
 
     def pmf(self, noise: ArrayLike) -> Reals:
-        """Mass (density for a continuous law) at `noise`."""
+        """Return the mass (density for a continuous law) at `noise`."""
         ...
 
 
 def characteristic_reach(law: Law, mass: float = DROPPED) -> float:
-    """What the noise exceeds with probability `mass` (counts).
+    """Return the count that the noise exceeds with probability `mass`.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def characteristic_reach(law: Law, mass: float = DROPPED) -> float:
 
 
 def characteristic(law: Law, t: NDArray) -> Reals:
-    """Mean of `cos(t noise)` at frequencies `t` (per count).
+    """Return the mean of `cos(t noise)` at frequencies `t` (per count).
 
     Raises
     ------

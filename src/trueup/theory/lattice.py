@@ -1,4 +1,4 @@
-"""Tails of noise on a lattice as the fourth paper bounds them: asymptotic statements, with the constants of their proofs.
+"""Tail bounds of noise on a lattice from the fourth paper: asymptotic statements, with the constants of their proofs.
 
 Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy": Lemma 11, Theorem 12, Theorem 15 (Proposition 18).
 All hold **beyond some radius that the paper does not give**: for small ones they may fail, as a test shows. How far the noise of
@@ -44,7 +44,7 @@ class LatticeShape(NamedTuple):
 
     @classmethod
     def of(cls, invariants: ArrayLike) -> LatticeShape:
-        """Measure the lattice of integer vectors that invariants `(m, n)` leave alone.
+        """Measure the lattice of integer vectors with zero sums under invariants `(m, n)`.
 
         Examples
         --------
@@ -57,7 +57,7 @@ class LatticeShape(NamedTuple):
 
     @property
     def log_unit_ball(self) -> float:
-        """Log of the volume of the unit ball in d dimensions."""
+        """Return the log of the volume of the unit ball in d dimensions."""
         return self.dimension / 2 * math.log(math.pi) - math.lgamma(self.dimension / 2 + 1)
 
 

@@ -1,4 +1,4 @@
-"""How close the error after projection is to the raw noise: Theorems 13 and 14 of Zhu et al., and distances."""
+"""Distance of the error after projection from the raw noise: Theorems 13 and 14 of Zhu et al."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POINTS = 20_001
 
 
 def variance_limit(law: Noise) -> float:
-    """Limit (counts squared) of a part's error variance as its siblings grow in number.
+    """Return the limit (counts squared) of a part's error variance as its siblings grow in number.
 
     Theorem 13: `Var(error) = (1 - 1/n) Var(noise)` increases with n and tends to the variance of the noise.
     What is missing at n is `Var(noise) / n` exactly, whatever the law.
@@ -30,7 +30,7 @@ def variance_limit(law: Noise) -> float:
 
 
 def wasserstein(law: Noise, n: int) -> float:
-    """Wasserstein-1 distance (counts) between the noise and the error after projection on a known total.
+    """Return the Wasserstein-1 distance (counts) of the noise from the error after projection on a known total.
 
     It is `integral |F - G|` of the two distribution functions, and at most `wasserstein_bound`.
 
@@ -62,7 +62,7 @@ def wasserstein(law: Noise, n: int) -> float:
 
 
 def kolmogorov(law: Noise, n: int) -> float:
-    """Largest difference of the distribution functions of the noise and of the error after projection.
+    """Return the largest difference of the distribution functions of the noise and of the error after projection.
 
     Theorem 14: the error converges in distribution to the noise as n grows, so this goes to zero for
     continuous noise. For noise on the integers it does not: the error spreads each integer's mass over
@@ -94,7 +94,7 @@ def wasserstein_bound(law: Noise, n: int) -> float:
 
 
 def _gaps(error: MarginalError, n: int) -> tuple[NDArray, NDArray]:
-    """Absolute differences of the distribution functions above zero, and the widths they stand for."""
+    """Return absolute differences of the distribution functions above zero, and their widths."""
     if error.discrete:
         # Both functions are constant between multiples of 1/n: their middles stand for whole steps.
         x = (np.arange(int(characteristic_reach(error.own, 1e-13) + 1) * n) + 0.5) / n

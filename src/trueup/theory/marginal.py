@@ -68,13 +68,13 @@ class MarginalError:
 
     @property
     def variance(self) -> float:
-        """Variance (counts squared): `(1 - 1/n)` times the noise's for n equal parts (Theorem 12)."""
+        """Return the variance (counts squared): `(1 - 1/n)` times the noise's for n equal parts (Theorem 12)."""
         rest = sum(count * law.variance for law, count in self.others)
         return (1 - self.share) ** 2 * self.own.variance + self.share**2 * rest
 
     @property
     def kurtosis(self) -> float:
-        """Fourth central moment over the squared variance: 6 for Laplace noise alone, 3 for normal noise."""
+        """Return the fourth central moment over the squared variance: 6 for Laplace noise alone, 3 for normal noise."""
         if not self.variance > 0:
             return nan
         excess = (1 - self.share) ** 4 * _fourth_cumulant(self.own)
@@ -82,7 +82,7 @@ class MarginalError:
         return 3 + excess / self.variance**2
 
     def cdf(self, error: ArrayLike) -> Reals:
-        """Probability that the error is at most `error` (counts), right to an absolute 1e-10 for n up to 1e6."""
+        """Return the probability that the error is at most `error` (counts), within 1e-10 for n up to 1e6."""
         x = np.asarray(error, float)
         if not self.others:
             return self.own.cdf(x) if self.share == 0 else np.where(x >= 0, 1.0, 0.0)
@@ -90,7 +90,7 @@ class MarginalError:
         return np.clip(find(x.ravel()), 0.0, 1.0).reshape(x.shape)
 
     def density(self, error: ArrayLike) -> Reals:
-        """Density of a continuous error at `error` (per count).
+        """Return the density of a continuous error at `error` (per count).
 
         Raises
         ------
@@ -105,11 +105,11 @@ class MarginalError:
 
     @property
     def discrete(self) -> bool:
-        """Whether the noise is on the integers."""
+        """Return True if the noise is on the integers."""
         return self.own.discrete
 
     def characteristic(self, t: NDArray) -> Reals:
-        """Mean of `cos(t error)`."""
+        """Return the mean of `cos(t error)`."""
         result = characteristic(self.own, (1 - self.share) * t)
         for law, count in self.others:
             result = result * characteristic(law, self.share * t) ** count
@@ -128,7 +128,7 @@ class MarginalError:
 
     @cached_property
     def _grid(self) -> tuple[float, Reals, Reals]:
-        """Half length L, and distribution function and density at GRID + 1 points from -L to L."""
+        """Return half length L, and distribution function and density at GRID + 1 points from -L to L."""
         length = _reach(self.variance, [self.own, *(law for law, _ in self.others)])
         k = np.arange(GRID // 2 + 1)
         phi = self.characteristic(k * pi / length) * np.where(
@@ -146,7 +146,7 @@ class MarginalError:
         return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
 
     def _others_at_least(self, own: Reals, x: Reals) -> Reals:
-        """`P(R >= (own - x) / w)`; a bound that is whole but for the rounding of its terms is taken as whole."""
+        """Return `P(R >= (own - x) / w)`; a bound within rounding of a whole number counts as whole."""
         first, upper = self._others_tail
         rounding = ROUNDING * (np.abs(own) + np.abs(x))
         at = np.ceil((own - x - rounding) / self.share) - first
@@ -154,7 +154,7 @@ class MarginalError:
 
     @cached_property
     def _others_tail(self) -> tuple[int, Reals]:
-        """The upper tail of R from its first value on."""
+        """Return the the upper tail of R from its first value on."""
         variance = sum(count * law.variance for law, count in self.others)
         half = ceil(_reach(variance, [law for law, _ in self.others]))
         size = 1 << (2 * half + 1).bit_length()
@@ -168,7 +168,7 @@ class MarginalError:
 
 
 def projected_error(law: Noise, n: int) -> MarginalError:
-    """Law of a count's error when n equal parts are projected on their known total.
+    """Return the law of a count's error when n equal parts are projected on their known total.
 
     Theorem 12: with independent noise eta_1, ..., eta_n on the parts, the error of part i after program
     (P_S) is distributed as `((n - 1) eta_i - sum_{j != i} eta_j) / n`, of variance `(1 - 1/n) Var(eta)`.
@@ -203,7 +203,7 @@ def projected_error(law: Noise, n: int) -> MarginalError:
 
 
 def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
-    """Law of part i's error when parts of unequal noise are projected on their known total.
+    """Return the law of part i's error when parts of unequal noise are projected on their known total.
 
     Theorem 12 for weighted least squares: part i takes the share `V_i / sum V` of the joint deviation, and
     its variance is `V_i (1 - V_i / sum V)`.
@@ -236,7 +236,7 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
 
 
 def projected_variances(variances: ArrayLike) -> Reals:
-    """Variances (counts squared) of all parts' errors after weighted projection on a known total.
+    """Return variances (counts squared) of all parts' errors after weighted projection on a known total.
 
     Theorem 12 for unequal variances: `V_i (1 - V_i / sum V)`. Theorem 13: for n equal parts it is
     `V (1 - 1/n)`, which grows with n and tends to V, so a part among many siblings is less precise than one
@@ -262,6 +262,6 @@ def _fourth_cumulant(law: Noise) -> float:
 
 
 def _reach(variance: float, laws: Sequence[Noise]) -> float:
-    """Half width beyond which a weighted sum of such noise has practically no mass (counts)."""
+    """Return a half width beyond which a weighted sum of such noise has practically no mass (counts)."""
     widest = max(characteristic_reach(law) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0

@@ -1,4 +1,4 @@
-"""The region of counts that obey `A v = A x`, `v >= 0`, and how far the true counts are from its ends (Zhu et al.)."""
+"""The region of counts with `A v = A x`, `v >= 0`, and the distance of the true counts from its ends (Zhu et al.)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trueup.theory.bias import error_operator
 
 
 class RegionEnds(NamedTuple):
-    """How far true counts are from the ends of the region that (P+) projects on.
+    """The distances of true counts from the ends of the region that (P+) projects on.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class RegionEnds(NamedTuple):
 
 
 def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
-    """C' and the margin of true counts `x (n,)` under known sums `A x`. They are as confidential as the counts.
+    """Return C' and the margin of true counts `x (n,)` under known sums `A x`; they are as confidential as the counts.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def region(x: ArrayLike, matrix: ArrayLike) -> RegionEnds:
 
 
 def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
-    """The largest change of count `i` within the region, either way, by two linear programs."""
+    """Return the largest change of count `i` within the region, either way, by two linear programs."""
     changes = []
     for sign in (1.0, -1.0):
         cost = np.zeros(x.size)

@@ -1,4 +1,4 @@
-"""How noise on a lattice is drawn, piece by piece, as stated before the first word is drawn."""
+"""The choice of samplers on a lattice, piece by piece, stated before the first word is drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOW = {
 
 @dataclass(frozen=True)
 class Choice:
-    """How one piece of the lattice is drawn.
+    """The sampler chosen for one piece of the lattice.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Choice:
     beyond: str = ""
 
     def sentence(self) -> str:
-        """Say it in words."""
+        """Return the choice in words."""
         if self.beyond:
             return f"sampler '{self.sampler}' would need {self.beyond}"
         about = f"about {self.tries:.3g} tries, {self.seconds:.2g} s a vector"
@@ -76,22 +76,22 @@ class BoundSampler:
 
     @property
     def n(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
         return self.lattice.n
 
     @property
     def dimension(self) -> int:
-        """Dimension of the lattice."""
+        """Return the dimension of the lattice."""
         return self.lattice.dimension
 
     @cached_property
     def exact_in_integers(self) -> bool:
-        """Whether no decision rests on floating point."""
+        """Return True if no decision depends on floating point."""
         return all(choice.arithmetic == "integer" for _, choice in self.pieces)
 
     @property
     def rounding(self) -> float:
-        """Upper limit of the total variation between what is drawn in doubles and the law, where that is derived."""
+        """Return an upper limit of the total variation between what is drawn in doubles and the law, if it is derived."""
         return sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):
@@ -106,7 +106,7 @@ class BoundSampler:
         return TapeDraws(vectors, tries)
 
     def explain(self) -> list[str]:
-        """Say, for each kind of piece, how many there are and how they are drawn."""
+        """Return, for each kind of piece, how many there are and how they are drawn."""
         alike: dict[tuple[str, str], list[Choice]] = {}
         for _, choice in self.pieces:
             alike.setdefault((choice.sampler, choice.arithmetic), []).append(choice)

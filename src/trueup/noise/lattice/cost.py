@@ -1,4 +1,4 @@
-"""Expected tries of the samplers on a lattice, for the user; they are no part of any law.
+"""Expected tries of the samplers on a lattice, as information for the user.
 
 A proposal drawn from independent factors is accepted with probability `Z_target / Z_proposal`, and the
 lattice's normaliser is `Z_L = prod_i Z_i P(A v = 0)` for independent cells v. By the local limit theorem
@@ -30,12 +30,12 @@ REACH = 64
 
 
 def noise_reach(parameter: Fraction, laplace: bool) -> float:
-    """The count that a cell's noise exceeds with a probability below `2^-92`."""
+    """Return the count that a cell's noise exceeds with a probability below `2^-92`."""
     return REACH / float(parameter) if laplace else math.sqrt(2 * REACH * float(parameter))
 
 
 def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
-    """Bound the table of the law of K for one sum of n cells (see `HalfNorm`): where it ends, and its entries."""
+    """Bound the table of the law of K for one sum of n cells (see `HalfNorm`): return its end and its entries."""
     x = math.exp(-2 * float(epsilon))
     gap = -math.expm1(-2 * float(epsilon))
     spread = math.sqrt((2 * n - 1) * x / gap**2 + n / 8)
@@ -44,12 +44,12 @@ def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
 
 
 def too_long(entries: float) -> str:
-    """Say that a table would be beyond `LARGEST_TABLE`; nothing if it would not."""
+    """Return the reason why a table would exceed `LARGEST_TABLE`, or an empty text."""
     return f"a table of {entries:.3g} entries, at most {LARGEST_TABLE:,}" if entries > LARGEST_TABLE else ""
 
 
 def laplace_factor(epsilon: Fraction) -> tuple[float, float, float]:
-    """Log normaliser, variance and excess kurtosis of one cell."""
+    """Return the log normaliser, variance and excess kurtosis of one cell."""
     a, gap = math.exp(-float(epsilon)), -math.expm1(-float(epsilon))
     return math.log((1 + a) / gap), 2 * a / gap**2, (1 + 4 * a + a * a) / max(2 * a, 1e-300)
 
@@ -64,7 +64,7 @@ def pair_mass(epsilon: Fraction) -> float:
 
 
 def aggregate_gain(epsilon: Fraction, m: int) -> float:
-    """Return by how much (log) drawing m cells as one raises the acceptance: minus the log chance that they sum to zero.
+    """Return the log factor by which drawing m cells as one raises acceptance: minus the log chance that they sum to zero.
 
     With `a = exp(-epsilon)` the chance is `(1 - a) / (1 + a)^(2m-1) sum_j C(m-1, j)^2 a^(2j)`.
     """

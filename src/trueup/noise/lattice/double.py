@@ -22,7 +22,7 @@ MOST_KINDS = 500
 
 
 def klein_walk(piece: Piece, sigma: float) -> Choice:
-    """Klein's walk: on the path basis for one sum, else on the reduced basis."""
+    """Return Klein's walk as a choice: on the path basis for one sum, else on the reduced basis."""
     from trueup.kernel.lattice_samplers import klein
     from trueup.kernel.lattice_samplers.tape import run
 
@@ -101,7 +101,7 @@ def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
 
 
 def unwalkable(pieces: Sequence[Piece]) -> str:
-    """Say what of a walk on all the pieces together is beyond a limit; nothing if all is within."""
+    """Return which limit a walk on all pieces together exceeds; empty if none."""
     dimension = sum(piece.dimension for piece in pieces)
     if dimension > LARGEST_WALK:
         return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"

@@ -1,4 +1,4 @@
-"""Choose how noise on a lattice is drawn. Nothing falls back: what is chosen is what draws."""
+"""Choice of the sampler of noise on a lattice, without fallbacks: what is chosen is what draws."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
 
 
 def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
-    """Yield `(sampler, build)` for a piece, the best first; none is built before it is asked for."""
+    """Yield `(sampler, build)` for a piece, the best first; none is built before it is needed."""
     alike, only = len(set(factors)) == 1, factors[0]
     laplace = law.factor[1] == 1
     if laplace and alike and piece.kind == "sum":

@@ -39,7 +39,7 @@ WIDEST_TABLE = 2**20
 
 @lru_cache(maxsize=1024)
 def composition(n: int, epsilon: Fraction) -> Choice:
-    """One fixed sum."""
+    """Return the sampler of one fixed sum."""
 
     @lru_cache(maxsize=1)
     def tables():
@@ -59,7 +59,7 @@ def composition(n: int, epsilon: Fraction) -> Choice:
 
 
 def _wide(n: int, epsilon: Fraction) -> str:
-    """Say what of the law of K for one sum is beyond a limit, if anything is."""
+    """Return which limit the law of K for one sum exceeds; empty if none."""
     end, entries = half_norm(n, epsilon)
     if end + n > LARGEST_COMPOSITION:
         return f"compositions of {end + n:.3g} places, at most {LARGEST_COMPOSITION:,}"
@@ -67,7 +67,7 @@ def _wide(n: int, epsilon: Fraction) -> str:
 
 
 def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
-    """A two-way table: exact outright with two rows, else by rejection on its last two rows."""
+    """Return the sampler of a two-way table: exact outright with two rows, else by rejection on its last two rows."""
     rows, columns = piece.cells.shape
     if min(rows, columns) == 2:
         return _mirrored(rows, columns, epsilon)
@@ -76,7 +76,7 @@ def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
 
 
 def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
-    """Two rows: the second is minus the first, so the first is one fixed sum at twice epsilon."""
+    """Return the sampler of two rows: the second is minus the first, so the first is one fixed sum at twice epsilon."""
     single = composition(max(rows, columns), 2 * epsilon)
 
     def draw(count: int, words: Words):
@@ -121,7 +121,7 @@ def _scratch(law, n: int) -> np.ndarray:
 
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
-    """Any piece: independent free cells, dependent aggregates accepted by their weight."""
+    """Return the sampler of any piece: independent free cells, dependent aggregates accepted by their weight."""
     laplace = kind == "laplace"
     parameters = sorted(set(factors))
     cells = [laplace_factor(f) if laplace else gaussian_factor(f) for f in factors]
@@ -199,7 +199,7 @@ def _aggregates(piece: Piece, factors) -> list[list[int]]:
 
 
 def integer_plan(matrix, dependent, laws, kinds):
-    """Lay out which cells are free and how the aggregates of others depend on them."""
+    """Determine which cells are free and how the aggregates of others depend on them."""
     from trueup.kernel.lattice_samplers.free import FreePlan
 
     cells = [cell for aggregate in dependent for cell in aggregate]

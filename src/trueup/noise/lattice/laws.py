@@ -31,7 +31,7 @@ from trueup.noise.rational import rational
 
 
 class OnLattice:
-    """What the lattice laws share: they are bound to a lattice, and to its samplers before they sample."""
+    """Base of the lattice laws, which are bound to a lattice, and to its samplers before they sample."""
 
     name: ClassVar[str]
     joint: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class OnLattice:
     bound: Any = None
 
     def over(self, lattice) -> Self:
-        """Return this law over a lattice, without samplers: all that the analysis of drawn noise needs."""
+        """Return this law over a lattice without samplers, for the analysis of drawn noise."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         object.__setattr__(copy, "lattice", lattice)
@@ -72,19 +72,19 @@ class OnLattice:
         return self.on(lattice, **options)
 
     def scaled(self, factor: Fraction) -> Self:
-        """Refuse: the law is bound to samplers at its own cost."""
+        """Refuse, because the law is bound to samplers at its own cost."""
         return BaseLaw.scaled(self, factor)  # type: ignore[arg-type]
 
     def characteristic(self, t: Reals) -> Reals:
-        """Refuse: the noise of one cell, given the invariants, has another law."""
+        """Refuse, because the noise of one cell has another law given the invariants."""
         return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Refuse: the loss is that of a whole vector."""
+        """Refuse, because the loss is that of a whole vector."""
         return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
 
     def tail(self, probability: float) -> Tail:
-        """The count that the noise of any one cell exceeds with a given probability, invariants held (see `lattice.tail`)."""
+        """Return the count that any cell's noise exceeds with a given probability, invariants held (see `lattice.tail`)."""
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)
@@ -128,7 +128,7 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
 
     @property
     def factor(self) -> tuple[float, int]:
-        """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        """Return rate and power of a cell's factor `exp(-rate |v|^power)`."""
         return float(self.epsilon), 1
 
     def of_cell(self, weight: Fraction) -> Fraction:
@@ -136,7 +136,7 @@ class LatticeLaplace(OnLattice, DiscreteLaplace):
         return self.epsilon * weight
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-{self.epsilon} times the sum of its absolute values)."
@@ -168,7 +168,7 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
 
     @property
     def factor(self) -> tuple[float, int]:
-        """Rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        """Return rate and power of a cell's factor `exp(-rate |v|^power)`."""
         return float(1 / (2 * self.sigma2)), 2
 
     def of_cell(self, weight: Fraction) -> Fraction:
@@ -176,7 +176,7 @@ class LatticeGaussian(OnLattice, DiscreteGaussian):
         return self.sigma2 / weight
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-||noise||^2 / (2 x {self.sigma2}))."
@@ -223,7 +223,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
         return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
-        """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the delta of the sampler, once that is chosen."""
+        """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the sampler's delta once it is chosen."""
         amount = self.epsilon * _root_above(sensitivity.l2_squared)
         if self.bound is None or not self.bound.rounding:
             return Cost("epsilon", amount)
@@ -231,26 +231,26 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
 
     @property
     def variance(self) -> float:
-        """Mean variance of a cell (counts squared), that of the continuous law on the lattice's span."""
+        """Return the mean variance of a cell (counts squared), that of the continuous law on the lattice's span."""
         if self.lattice is None:
             raise _joint("variance")
         d = self.lattice.dimension
         return float(d * (d + 1) / (self.lattice.n * float(self.epsilon) ** 2))
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Refused: the law has no factor for one cell."""
+        """Refuse, because the law has no factor for one cell."""
         raise _joint("mass")
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Refused: the law has no factor for one cell."""
+        """Refuse, because the law has no factor for one cell."""
         raise _joint("cdf")
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Refused: the law has no factor for one cell."""
+        """Refuse, because the law has no factor for one cell."""
         raise _joint("quantile")
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             "The counts receive joint integer noise that changes no invariant, with probability proportional to "
             f"exp(-{self.epsilon} ||noise||)."
@@ -275,7 +275,7 @@ def _joint(what: str) -> SpecError:
 
 
 def _root_above(square: Fraction) -> Fraction:
-    """Return a rational just above the square root, and the root itself where that is rational."""
+    """Return a rational just above the square root, and the exact root if it is rational."""
     scale = 1 << 80
     scaled = square * scale * scale
     root = isqrt(int(scaled))

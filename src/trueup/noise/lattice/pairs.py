@@ -14,7 +14,7 @@ than once in a million tries, are settled one by one."""
 
 
 def laplace_pairs(decisions: Decisions, epsilon: Fraction) -> Pairs:
-    """Tabulate what accepts and splits sums."""
+    """Tabulate the coins that accept and split sums."""
     split = _Split(epsilon)
     return Pairs(
         decisions.coins([split.cell, split.pair, split.gap, split.end]),
@@ -56,7 +56,7 @@ class _Split:
         return self._powers(k, one.bits) * (one + extra)
 
     def tail(self, k: int, bits: int) -> Interval:
-        """Of a gap `k - 1`: coin 0 of a family is certain, and this one is impossible at 0."""
+        """Enclose the coin of a gap `k - 1`: coin 0 of a family is certain, and this one is impossible at 0."""
         one, extra = self._one_and_extra(k - 1, bits)
         return extra / (one + extra)
 
@@ -66,7 +66,7 @@ class _Split:
         return one, (one - self._powers(2 * k, one.bits)) * x / (one + x * x)
 
     def inside(self, k: int, bits: int) -> Interval:
-        """Of a sum of size `k - 1`."""
+        """Enclose the coin of a sum of size `k - 1`."""
         one, x = self._one_and_power(2, bits)
         places = Interval.exact(k, one.bits)
         return places / (places + (x + x) / (one - x))
@@ -78,7 +78,7 @@ class _Split:
         return one - power
 
     def reach(self, bits: int) -> range:
-        """Every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
+        """Return every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
         return range(1, int(bits / (2 * self.epsilon)) + 2)
 
     def _one_and_power(self, k: int, bits: int) -> tuple[Interval, Interval]:

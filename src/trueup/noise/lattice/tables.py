@@ -27,7 +27,7 @@ Chance = Callable[[int, int], Interval]
 
 
 class Decisions:
-    """Registers tables under family numbers and settles what their words leave open.
+    """Tables registered under family numbers, and decisions on what their words leave open.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Decisions:
     def coins(
         self, chances: Sequence[Chance], *, count: int = 0, peaks: Sequence[int] | None = None
     ) -> Coins:
-        """Tabulate families of coins: so many, or, if 0, until their chances fade below `2^-bits`.
+        """Tabulate families of coins: a fixed number, or, if 0, until their chances fall below `2^-bits`.
 
         Chances that fade fall from coin 0 on, or from the coins `peaks` on.
         """
@@ -94,7 +94,7 @@ class HalfNorm:
 
     @property
     def support(self) -> range:
-        """Every k whose cdf is between `2^-64` and `1 - 2^-64`, and one more at each end."""
+        """Return every k whose cdf is between `2^-64` and `1 - 2^-64`, and one more at each end."""
         start, below, above, total = self._table(128)
         first = bisect_left(above, total[0] >> 64)
         last = bisect_right(below, total[1] - (total[1] >> 64))
@@ -168,7 +168,7 @@ def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins
 
 
 def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Aggregates:
-    """Tabulate what accepts and splits the sum of m cells, for each `(epsilon, m)`."""
+    """Tabulate the coins that accept and split the sum of m cells, for each `(epsilon, m)`."""
     aggregates = [_Aggregate(epsilon, m) for epsilon, m in kinds]
     return Aggregates(
         decisions.coins([aggregate.sum for aggregate in aggregates]),
@@ -181,7 +181,7 @@ def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int
 
 
 def gaussian_aggregates(decisions: Decisions, variances: Sequence[Fraction]) -> Aggregates:
-    """Tabulate Gaussian weights for `draw_free`, all of whose aggregates are single cells: nothing is split."""
+    """Tabulate Gaussian weights for `draw_free` when all aggregates are single cells, so that nothing is split."""
     coins = gaussian_coins(decisions, variances)
     return Aggregates(coins, gaussian_steps(decisions, variances), coins)
 
@@ -219,11 +219,11 @@ class _Aggregate:
         return Interval.exact(1, bits) - self._powers(k + 1, bits)
 
     def reach(self, bits: int) -> range:
-        """Every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
+        """Return every k whose cdf is between 0 and `1 - 2^-bits`, and one more."""
         return range(int(bits / self.epsilon) + 2)
 
     def head(self, k: int, bits: int) -> Interval:
-        """Chance of a sum `k - 1`, times 98/99: the mode is found in doubles and may be one off."""
+        """Enclose the chance of a sum `k - 1`, times 98/99 because the mode found in doubles may be one off."""
         # At the mode the power is 1: a constant such as 63/64 would lie on a threshold and never be decided.
         value, bits = k - 1, bits + 32
         far = self._powers(abs(value - self.mode), bits)

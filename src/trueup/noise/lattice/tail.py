@@ -1,4 +1,4 @@
-"""Tail of lattice noise in one cell: exact where the invariants are few, otherwise a proved bound.
+"""Tails of lattice noise in one cell: exact for few invariants, otherwise a proved bound.
 
 Let cell i have the factor f and let `g(s)` be the mass of all other cells together where they make up for `v_i = s`. Then
 `P(v_i = s) = f(s) g(s) / Z`, and by Fourier inversion over the m sums that are fixed, with `phi_j` the cells' characteristic
@@ -71,7 +71,7 @@ def cell_tail(law: Any, probability: float) -> Tail:
 
 
 def _unlike(pieces: tuple[Piece, ...]) -> list[Piece]:
-    """One of the pieces of each shape."""
+    """Return one piece of each shape."""
     return list({(p.kind, p.cells.shape, p.invariants.tobytes()): p for p in pieces}.values())
 
 
@@ -93,7 +93,7 @@ def _of_piece(rate: float, power: int, piece: Piece, probability: float) -> Tail
 
 
 def _grid(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
-    """Points a dimension: so many that sums of noise that far are out of the question."""
+    """Return the points per dimension, so many that sums of larger noise are negligible."""
     spread = math.sqrt(1 / (2 * rate) if power == 2 else 1 / (2 * math.sinh(min(rate, 500.0) / 2) ** 2))
     widest = np.sqrt((columns**2 @ counts).max(initial=1)) * spread
     far = _ALIAS / rate * np.abs(columns).max(initial=1) if power == 1 else 0.0
@@ -101,7 +101,7 @@ def _grid(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
 
 
 def _masses(rate: float, power: int, columns: NDArray, counts: NDArray, size: int, kind: int) -> Reals:
-    """Masses of a cell of one kind at 0, 1, ..., which sum to 1 with those below 0."""
+    """Return masses of a cell of one kind at 0, 1, ..., which sum to 1 with those below 0."""
     m = len(columns)
     angles = np.indices((size,) * m).reshape(m, -1) if m else np.zeros((0, 1), np.int64)
     places = (columns.T.astype(np.int64) @ angles) % size
@@ -117,7 +117,7 @@ def _masses(rate: float, power: int, columns: NDArray, counts: NDArray, size: in
 
 
 def _log_characteristic(rate: float, power: int, angle: Reals) -> Reals:
-    """Log of the characteristic function of one cell, 0 at 0."""
+    """Return the log of the characteristic function of one cell, 0 at 0."""
     if power == 1:
         a, gap = math.exp(-rate), -math.expm1(-rate)
         return -np.log1p(4 * a * np.sin(angle / 2) ** 2 / gap**2)
@@ -132,7 +132,7 @@ def _log_characteristic(rate: float, power: int, angle: Reals) -> Reals:
 
 
 def _exceeded(masses: Reals, probability: float) -> int:
-    """Smallest t with `P(|v| > t) <= probability`."""
+    """Return the smallest t with `P(|v| > t) <= probability`."""
     beyond = 2 * (np.cumsum(masses[::-1])[::-1])  # at t: P(|v| >= t) for t above 0
     return int(np.argmax(np.append(beyond[1:], 0.0) <= probability))
 
@@ -145,7 +145,7 @@ def _laplace_bound(epsilon: float, norm: float, probability: float) -> int:
 
 
 def _norm(piece: Piece, columns: NDArray, counts: NDArray) -> float:
-    """An L1 norm K such that for every cell some vector that moves it is no longer: infinite if none is looked for."""
+    """Return an L1 norm such that for every cell some vector of at most that norm moves it; infinite if not searched."""
     if piece.kind in ("sum", "table"):
         return 2.0 if piece.kind == "sum" else 4.0
     if (counts > 1).all():
@@ -161,7 +161,7 @@ def _gaussian_bound(sigma2: float, share: float, probability: float) -> int:
 
 
 def _share(invariants: NDArray) -> float:
-    """Largest diagonal entry of the projection on the lattice's span."""
+    """Return the largest diagonal entry of the projection on the lattice's span."""
     rows = invariants.astype(float)
     return float(1 - (rows * np.linalg.solve(rows @ rows.T, rows)).sum(axis=0).min()) if len(rows) else 1.0
 
@@ -194,7 +194,7 @@ def _of_norm(epsilon: float, pieces: tuple[Piece, ...], probability: float) -> T
 
 
 def _log_rho(spread: Reals) -> Reals:
-    """Log of the sum of `exp(-z^2 / (2 spread^2))` over the integers."""
+    """Return the log of the sum of `exp(-z^2 / (2 spread^2))` over the integers."""
     k = np.arange(1, 6)[:, None]
     wide = spread * math.sqrt(2 * math.pi) * (1 + 2 * np.exp(-2 * (np.pi * spread * k) ** 2).sum(axis=0))
     narrow = 1 + 2 * np.exp(-(k**2) / (2 * spread**2)).sum(axis=0)

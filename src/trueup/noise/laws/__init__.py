@@ -1,1 +1,1 @@
-"""One noise distribution a file."""
+"""Noise distributions, one per file."""

@@ -1,4 +1,4 @@
-"""What the laws share: reading parameters back, and what follows from a mass symmetric about zero.
+"""Common code of the laws: reading parameters back, and what follows from a mass symmetric about zero.
 
 One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
 """
@@ -49,12 +49,12 @@ class BaseLaw:
 
     @property
     def form(self) -> Form | None:
-        """Slope, curvature and reach of its log mass; None where that is of another form."""
+        """Return slope, curvature and reach of its log mass; None if it is of another form."""
         return None
 
     @property
     def rate(self) -> float | None:
-        """Rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
+        """Return the rate of a law on the integers with mass proportional to `exp(-rate |k|)`; None of any other."""
         form = self.form
         return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
 
@@ -71,7 +71,7 @@ class BaseLaw:
         )
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t` (per count).
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count).
 
         Raises
         ------
@@ -81,7 +81,7 @@ class BaseLaw:
         raise SpecError(f"no characteristic function is known for the noise '{self.name}'")
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Distribution of the privacy loss of one count that changes by at most so much.
+        """Return the distribution of the privacy loss of one count that changes by at most so much.
 
         Parameters
         ----------
@@ -98,55 +98,55 @@ class BaseLaw:
         raise SpecError(f"no distribution of privacy losses is known for the noise '{self.name}'")
 
     def pmf(self, noise: ArrayLike) -> Reals:
-        """Mass (density for a continuous law) at `noise`."""
+        """Return the mass (density for a continuous law) at `noise`."""
         return np.exp(self.logpmf(noise))
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Log mass (log density for a continuous law) at `noise`."""
+        """Return the log mass (log density for a continuous law) at `noise`."""
         raise NotImplementedError
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the published value given the true count (counts squared): of what is added, the same everywhere."""
+        """Return the variance of the published value given the true count (counts squared): that of the noise."""
         return np.full(np.shape(true), float(self.variance))
 
     @property
     def variance(self) -> float:
-        """Variance of the noise of one count (counts squared)."""
+        """Return the variance of the noise of one count (counts squared)."""
         raise NotImplementedError
 
     @property
     def support(self) -> tuple[float, float]:
-        """Smallest and largest possible draw (counts)."""
+        """Return the smallest and largest possible draw (counts)."""
         return -np.inf, np.inf
 
     @property
     def open_ended(self) -> bool:
-        """Whether true counts beyond a table are possible too."""
+        """Return True if true counts beyond a table are possible too."""
         return bool(np.isinf(self.support[1]))
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log mass (log density) of published values given true counts (broadcast together): its own, shifted."""
+        """Return the log mass (log density) of published values given true counts (broadcast together)."""
         return self.logpmf(np.subtract(published, true))
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count that a published value may stand for; `NO_LIMIT` where there is none."""
+        """Return the smallest and largest true count that a published value may stand for; `NO_LIMIT` if there is none."""
         least, most = self.support
         low, high = np.ceil(np.subtract(published, most)), np.floor(np.subtract(published, least))
         wide = float(NO_LIMIT)
         return np.clip(low, -wide, wide).astype(np.int64), np.clip(high, -wide, wide).astype(np.int64)
 
     def possible(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which values some count of at least zero may be published as."""
+        """Return a mask of the values that some count of at least zero may be published as."""
         low, high = self.bounds(published)
         return np.asarray((low <= high) & (high >= 0))
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Equal numbers for values whose tables are one table, shifted by whole counts: the fractions."""
+        """Return equal numbers for values whose tables are equal up to a shift by whole counts: the fractions."""
         values = np.asarray(published, np.float64)
         return values - np.floor(values)
 
     def table(self, published: float, depth: float) -> tuple[int, Reals]:
-        """Tabulate what a value says of the true count: the first count, and log masses from there on.
+        """Tabulate the likelihood of true counts given a value: the first count, and log masses from there on.
 
         It reaches `depth` nats below the peak.
 
@@ -173,7 +173,7 @@ class BaseLaw:
         return whole - reach, np.asarray(self.logpmf(published - whole - np.arange(-reach, reach + 1)))
 
     def says(self, published: float) -> str:
-        """Describe what a value says of the true count."""
+        """Return in words what a value implies about the true count."""
         low, high = (int(end) for end in self.bounds(published))
         return f"published as {published} (from {low} to {high})"
 
@@ -184,7 +184,7 @@ class BaseLaw:
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Do the same with further parameters by name, as a spec gives them.
+        """Return the law for a budget, with further parameters by name, as a spec gives them.
 
         Raises
         ------
@@ -200,12 +200,12 @@ class BaseLaw:
         return cls.for_budget(amount, sensitivity, **options)
 
     def parameters(self) -> dict[str, str]:
-        """Exact parameters as strings, for manifests."""
+        """Return exact parameters as strings, for manifests."""
         return {name: str(getattr(self, name)) for name in _names(type(self))}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Read a law back from what `parameters()` wrote.
+        """Read a law back from what `parameters()` returned.
 
         Raises
         ------
@@ -231,19 +231,19 @@ class ContinuousLaw(BaseLaw):
     discrete: ClassVar[bool] = False
 
     def sf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw exceeds `noise`, accurate in the upper tail."""
+        """Return the probability that a draw exceeds `noise`, accurate in the upper tail."""
         return self.cdf(np.negative(noise))
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw is at most `noise`."""
+        """Return the probability that a draw is at most `noise`."""
         raise NotImplementedError
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Value at which the cdf is `probability`."""
+        """Return the value at which the cdf is `probability`."""
         raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
-        """The whole count that the noise of one count exceeds with a given probability at most."""
+        """Return the whole count that the noise of one count exceeds with at most a given probability."""
         return Tail(int(np.ceil(self.quantile(1 - probability / 2))), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
@@ -272,7 +272,7 @@ class IntegerLaw(BaseLaw):
     discrete: ClassVar[bool] = True
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t`, summed over the masses beyond which there is less than 1e-18."""
+        """Return the mean of `cos(t noise)` at frequencies `t`, summed over all but 1e-18 of the mass."""
         k = np.arange(1, self.reach(2e-18) + 1)
         mass = 2 * self.pmf(k)
         sums = [mass @ np.cos(k * each) for each in np.ravel(t)]
@@ -289,28 +289,28 @@ class IntegerLaw(BaseLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """The exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler, its tables kept for the next draw."""
         raise NotImplementedError
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Log mass at `noise`; minus infinity off the support."""
+        """Return the log mass at `noise`; minus infinity off the support."""
         k = np.asarray(noise, dtype=np.float64)
         inside = (k == np.floor(k)) & (np.abs(k) <= self.support[1])
         return np.where(inside, self._logpmf(np.where(inside, k, 0.0)), -np.inf)[()]
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw is at most `noise`."""
+        """Return the probability that a draw is at most `noise`."""
         k = np.floor(np.asarray(noise, dtype=np.float64))
         # P(X <= k) = 1 - P(X <= -k - 1), and of k and -k - 1 just one is negative.
         lower = self._lower(np.minimum(k, -k - 1))
         return np.where(k < 0, lower, 1 - lower)[()]
 
     def sf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw exceeds `noise`, accurate in the upper tail."""
+        """Return the probability that a draw exceeds `noise`, accurate in the upper tail."""
         return self.cdf(-np.floor(np.asarray(noise, dtype=np.float64)) - 1)
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Smallest `k` whose cdf reaches `probability`."""
+        """Return the smallest `k` whose cdf reaches `probability`."""
         p = probabilities(probability)
         inner = np.clip(p, np.nextafter(0, 1), np.nextafter(1, 0))
         guess = self._lower_quantile(np.minimum(inner, 1 - inner))
@@ -323,11 +323,11 @@ class IntegerLaw(BaseLaw):
         return np.where(p == 0, low, np.where(p == 1, high, k + 0.0))[()]
 
     def reach(self, probability: float) -> float:
-        """Smallest `r >= 0` (counts) with `P(|X| > r) <= probability`."""
+        """Return the smallest `r >= 0` (counts) with `P(|X| > r) <= probability`."""
         return float(max(0.0, -self.quantile(probability / 2)))
 
     def tail(self, probability: float) -> Tail:
-        """The same for an integer law: exactly `reach`."""
+        """Return the tail of an integer law: exactly `reach`."""
         return Tail(int(self.reach(probability)), exact=True)
 
     def sample(self, size: int, words: Words) -> Integers:
@@ -350,7 +350,7 @@ class IntegerLaw(BaseLaw):
 
 
 class SquaredScale:
-    """What laws with a log mass of `-k^2 / (2 sigma2)`, but for a constant, share: their parameter, exact, and their cost."""
+    """Base of laws with log mass `-k^2 / (2 sigma2)` up to a constant: their exact parameter, and their cost."""
 
     sigma2: Fraction
 
@@ -371,7 +371,7 @@ class SquaredScale:
 
     @property
     def form(self) -> Form:
-        """Slope, curvature and reach of its log mass (density)."""
+        """Return slope, curvature and reach of its log mass (density)."""
         return Form(0.0, float(1 / (2 * self.sigma2)), np.inf)
 
 
@@ -396,7 +396,7 @@ def probabilities(probability: ArrayLike) -> Reals:
 
 
 def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) -> None:
-    """Refuse noise so wide that sums of noisy counts could leave 64-bit integers, or as good as none."""
+    """Refuse noise so wide that sums of noisy counts could exceed 64-bit integers, or so narrow as to be none."""
     if not NARROWEST**2 <= scale_squared <= WIDEST**2:
         shown = f" {value}" if len(str(value)) <= 24 else ""
         effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"

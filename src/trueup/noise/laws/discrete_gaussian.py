@@ -53,12 +53,12 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
     @property
     def variance(self) -> float:
-        """Variance of one draw (counts squared)."""
+        """Return the variance of one draw (counts squared)."""
         return _moment(float(self.sigma2), 2)
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power of one draw (counts^4)."""
+        """Return the mean of the fourth power of one draw (counts^4)."""
         return _moment(float(self.sigma2), 4)
 
     def scaled(self, factor: Fraction) -> Self:
@@ -66,7 +66,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
         return replace(self, sigma2=self.sigma2 / factor)
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t` (per count): by Poisson summation, normal curves around 2 pi j."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count), by Poisson summation."""
         if self.sigma2 < 1:
             return super().characteristic(t)
         sigma2, turns = float(self.sigma2), 2 * np.pi * np.arange(-2, 3)
@@ -75,7 +75,7 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
         return curves / np.exp(-0.5 * sigma2 * turns**2).sum()
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Distribution of the privacy loss of one count that changes by at most so much."""
+        """Return the distribution of the privacy loss of one count that changes by at most so much."""
         return gaussian_losses(self.sigma2, change, _log_normaliser(float(self.sigma2)), cut)
 
     def _logpmf(self, k: Reals) -> Reals:
@@ -95,11 +95,11 @@ class DiscreteGaussian(SquaredScale, IntegerLaw):
 
     @property
     def sampler(self) -> Sampler:
-        """The exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler, its tables kept for the next draw."""
         return _sampler(self.sigma2)
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             "Each count receives independent integer noise with probability proportional to "
             f"exp(-noise^2 / (2 x {self.sigma2})), standard deviation {sqrt(self.variance):.4g}."
@@ -113,7 +113,7 @@ def _sampler(sigma2: Fraction) -> Sampler:
 
 
 def _log_normaliser(sigma2: float) -> float:
-    """Log of the sum of `exp(-k^2 / (2 sigma2))` over the integers."""
+    """Return the log of the sum of `exp(-k^2 / (2 sigma2))` over the integers."""
     if sigma2 < 1:
         return log1p(2 * sum(exp(-k * k / (2 * sigma2)) for k in range(1, 12)))
     # Poisson summation: the same sum is sqrt(2 pi sigma2) times that of exp(-2 pi^2 sigma2 j^2).
@@ -121,7 +121,7 @@ def _log_normaliser(sigma2: float) -> float:
 
 
 def _moment(sigma2: float, order: int) -> float:
-    """Mean of the second or fourth power."""
+    """Return the mean of the second or fourth power."""
     if sigma2 >= 9:  # by Poisson summation within exp(-2 pi^2 9), which is no double, of the normal law's
         return sigma2 if order == 2 else 3 * sigma2 * sigma2
     k = np.arange(1.0, 120.0)
@@ -130,7 +130,7 @@ def _moment(sigma2: float, order: int) -> float:
 
 @lru_cache(maxsize=64)
 def _tails(sigma2: float) -> Reals:
-    """`P(X >= k)` for `k = 0, 1, ..` until it underflows to 0."""
+    """Return `P(X >= k)` for `k = 0, 1, ..` until it underflows to 0."""
     k = np.arange(int(39 * sqrt(sigma2)) + 3)
     mass = np.exp(-k * k / (2 * sigma2) - _log_normaliser(sigma2))
     mass[-1] = 0.0
@@ -138,7 +138,7 @@ def _tails(sigma2: float) -> Reals:
 
 
 def _wide_tail(sigma2: float, k: Reals) -> Reals:
-    """`P(X >= k)` for `k >= 1` and a large `sigma2`, relative error below 1e-12."""
+    """Return `P(X >= k)` for `k >= 1` and a large `sigma2`, with relative error below 1e-12."""
     from scipy.special import ndtr
 
     # Euler and Maclaurin's midpoint rule: the sum of f(k), f(k + 1), .. is the integral from a = k - 1/2

@@ -64,20 +64,20 @@ class DiscreteLaplace(IntegerLaw):
 
     @property
     def variance(self) -> float:
-        """Variance of one draw, `2 q / (1 - q)^2` with `q = exp(-epsilon)` (counts squared)."""
+        """Return the variance of one draw, `2 q / (1 - q)^2` with `q = exp(-epsilon)` (counts squared)."""
         rate = float(self.epsilon)
         return float(2 * np.exp(-rate) / np.expm1(-rate) ** 2)
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power of one draw (counts^4)."""
+        """Return the mean of the fourth power of one draw (counts^4)."""
         # From the characteristic function, E X^4 = 2 q (1 + 10 q + q^2) / (1 - q)^4.
         q, gap = np.exp(-float(self.epsilon)), -np.expm1(-float(self.epsilon))
         return float(2 * q * (1 + 10 * q + q * q) / gap**4)
 
     @property
     def form(self) -> Form:
-        """Slope, curvature and reach of its log mass."""
+        """Return slope, curvature and reach of its log mass."""
         return Form(float(self.epsilon), 0.0, np.inf)
 
     def scaled(self, factor: Fraction) -> Self:
@@ -85,13 +85,13 @@ class DiscreteLaplace(IntegerLaw):
         return replace(self, epsilon=self.epsilon * factor)
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t` (per count)."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count)."""
         # tanh^2 / (tanh^2 cos^2 + sin^2) at half angles: exact at small t, where 1 - 2 a cos t + a^2 cancels.
         square, half = np.tanh(float(self.epsilon) / 2) ** 2, 0.5 * t
         return square / (square * np.cos(half) ** 2 + np.sin(half) ** 2)
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Distribution of the privacy loss of one count that changes by at most so much."""
+        """Return the distribution of the privacy loss of one count that changes by at most so much."""
         return laplace_losses(self.epsilon, change)
 
     def _logpmf(self, k: Reals) -> Reals:
@@ -108,11 +108,11 @@ class DiscreteLaplace(IntegerLaw):
 
     @property
     def sampler(self) -> TwoSidedGeometric:
-        """The exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler, its tables kept for the next draw."""
         return two_sided_geometric(self.epsilon)
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             f"Each count receives independent integer noise with probability proportional to "
             f"exp(-{self.epsilon} |noise|), standard deviation {np.sqrt(self.variance):.4g}."

@@ -16,7 +16,7 @@ from trueup.noise.laws.base import IntegerLaw, draws
 
 @dataclass(frozen=True)
 class Exact(IntegerLaw):
-    """A count published as it is, because it is declared an invariant: variance 0, nothing to draw.
+    """A count published without noise, because it is declared an invariant: variance 0, nothing to draw.
 
     Its cost is 0 only under a guarantee among databases that share the invariant.
 
@@ -32,7 +32,7 @@ class Exact(IntegerLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Exact:
-        """Refuse: an invariant spends nothing, so a budget for it is a mistake.
+        """Refuse, because an invariant spends nothing, so that a budget for it is a mistake.
 
         Raises
         ------
@@ -53,17 +53,17 @@ class Exact(IntegerLaw):
 
     @property
     def support(self) -> tuple[float, float]:
-        """Smallest and largest possible draw: 0."""
+        """Return the smallest and largest possible draw: 0."""
         return 0.0, 0.0
 
     @property
     def variance(self) -> float:
-        """Variance: 0."""
+        """Return 0, the variance."""
         return 0.0
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power: 0."""
+        """Return 0, the mean of the fourth power."""
         return 0.0
 
     def _logpmf(self, k: Reals) -> Reals:
@@ -80,9 +80,9 @@ class Exact(IntegerLaw):
         return np.zeros(draws(size), dtype=np.int64)
 
     def says(self, published: float) -> str:
-        """Describe what a value says of the true count."""
+        """Return in words what a value implies about the true count."""
         return f"= {published}"
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return "Each count is published exactly, as a declared invariant."

@@ -44,35 +44,35 @@ class Gaussian(SquaredScale, ContinuousLaw):
 
     @property
     def variance(self) -> float:
-        """Variance of one draw (counts squared)."""
+        """Return the variance of one draw (counts squared)."""
         return float(self.sigma2)
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power of one draw (counts^4)."""
+        """Return the mean of the fourth power of one draw (counts^4)."""
         return float(3 * self.sigma2**2)
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t` (per count)."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count)."""
         return np.exp(-0.5 * self.variance * t * t)
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Log density at `noise`."""
+        """Return the log density at `noise`."""
         x = np.asarray(noise, dtype=np.float64)
         return -x * x / (2 * self.variance) - log(2 * pi * self.variance) / 2
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw is at most `noise`."""
+        """Return the probability that a draw is at most `noise`."""
         from scipy.special import ndtr
 
         return ndtr(np.asarray(noise, dtype=np.float64) / sqrt(self.variance))
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Value that a draw exceeds with probability `1 - probability`."""
+        """Return the value that a draw exceeds with probability `1 - probability`."""
         from scipy.special import ndtri
 
         return ndtri(probabilities(probability)) * sqrt(self.variance)
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return f"Each value carries independent normal noise of standard deviation {sqrt(self.variance):.6g}."

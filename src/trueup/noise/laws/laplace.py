@@ -60,40 +60,40 @@ class Laplace(ContinuousLaw):
 
     @property
     def variance(self) -> float:
-        """Variance of one draw (counts squared)."""
+        """Return the variance of one draw (counts squared)."""
         return float(2 * self.scale**2)
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power of one draw (counts^4)."""
+        """Return the mean of the fourth power of one draw (counts^4)."""
         return float(24 * self.scale**4)
 
     @property
     def form(self) -> Form:
-        """Slope, curvature and reach of its log density."""
+        """Return slope, curvature and reach of its log density."""
         return Form(float(1 / self.scale), 0.0, np.inf)
 
     def characteristic(self, t: Reals) -> Reals:
-        """Mean of `cos(t noise)` at frequencies `t` (per count)."""
+        """Return the mean of `cos(t noise)` at frequencies `t` (per count)."""
         return 1 / (1 + (float(self.scale) * t) ** 2)
 
     def logpmf(self, noise: ArrayLike) -> Reals:
-        """Log density at `noise`."""
+        """Return the log density at `noise`."""
         return -np.abs(np.asarray(noise, dtype=np.float64)) / float(self.scale) - log(2 * self.scale)
 
     def cdf(self, noise: ArrayLike) -> Reals:
-        """Probability that a draw is at most `noise`."""
+        """Return the probability that a draw is at most `noise`."""
         x = np.asarray(noise, dtype=np.float64) / float(self.scale)
         lower = np.exp(-np.abs(x)) / 2
         return np.where(x < 0, lower, 1 - lower)[()]
 
     def quantile(self, probability: ArrayLike) -> Reals:
-        """Value that a draw exceeds with probability `1 - probability`."""
+        """Return the value that a draw exceeds with probability `1 - probability`."""
         p = probabilities(probability)
         with np.errstate(divide="ignore"):
             lower = np.log(2 * np.minimum(p, 1 - p)) * float(self.scale)
         return np.where(p < 0.5, lower, -lower)[()]
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return f"Each value carries independent Laplace noise of scale {float(self.scale):.6g}."

@@ -1,4 +1,4 @@
-"""Laws of noise whose variance is given, as tables with a variance in every row do."""
+"""Laws of noise of a given variance, for tables with a variance in every row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_VARIANCE: dict[str, Callable[[Fraction], Any]] = {
 
 
 def law_of_variance(name: str, variance: Fraction) -> Any:
-    """The law of a name and a variance (counts squared); no noise where that is 0.
+    """Return the law with a name and a variance (counts squared); no noise if it is 0.
 
     Examples
     --------

@@ -71,12 +71,12 @@ class TruncatedGeometric(IntegerLaw):
 
     @property
     def form(self) -> Form:
-        """Slope, curvature and reach of its log mass."""
+        """Return slope, curvature and reach of its log mass."""
         return Form(float(self.epsilon), 0.0, float(self.bound))
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity, bound: int = 50) -> TruncatedGeometric:
-        """Return the law whose epsilon is `amount` on a vector of that sensitivity; its delta comes on top."""
+        """Return the law whose epsilon is `amount` on a vector of that sensitivity, with a delta besides."""
         return cls(rational(amount, "epsilon") / rational(sensitivity.l1, "the L1 sensitivity"), bound)
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -98,7 +98,7 @@ class TruncatedGeometric(IntegerLaw):
         return Cost("epsilon", self.epsilon * sensitivity.l1, delta)
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Distribution of the privacy loss of one count that changes by at most so much."""
+        """Return the distribution of the privacy loss of one count that changes by at most so much."""
         [excluded] = self._excluded(range(change, change + 1))
         beyond = float(np.nextafter(float(excluded), np.inf))
         log_mass = self._logpmf(np.arange(self.bound + 1.0))
@@ -113,17 +113,17 @@ class TruncatedGeometric(IntegerLaw):
 
     @property
     def support(self) -> tuple[float, float]:
-        """Smallest and largest possible draw (counts)."""
+        """Return the smallest and largest possible draw (counts)."""
         return -float(self.bound), float(self.bound)
 
     @property
     def variance(self) -> float:
-        """Variance of one draw (counts squared)."""
+        """Return the variance of one draw (counts squared)."""
         return self._moment(2)
 
     @property
     def fourth_moment(self) -> float:
-        """Mean of the fourth power of one draw (counts^4)."""
+        """Return the mean of the fourth power of one draw (counts^4)."""
         return self._moment(4)
 
     def _moment(self, order: int) -> float:
@@ -131,7 +131,7 @@ class TruncatedGeometric(IntegerLaw):
         return float(2 * np.sum(k**order * np.exp(self._logpmf(k))))
 
     def _gaps(self) -> tuple[float, float]:
-        """`1 - q` and `(1 + q) - 2 q^(bound + 1)` with `q = exp(-epsilon)`, without cancellation."""
+        """Return `1 - q` and `(1 + q) - 2 q^(bound + 1)` with `q = exp(-epsilon)`, without cancellation."""
         gap = -np.expm1(-float(self.epsilon))
         return gap, -2 * np.expm1(-float(self.epsilon) * (self.bound + 1)) - gap
 
@@ -152,11 +152,11 @@ class TruncatedGeometric(IntegerLaw):
 
     @property
     def sampler(self) -> Inversion:
-        """The exact sampler, its tables kept for the next draw."""
+        """Return the exact sampler, its tables kept for the next draw."""
         return _sampler(self.epsilon, self.bound)
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             f"Each count receives independent integer noise between -{self.bound} and {self.bound} with "
             f"probability proportional to exp(-{self.epsilon} |noise|), standard deviation "

@@ -1,4 +1,4 @@
-"""Laws of what other agencies publish: each says how probable every published value is, given the true count."""
+"""Laws of what other agencies publish: the probability of every published value given the true count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A published value as a function of the true count and chance: p(y | x) in the place of noise that is added.
+"""Laws p(y | x) of a published value given the true count, for perturbations other than added noise.
 
 Noise that is added is the case p(y | x) = q(y - x). Here the change y - x may depend on x: a matrix in the place of a
 shift. Row `x` of the matrix holds the probabilities of the changes -reach, .., reach; rows go on beyond the last one
@@ -35,65 +35,65 @@ class Perturbation(BaseLaw):
 
     @property
     def open_ended(self) -> bool:
-        """Whether true counts beyond a table are possible too: none."""
+        """Return False: no true counts beyond a table are possible."""
         return False
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Equal numbers for values with the same table: the values."""
+        """Return equal numbers for values with the same table: the values themselves."""
         return np.asarray(published, np.float64)
 
     def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which published values are numbers, not what stands for a code: all, or none where a law is of codes."""
+        """Return a mask of the published values that are numbers rather than codes: all, or none for laws of codes."""
         return np.full(np.shape(published), self.numeric)
 
     def numbers(self, published: ArrayLike) -> NDArray:
-        """Return the published values as numbers to reckon with."""
+        """Return the published values as numbers for arithmetic."""
         return np.asarray(published)
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the published value given the true count."""
+        """Return the mean of the published value given the true count."""
         raise NotImplementedError
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the published value given the true count (counts squared)."""
+        """Return the variance of the published value given the true count (counts squared)."""
         raise NotImplementedError
 
     @property
     def variance(self) -> float:
-        """Mean squared error of a published value over large true counts (counts squared), the weight of least squares."""
+        """Return the mean squared error of a published value over large true counts (counts squared), for least squares."""
         raise NotImplementedError
 
     @property
     def shift(self) -> float:
-        """Mean of published value minus true count over large true counts."""
+        """Return the mean of published value minus true count over large true counts."""
         return 0.0
 
     @property
     def form(self) -> Form:
-        """The curvature of a rough normal law, by which walks are scaled; what is weighed is listed value by value."""
+        """Return the curvature of a rough normal law, used to scale walks only."""
         return Form(0.0, 1 / (2 * self.variance), np.inf)
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the values that keys in [0, 1) give to true counts: equal keys and counts, equal values."""
+        """Return the values that keys in [0, 1) give to true counts: equal keys and counts give equal values."""
         raise NotImplementedError
 
     @property
     def reach(self) -> int:
-        """Largest distance of a published number from the true count (counts)."""
+        """Return the largest distance of a published number from the true count (counts)."""
         raise NotImplementedError
 
     def tail(self, probability: float) -> Tail:
-        """How far a published number is from the true count, whatever the probability: at most `reach`."""
+        """Return the largest distance of a published number from the true count, whatever the probability: at most `reach`."""
         return Tail(self.reach, exact=False)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Tabulate what a value says of the true count: the first count, and log masses from there on, all there are."""
+        """Tabulate the likelihood of true counts given a value: the first count, and all log masses from there on."""
         low, high = (int(end) for end in self.bounds(published))
         return low, np.asarray(self.log_mass(published, np.arange(low, high + 1)), np.float64)
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Refuse: no budget buys it.
+        """Refuse, because no budget buys it.
 
         Raises
         ------
@@ -104,11 +104,11 @@ class Perturbation(BaseLaw):
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Refuse likewise."""
+        """Refuse, because no budget buys it."""
         cls._refuse()
 
     def cost(self, sensitivity: Sensitivity) -> NoReturn:
-        """Refuse: it has no finite privacy loss that could be stated.
+        """Refuse, because it has no finite privacy loss that could be stated.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Perturbation(BaseLaw):
         self._refuse()
 
     def sample(self, size: int, words: Words) -> NoReturn:
-        """Refuse: it is no noise that could be added.
+        """Refuse, because it is not noise that could be added.
 
         Raises
         ------
@@ -142,17 +142,17 @@ class ByChange(Perturbation):
 
     @cached_property
     def rows(self) -> Reals:
-        """`(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach of the counts 0, 1, ..."""
+        """Return `(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach of the counts 0, 1, ..."""
         raise NotImplementedError
 
     @property
     def period(self) -> int:
-        """How many of the last rows repeat for ever."""
+        """Return how many of the last rows repeat for ever."""
         return 1
 
     @property
     def reach(self) -> int:
-        """Largest change (counts)."""
+        """Return the largest change (counts)."""
         return self.rows.shape[1] // 2
 
     def _row(self, true: Integers) -> Integers:
@@ -160,7 +160,7 @@ class ByChange(Perturbation):
         return np.where(true < first, true, first + (true - first) % self.period)
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log probability of published values given true counts (broadcast together)."""
+        """Return the log probability of published values given true counts (broadcast together)."""
         x = np.asarray(true, np.int64)
         change = np.asarray(published, np.int64) - x
         inside = (x >= 0) & (np.abs(change) <= self.reach)
@@ -169,7 +169,7 @@ class ByChange(Perturbation):
             return np.log(np.where(inside, mass, 0.0))
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count that a published value may stand for; crossed where there is none."""
+        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
         values, back = np.unique(np.asarray(published, np.int64), return_inverse=True)
         true = values[:, None] + np.arange(-self.reach, self.reach + 1)
         may = np.isfinite(self.log_mass(values[:, None], true))
@@ -179,23 +179,23 @@ class ByChange(Perturbation):
         return low[back].reshape(shape), high[back].reshape(shape)
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the published value given the true count."""
+        """Return the mean of the published value given the true count."""
         x = np.asarray(true, np.int64)
         return x + (self.rows @ self._changes)[self._row(x)]
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the published value given the true count (counts squared)."""
+        """Return the variance of the published value given the true count (counts squared)."""
         first = self.rows @ self._changes
         return (self.rows @ self._changes**2 - first**2)[self._row(np.asarray(true, np.int64))]
 
     @property
     def variance(self) -> float:
-        """Mean squared error of a published value, less its shift, over large true counts (counts squared)."""
+        """Return the mean squared error of a published value, less its shift, over large true counts (counts squared)."""
         return float((self.rows[-self.period :] @ self._changes**2).mean()) - self.shift**2
 
     @property
     def shift(self) -> float:
-        """Mean of published value minus true count over large true counts."""
+        """Return the mean of published value minus true count over large true counts."""
         return float((self.rows[-self.period :] @ self._changes).mean())
 
     @property
@@ -204,14 +204,14 @@ class ByChange(Perturbation):
 
     @cached_property
     def _cumulative(self) -> Reals:
-        """Cumulative probabilities, the last possible change at 1 whatever the rounding."""
+        """Return cumulative probabilities, with the last possible change at 1 despite rounding."""
         total = np.cumsum(self.rows, axis=1)
         last = self.rows.shape[1] - 1 - (self.rows[:, ::-1] > 0).argmax(axis=1)
         total[np.arange(self.rows.shape[1]) >= last[:, None]] = 1.0
         return total
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the values that keys in [0, 1) give to true counts: equal keys and counts, equal values."""
+        """Return the values that keys in [0, 1) give to true counts: equal keys and counts give equal values."""
         x, u = np.broadcast_arrays(np.asarray(true, np.int64), np.asarray(keys, np.float64))
         row, change = self._row(x), np.full(x.shape, -self.reach)
         for column in range(2 * self.reach):
@@ -220,23 +220,23 @@ class ByChange(Perturbation):
 
 
 class OneValue:
-    """What holds of a code that is published in the place of values: one number stands for it, whatever the count is."""
+    """Base of laws of a code published in place of values: one number stands for it, whatever the count is."""
 
     numeric: ClassVar[bool] = False
 
     @property
     def centre(self) -> int:
-        """The count that stands for the code among numbers."""
+        """Return the count that represents the code among numbers."""
         raise NotImplementedError
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the value that stands for the code."""
+        """Return the mean of the value that represents the code."""
         return np.full(np.shape(true), float(self.centre))
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the value that stands for the code: none."""
+        """Return the variance of the value that represents the code: none."""
         return np.zeros(np.shape(true))
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the value that stands for the code."""
+        """Return the value that represents the code."""
         return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)

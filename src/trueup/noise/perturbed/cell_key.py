@@ -1,4 +1,4 @@
-"""Cell keys: each count has a table row of changes, and the records' keys choose among them."""
+"""Cell-key perturbation: each count has a row of changes, from which the records' keys choose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUM_SLACK = 1e-6
 
 @dataclass(frozen=True)
 class CellKey(ByChange):
-    """A count is changed by what a table of transition probabilities has for the cell's key, the sum of its records' keys.
+    """A count changed by what a table of transition probabilities holds for the cell's key, the sum of its records' keys.
 
     Cells with the same records have the same key and are published with the same value. The table is given, or it is
     the one of maximum entropy among those that are unbiased and have a declared variance at every count.
@@ -106,12 +106,12 @@ class CellKey(ByChange):
 
     @property
     def period(self) -> int:
-        """How many of the last rows repeat for ever."""
+        """Return how many of the last rows repeat for ever."""
         return self.repeat
 
     @cached_property
     def rows(self) -> Reals:
-        """`(rows, 2 D + 1)` probabilities of the changes of the counts 0, 1, ..."""
+        """Return `(rows, 2 D + 1)` probabilities of the changes of the counts 0, 1, ..."""
         if self.transitions is not None:
             return _rows_of(json.loads(self.transitions))
         assert self.maximum is not None
@@ -120,13 +120,13 @@ class CellKey(ByChange):
 
     @cached_property
     def other_variances(self) -> dict[int, float]:
-        """Counts whose change cannot have the declared variance, with the one that it has instead."""
+        """Return the counts whose change cannot have the declared variance, with the variance it has instead."""
         if self.transitions is not None:
             return {}
         return {x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]}
 
     def _row_of(self, x: int) -> tuple[Reals, bool]:
-        """Probabilities of the changes of one count, and whether they have the declared variance."""
+        """Return the probabilities of the changes of one count, and whether they have the declared variance."""
         assert self.maximum is not None
         changes = np.arange(-self.maximum, self.maximum + 1)
         allowed = (x + changes == 0) | (x + changes >= self.smallest) if x else changes == 0
@@ -137,7 +137,7 @@ class CellKey(ByChange):
         return row, met
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         how = (
             "by a given table of transition probabilities"
             if self.transitions is not None

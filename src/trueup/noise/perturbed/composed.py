@@ -1,4 +1,4 @@
-"""Laws after one another: counts hidden before a law publishes them, published values hidden after it.
+"""Composed laws: counts hidden before a law publishes them, published values hidden after it.
 
 Let H be the true counts that are never given to the law p(y | x), and P the published values that are replaced by a code.
 What is seen of x is a value y, with probability `[x not in H] p(y | x)` for y outside P; the code of H, with probability
@@ -26,7 +26,7 @@ WHOLE = 2000
 
 
 class LawOfShown(Perturbation):
-    """What laws after one another share: the law in their middle, and counts hidden before it."""
+    """Base of composed laws: the law in their middle, and the counts hidden before it."""
 
     law: Any
     hidden: Any
@@ -37,22 +37,22 @@ class LawOfShown(Perturbation):
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether cells with the same records are published with the same value."""
+        """Return True if cells with the same records are published with the same value."""
         return self.law.same_records
 
     def parameters(self) -> dict[str, str]:
-        """Exact parameters as strings, for manifests."""
+        """Return exact parameters as strings, for manifests."""
         law = json.dumps({"name": self.law.name, **self.law.parameters()})
         return {"law": law, "hidden": write_ranges(self.hidden)}
 
     @cached_property
     def open_ended(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether true counts beyond a table are possible too: where noise has no end and all that a double holds is too long."""
+        """Return True if counts beyond a table are possible: noise without end whose full table would be too long."""
         law = self.law
         return bool(law.additive and law.open_ended and len(law.table(0, DEPTH)[1]) > WHOLE)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Tabulate what a value says of the true count: the first count, and log masses down to `depth` below the peak."""
+        """Tabulate the likelihood of true counts given a value, down to `depth` below the peak: first count, then log masses."""
         low, log = super().table(published, depth)
         may = (
             np.flatnonzero(log >= log.max(initial=-np.inf) - depth)
@@ -67,7 +67,7 @@ class LawOfShown(Perturbation):
 
 
 def _law_of(given: Any) -> Any:
-    """A law, or one read from its JSON text."""
+    """Return a law, read from JSON text if necessary."""
     if not isinstance(given, str):
         return given
     from trueup.noise import law_named  # that module lists this one
@@ -78,7 +78,7 @@ def _law_of(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class ShownCounts(LawOfShown):
-    """A value under a law that is given no count of some ranges: those are hidden before.
+    """A value under a law that never receives counts of some ranges, which are hidden before.
 
     Parameters
     ----------
@@ -105,16 +105,16 @@ class ShownCounts(LawOfShown):
 
     @property
     def discrete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether its values are whole."""
+        """Return True if its values are whole."""
         return self.law.discrete
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log probability of published values given true counts (broadcast together)."""
+        """Return the log probability of published values given true counts (broadcast together)."""
         with np.errstate(divide="ignore"):
             return np.where(self._shown(true), self.law.log_mass(published, true), -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count that a published value may stand for; crossed where there is none."""
+        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
         values, back = np.unique(np.asarray(published), return_inverse=True)
         ends = np.array([self._ends(value) for value in values.tolist()], np.int64).reshape(-1, 2)
         shape = np.shape(published)
@@ -131,32 +131,32 @@ class ShownCounts(LawOfShown):
         return (int(may[0]), int(may[-1])) if len(may) else (1, 0)
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the published value given a true count that is shown."""
+        """Return the mean of the published value given a true count that is shown."""
         return np.asarray(true, np.float64) if self.law.additive else self.law.mean(true)
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the published value given a true count that is shown (counts squared)."""
+        """Return the variance of the published value given a true count that is shown (counts squared)."""
         return self.law.variance_at(true)
 
     @property
     def variance(self) -> float:
-        """Mean squared error of a published value, less its shift, over large true counts (counts squared)."""
+        """Return the mean squared error of a published value, less its shift, over large true counts (counts squared)."""
         return self.law.variance
 
     @property
     def shift(self) -> float:
-        """Mean of published value minus true count over large true counts."""
+        """Return the mean of published value minus true count over large true counts."""
         return 0.0 if self.law.additive else self.law.shift
 
     @property
     def reach(self) -> int:
-        """Largest distance of a published number from the true count (counts)."""
+        """Return the largest distance of a published number from the true count (counts)."""
         return self.law.tail(0.0).counts if not self.law.additive else len(self.law.table(0, DEPTH)[1]) // 2
 
     def tail(self, probability: float) -> Any:
-        """How far a published number is from the true count, but with that probability at most."""
+        """Return the distance of a published number from the true count that it exceeds with at most that probability."""
         return self.law.tail(probability)
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return f"Counts {range_text(self.hidden)} were hidden; of all others: {self.law.sentence()}"

@@ -1,4 +1,4 @@
-"""Maximum entropy on a few whole numbers, with mean zero and a variance.
+"""Maximum-entropy laws on a few whole numbers, with mean zero and a given variance.
 
 The distribution is p_j proportional to exp(a j + b j^2), where (a, b) minimises the convex function
 log sum_j exp(a j + b j^2) - b V. Newton's method finds it; where V is the least or the largest variance that mean zero
@@ -47,7 +47,7 @@ def maximum_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals,
 
 
 def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, bool]:
-    """Return the same where probabilities do not fall towards zero from the left, and the variance is at most the one given.
+    """Return maximum-entropy probabilities that rise from the left end to zero, with at most the given variance.
 
     These are the conditions of the R package ptable unless told otherwise. The probabilities exp(a j + b j^2), b <= 0, rise
     and then fall; so the condition binds at the last ones up to zero alone, and those are equal.
@@ -74,7 +74,7 @@ def rising_entropy(support: NDArray[np.int64], variance: float) -> tuple[Reals, 
 
 
 def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
-    """Maximum entropy with mean zero, at most this variance, and equal probabilities in a pool."""
+    """Return the maximum-entropy law with mean zero, at most this variance, and equal probabilities in a pool."""
     features = np.stack([j, j * j])
     if pool.stop > pool.start:
         features[:, pool] = features[:, pool].mean(axis=1, keepdims=True)
@@ -85,7 +85,7 @@ def _pooled(j: Reals, variance: float, pool: slice) -> Reals:
 
 
 def _two(j: Reals, low: float, high: float) -> Reals:
-    """The two atoms with mean zero."""
+    """Return the law on two atoms with mean zero."""
     p = np.zeros(len(j))
     p[j == low] += high / (high - low)
     p[j == high] -= low / (high - low)

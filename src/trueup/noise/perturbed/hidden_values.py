@@ -1,4 +1,4 @@
-"""A code in the place of some published values; the mathematics stands in `composed`."""
+"""Codes in place of some published values; `composed` explains the mathematics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, wr
 
 @dataclass(frozen=True)
 class HiddenValues(OneValue, LawOfShown):
-    """A code in the place of a published value that lies in some ranges, or of a true count that does.
+    """A code in place of a published value, or of a true count, that lies in some ranges.
 
     Whatever value stands for the code says the same.
 
@@ -60,17 +60,17 @@ class HiddenValues(OneValue, LawOfShown):
             )
 
     def parameters(self) -> dict[str, str]:
-        """Exact parameters as strings, for manifests."""
+        """Return exact parameters as strings, for manifests."""
         more = {"published": write_ranges(self.published), "counts": write_ranges(self.counts)}
         return super().parameters() | more
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Codes of cells with the same records are the same, and said twice they say no more."""
+        """Return False: equal codes of cells with the same records add no information."""
         return False
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log probability of the code given true counts."""
+        """Return the log probability of the code given true counts."""
         x = np.asarray(true, np.int64) + np.zeros(np.shape(published), np.int64)
         mass = np.where(self._shown(x), self._falls(np.maximum(x, 0)), 0.0)
         mass = np.where((x >= 0) & in_ranges(x, self.counts), 1.0, mass)
@@ -78,12 +78,12 @@ class HiddenValues(OneValue, LawOfShown):
             return np.log(np.minimum(mass, 1.0))
 
     def _falls(self, x: Integers) -> Reals:
-        """Probability that the published value lies in the ranges."""
+        """Return the probability that the published value lies in the ranges."""
         return np.sum([_between(self.law, x, low, high) for low, high in self.published], axis=0)
 
     @cached_property
     def _window(self) -> tuple[int, int]:
-        """Smallest and largest count of any mass that a double can hold."""
+        """Return the smallest and largest count with any mass that a double can hold."""
         top = 1
         ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
         least = max(int(max(ends)), 0)  # beyond all of them it falls
@@ -95,7 +95,7 @@ class HiddenValues(OneValue, LawOfShown):
 
     @cached_property
     def _moments(self) -> tuple[float, float]:
-        """Mean and variance of the count, all counts as probable beforehand."""
+        """Return mean and variance of the count, all counts being equally likely beforehand."""
         low, high = self._window
         counts = np.arange(low, high + 1)
         mass = np.exp(self.log_mass(0, counts))
@@ -103,42 +103,42 @@ class HiddenValues(OneValue, LawOfShown):
         return mean, float(mass @ (counts - mean) ** 2 / mass.sum())
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count, whatever value stands for the code."""
+        """Return the smallest and largest true count, whatever value represents the code."""
         low, high = self._window
         shape = np.shape(published)
         return np.full(shape, low, np.int64), np.full(shape, high, np.int64)
 
     def kinds(self, published: ArrayLike) -> Reals:
-        """Equal numbers: the table is the same whatever value stands for the code."""
+        """Return equal numbers: the table is the same whatever value represents the code."""
         return np.asarray(published, np.float64)
 
     def says(self, published: float) -> str:
-        """Describe what the code says of the true count."""
+        """Return in words what the code implies about the true count."""
         seen = f"published as a code for a value {range_text(self.published)}" if self.published else "hidden"
         return f"{seen} (from {self._window[0]} to {self._window[1]})"
 
     @property
     def centre(self) -> int:
-        """The count that stands for the code among numbers."""
+        """Return the count that represents the code among numbers."""
         return round(self._moments[0])
 
     @property
     def variance(self) -> float:
-        """Variance of the count that the code leaves, all alike beforehand (counts squared)."""
+        """Return the variance of the count given the code, all counts being equally likely beforehand (counts squared)."""
         return max(self._moments[1], 1 / 12)
 
     @property
     def shift(self) -> float:
-        """By how much `centre`, which is whole, differs from the mean."""
+        """Return the difference of the whole `centre` from the mean."""
         return self.centre - self._moments[0]
 
     @property
     def reach(self) -> int:
-        """Largest distance of the value that stands for the code from a possible count."""
+        """Return the largest distance of the value that represents the code from a possible count."""
         return max(self._window[1] - self.centre, self.centre - self._window[0])
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         hid = f"counts {range_text(self.hidden)} were hidden; " if self.hidden else ""
         return (
             f"In the place of values {range_text(self.published)} a code was published; {hid}before it: "
@@ -147,7 +147,7 @@ class HiddenValues(OneValue, LawOfShown):
 
 
 def _between(law: Any, x: Integers, low: float, high: float) -> Reals:
-    """Probability that a law publishes a number from `low` to `high` of each true count."""
+    """Return the probability that a law publishes a number from `low` to `high`, for each true count."""
     if isinstance(law, ByChange):
         y = x[..., None] + np.arange(-law.reach, law.reach + 1)
         with np.errstate(under="ignore"):

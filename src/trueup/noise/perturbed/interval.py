@@ -1,4 +1,4 @@
-"""Counts of which an interval is published."""
+"""Counts published as an interval."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.noise.perturbed.whole import whole_number
 
 @dataclass(frozen=True)
 class CountInterval(OneValue, Perturbation):
-    """Of a count it is published, in the place of a value, that it lies in an interval: "1-9", "<5", "10 or more".
+    """A published interval in place of a count: "1-9", "<5", "10 or more".
 
     Whatever value stands for the code says the same.
 
@@ -48,45 +48,45 @@ class CountInterval(OneValue, Perturbation):
 
     @property
     def centre(self) -> int:
-        """The count that stands for the interval among numbers."""
+        """Return the count that represents the interval among numbers."""
         return self.low if self.high is None else (self.low + self.high) // 2
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log probability of the code given true counts: 0 inside, minus infinity outside."""
+        """Return the log probability of the code given true counts: 0 inside, minus infinity outside."""
         x = np.asarray(true, np.float64) + 0 * np.asarray(published, np.float64)
         inside = (x >= self.low) & (x <= (np.inf if self.high is None else self.high))
         return np.where(inside, 0.0, -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count, whatever value stands for the code."""
+        """Return the smallest and largest true count, whatever value represents the code."""
         high = NO_LIMIT if self.high is None else self.high
         shape = np.shape(published)
         return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
-        """Tabulate what the code says; nothing where it has no upper end, as all counts above the lower are alike."""
+        """Tabulate the counts of the interval; return an empty table if it has no upper end."""
         return (self.low, np.zeros(0)) if self.high is None else super().table(published, depth)
 
     def says(self, published: float) -> str:
-        """Describe what the code says of the true count."""
+        """Return in words what the code implies about the true count."""
         return f"from {self.low}" + ("" if self.high is None else f" to {self.high}")
 
     @property
     def variance(self) -> float:
-        """Mean squared distance of counts in the interval from its middle (counts squared)."""
+        """Return the mean squared distance of counts in the interval from its middle (counts squared)."""
         return np.inf if self.high is None else ((self.high - self.low + 1) ** 2 - 1) / 12
 
     @property
     def shift(self) -> float:
-        """By how much `centre`, which is whole, differs from the middle."""
+        """Return the difference of the whole `centre` from the middle."""
         return 0.0 if self.high is None else self.centre - (self.low + self.high) / 2
 
     @property
     def reach(self) -> int:
-        """Largest distance of the value that stands for the code from a count of the interval."""
+        """Return the largest distance of the value that represents the code from a count of the interval."""
         return int(NO_LIMIT) if self.high is None else self.high - self.centre
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         says = f"it is {self.low} or more" if self.high is None else f"it lies from {self.low} to {self.high}"
         return f"Of each count it was published that {says}. No formal guarantee is known."

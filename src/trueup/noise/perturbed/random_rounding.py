@@ -15,7 +15,7 @@ from trueup.noise.perturbed.whole import whole_number
 
 @dataclass(frozen=True)
 class RandomRounding(ByChange):
-    """A count is published as one of the two multiples of the base beside it; multiples stay.
+    """A count published as one of the two neighbouring multiples of the base; multiples stay.
 
     The nearer one comes with probability `1 - d / base`, where d is the distance to it, so that the mean is the
     count (New Zealand and Canada: bases 3, 5 and 10).
@@ -43,12 +43,12 @@ class RandomRounding(ByChange):
 
     @property
     def period(self) -> int:
-        """How many of the last rows repeat for ever: as many as the base."""
+        """Return how many of the last rows repeat for ever: as many as the base."""
         return self.base
 
     @cached_property
     def rows(self) -> Reals:
-        """`(base, 2 base - 1)` probabilities of the changes of the counts 0, 1, ..."""
+        """Return `(base, 2 base - 1)` probabilities of the changes of the counts 0, 1, ..."""
         d = np.arange(self.base)
         rows = np.zeros((self.base, 2 * self.base - 1))
         rows[d, self.base - 1 - d] = 1 - d / self.base
@@ -56,7 +56,7 @@ class RandomRounding(ByChange):
         return rows
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             f"Each count was rounded at random to a multiple of {self.base} beside it, the nearer one with the higher "
             "probability, so that the mean is the count. No formal guarantee is known."

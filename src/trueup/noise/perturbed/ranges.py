@@ -26,7 +26,7 @@ def read_ranges(given: Any) -> tuple[Range, ...]:
 
 
 def in_ranges(numbers: ArrayLike, ranges: Iterable[Range]) -> NDArray[np.bool_]:
-    """Tell which numbers lie in one of some ranges.
+    """Return a mask of the numbers that lie in one of some ranges.
 
     Examples
     --------
@@ -41,12 +41,12 @@ def in_ranges(numbers: ArrayLike, ranges: Iterable[Range]) -> NDArray[np.bool_]:
 
 
 def write_ranges(ranges: Iterable[Range]) -> str:
-    """Write ranges as the JSON text that `read_ranges` reads."""
+    """Return ranges as the JSON text that `read_ranges` reads."""
     return json.dumps([[None if np.isinf(end) else end for end in each] for each in ranges])
 
 
 def range_text(ranges: Iterable[Range]) -> str:
-    """Say ranges in words.
+    """Return ranges in words.
 
     Examples
     --------

@@ -18,7 +18,7 @@ TIES = ("up", "down", "even", "either")
 
 @dataclass(frozen=True)
 class Rounded(ByChange):
-    """A count is published as the nearest multiple of a base: the value says an interval.
+    """A count published as the nearest multiple of a base, so that the value implies an interval.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ class Rounded(ByChange):
 
     @property
     def period(self) -> int:
-        """How many of the last rows repeat for ever: the even multiple is every second one."""
+        """Return how many of the last rows repeat for ever; every second multiple is even."""
         return 2 * self.base
 
     @cached_property
     def rows(self) -> Reals:
-        """`(2 base, 2 (base // 2) + 1)` probabilities of the changes of the counts 0, 1, ..."""
+        """Return `(2 base, 2 (base // 2) + 1)` probabilities of the changes of the counts 0, 1, ..."""
         base, reach = self.base, self.base // 2
         rows = np.zeros((2 * base, 2 * reach + 1))
         for x in range(2 * base):
@@ -67,6 +67,6 @@ class Rounded(ByChange):
         return rows
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         ties = f" (ties: {self.ties})" if self.base % 2 == 0 else ""
         return f"Each count was rounded to the nearest multiple of {self.base}{ties}. No formal guarantee is known."

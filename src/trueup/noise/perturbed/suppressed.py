@@ -1,4 +1,4 @@
-"""Small counts that are not shown."""
+"""Suppression of small counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDDEN = -1
 
 @dataclass(frozen=True)
 class Suppressed(Perturbation):
-    """Counts below a threshold are not shown; all others are exact.
+    """Suppression of counts below a threshold; all others are exact.
 
     Parameters
     ----------
@@ -55,51 +55,51 @@ class Suppressed(Perturbation):
         return (x >= self.least) & (x < self.threshold)
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
-        """Log probability of published values given true counts (broadcast together): 0 or minus infinity."""
+        """Return the log probability of published values given true counts (broadcast together): 0 or minus infinity."""
         y, x = np.asarray(published, np.int64), np.asarray(true, np.int64)
         return np.where(y == np.where(self._hides(x), HIDDEN, np.where(x < 0, HIDDEN - 1, x)), 0.0, -np.inf)
 
     def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Smallest and largest true count that a published value may stand for; crossed where there is none."""
+        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
         y = np.asarray(published, np.int64)
         never = (y != HIDDEN) & (self._hides(y) | (y < 0))
         low, high = np.where(y == HIDDEN, self.least, y), np.where(y == HIDDEN, self.threshold - 1, y)
         return low, np.where(never, y - 1, high)
 
     def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which published values are numbers: all that are shown."""
+        """Return a mask of the published values that are numbers: all that are shown."""
         return np.asarray(published) != HIDDEN
 
     def numbers(self, published: ArrayLike) -> Reals:
-        """Published values, the middle of the interval in the place of those that are not shown."""
+        """Return published values, with the middle of the interval in place of those not shown."""
         y = np.asarray(published, np.float64)
         return np.where(y == HIDDEN, (self.least + self.threshold - 1) / 2, y)
 
     def mean(self, true: ArrayLike) -> Reals:
-        """Mean of the number that stands for the published value."""
+        """Return the mean of the number that represents the published value."""
         return self.numbers(self.publish(true, 0.0))
 
     def variance_at(self, true: ArrayLike) -> Reals:
-        """Variance of the published value given the true count: none, it is no matter of chance."""
+        """Return the variance of the published value given the true count: none, since nothing is random."""
         return np.zeros(np.shape(true))
 
     @property
     def variance(self) -> float:
-        """Mean squared distance of the counts not shown from the middle (counts squared); other counts are exact."""
+        """Return the mean squared distance of the counts not shown from the middle (counts squared); others are exact."""
         return max(((self.threshold - self.least) ** 2 - 1) / 12, 0.25)
 
     @property
     def reach(self) -> int:
-        """Largest distance of a count that is not shown from the middle of the interval, rounded up."""
+        """Return the largest distance of a count that is not shown from the middle of the interval, rounded up."""
         return (self.threshold - self.least) // 2
 
     def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
-        """Return the published values of true counts; keys play no part."""
+        """Return the published values of true counts, independent of keys."""
         x = np.asarray(true, np.int64) + 0 * np.asarray(keys, np.int64)
         return np.where(self._hides(x), HIDDEN, x)
 
     def sentence(self) -> str:
-        """Describe the law in one plain sentence."""
+        """Return the law in one plain sentence."""
         return (
             f"Counts from {self.least} to {self.threshold - 1} are not shown; all others are exact. "
             "No formal guarantee is known."

@@ -1,4 +1,4 @@
-"""Whole numbers among the parameters of perturbations."""
+"""Whole-number parameters of perturbations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from trueup.noise.perturbed.base import WIDEST
 
 
 def whole_number(value: object, what: str, least: int, most: int = WIDEST) -> int:
-    """Read a whole number, given as one or as text.
+    """Read a whole number from a number or text.
 
     Raises
     ------

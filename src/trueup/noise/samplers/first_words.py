@@ -1,4 +1,4 @@
-"""Exhaustive check of the samplers' tables: every first word against the cdf by decimal arithmetic.
+"""Exhaustive check of the samplers' tables: every first word against the cdf in decimal arithmetic.
 
 The tables are built with binary enclosures and recurrences; here the standard library's decimal exponential,
 correctly rounded to 60 digits, is summed afresh.
@@ -26,7 +26,7 @@ _DIGITS = 60
 
 @dataclass(frozen=True)
 class FirstWords:
-    """Outcome: tables and cells checked, cells left open to later words, and cells with a wrong answer."""
+    """Outcome of a check: tables and cells checked, cells left open to later words, and cells with a wrong answer."""
 
     tables: int
     cells: int
@@ -35,7 +35,7 @@ class FirstWords:
 
 
 def check_first_words(law: Any) -> FirstWords:
-    """Check every cell of every table that draws from the law read first.
+    """Check every cell of every table that the law's draws read first.
 
     A wide law is drawn digit by digit, so its digits' tables are checked; the wide discrete Gaussian is drawn
     by rejection, and the tables are those of its proposals.

@@ -66,7 +66,7 @@ class GaussianWide:
         return y[accept]
 
     def _exp(self, distance, coarse, fine):
-        """`exp(-x) 2^32` at a `distance = |y|` of at most 8 sigma, within `_MARGIN - 1`; ints or arrays."""
+        """Return `exp(-x) 2^32` at a `distance = |y|` of at most 8 sigma, within `_MARGIN - 1`; ints or arrays."""
         # v to 29 bits: its error is below 2^-28 from the slope and 2^-29 from the shift, and v < 5,
         # so x = v^2 in units of 2^-20 is within 2 of the truth. Beyond 8 sigma the true value is below _MARGIN as well.
         v = abs(distance * self.slope - self.offset) >> 30
@@ -88,7 +88,7 @@ class GaussianWide:
 
 @lru_cache(maxsize=1)
 def _tables() -> tuple[Integers, Integers]:
-    """`floor(exp(-i / 2^10) 2^31)` for `i < 2^15` (or one less), and of `exp(-j / 2^20)` for `j < 2^10`."""
+    """Return `floor(exp(-i / 2^10) 2^31)` for `i < 2^15` (or one less), and that of `exp(-j / 2^20)` for `j < 2^10`."""
     whole = [exp_neg(Fraction(i), 64).lo for i in range(32)]
     part = [exp_neg(Fraction(i, 1 << 10), 64).lo for i in range(1 << 10)]
     fine = [exp_neg(Fraction(i, 1 << 20), 64).lo >> 33 for i in range(1 << 10)]
@@ -97,13 +97,13 @@ def _tables() -> tuple[Integers, Integers]:
 
 @lru_cache(maxsize=1)
 def _lists() -> tuple[list[int], list[int]]:
-    """The same tables for single draws: lists of ints are read faster than arrays."""
+    """Return the same tables as lists for single draws, which read ints faster from lists than from arrays."""
     coarse, fine = _tables()
     return coarse.tolist(), fine.tolist()
 
 
 class _Ahead:
-    """Words fetched 32 bytes at a time within one call; what is left is thrown away with it."""
+    """Words fetched 32 bytes at a time within one call; the rest is discarded at its end."""
 
     def __init__(self, words: Words) -> None:
         self.words, self.kept = words, b""

@@ -36,7 +36,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 
 def fetch(words: Words, count: int) -> bytes:
-    """Fetch words; fewer than asked for would bias a draw in silence."""
+    """Fetch words; raise an error for fewer than asked for, which would silently bias a draw."""
     fetched = words(count)
     if len(fetched) != count:
         raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count}")
@@ -66,7 +66,7 @@ class Inversion:
 
     @cached_property
     def thresholds(self) -> np.ndarray:
-        """`floor(F(k) 2^word_bits)` over the support, uint64, each proven."""
+        """Return `floor(F(k) 2^word_bits)` over the support, uint64, each proven."""
         floors = decided(lambda bits: _all(self._floor(k, bits) for k in self.support), self.word_bits + 64)
         return np.array(floors, dtype=np.uint64)
 
@@ -75,7 +75,7 @@ class Inversion:
 
     @cached_property
     def lookup(self) -> np.ndarray:
-        """The draw for every first word, int16; the smallest int16 where a threshold falls inside."""
+        """Return the draw for every first word, int16; the smallest int16 if a threshold falls inside."""
         cells = (self.thresholds >> np.uint64(self.word_bits - self.lookup_bits)).astype(np.int64)
         inside = np.bincount(cells, minlength=1 << self.lookup_bits)
         before = np.cumsum(inside) - inside
@@ -116,7 +116,7 @@ class Inversion:
         return values
 
     def _extend(self, first: np.ndarray, words: Words) -> Integers:
-        """Stage 2: extend undecided first words to `word_bits` and search the thresholds."""
+        """Extend undecided first words to `word_bits` and search the thresholds (stage 2)."""
         more = self.word_bits - self.lookup_bits
         fresh = np.frombuffer(words(8 * len(first)), np.uint64, len(first)) >> np.uint64(64 - more)
         u = (first.astype(np.uint64) << np.uint64(more)) | fresh
@@ -128,7 +128,7 @@ class Inversion:
         return values
 
     def refine(self, u: int, words: Words) -> int:
-        """Stage 3: extend one `u` that equals a threshold until the cdf's enclosures decide."""
+        """Extend one `u` that equals a threshold until the cdf's enclosures decide (stage 3)."""
         bits = self.word_bits
         while bits < _BROKEN:
             u = u << 8 * self.step | int.from_bytes(fetch(words, self.step), "big")
@@ -142,7 +142,7 @@ class Inversion:
         )
 
     def _search(self, u: int, bits: int) -> int | None:
-        """Find `min {k : F(k) > U}` from the first `bits` bits `u` of `U`; None if they do not decide."""
+        """Find `min {k : F(k) > U}` from the first `bits` bits `u` of `U`; return None if they do not decide."""
         low, high, reach = self.support.start - 1, self.support.stop, 1
         while (above := self._above(low, u, bits)) is not False:
             if above is None:
@@ -161,7 +161,7 @@ class Inversion:
         return high
 
     def _above(self, k: int, u: int, bits: int) -> bool | None:
-        """Tell whether `F(k) > U`; None if the bits so far and this precision cannot tell."""
+        """Return True if `F(k) > U`; None if the bits so far and this precision do not decide."""
         cdf = self.enclose(k, bits + 64)
         spare = cdf.bits - bits
         if cdf.lo >= (u + 1) << spare:
@@ -170,7 +170,7 @@ class Inversion:
 
 
 def _all(values: Iterable[int | None]) -> list[int] | None:
-    """Return the values as a list, None as soon as one of them is None."""
+    """Return the values as a list, or None once one of them is None."""
     result = []
     for value in values:
         if value is None:
