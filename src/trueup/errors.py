@@ -14,7 +14,7 @@ from typing import Any
 
 
 class TrueupError(ValueError):
-    """Something trueup refuses to do, said in words that a user can act on.
+    """An error with what was given, what is needed and what to do, in a user's words.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ def _rebuild(kind: type[TrueupError], given: str, needed: str, remedy: str, abou
 
 
 class SpecError(TrueupError):
-    """The spec, or an argument that plays its part, cannot be read or contradicts itself."""
+    """The spec, or an argument in its role, cannot be read or contradicts itself."""
 
 
 class DataError(TrueupError):
@@ -90,7 +90,7 @@ class BundleError(TrueupError):
 
 
 class BusyError(BundleError):
-    """Another process works on the same folder; the same command succeeds when that has ended."""
+    """Another process works on the same folder; the same command succeeds once it has ended."""
 
     exit_code = 4
 
@@ -102,13 +102,13 @@ class ResourceError(BundleError):
 
 
 class ConvergenceError(TrueupError):
-    """A solver or a chain stopped before its answer could be called an answer."""
+    """A solver or a chain stopped before its answer was reliable."""
 
     exit_code = 5
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Ask for the nearest of the names that there are; nothing where none is near.
+    """Return a question about the nearest known name; empty if none is near.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""assess: true or pseudo-true counts in, what a spec's choices do to them out.
+"""The verb assess: estimate what a spec's choices do to true or pseudo-true counts.
 
 Replicates of measure (simulated), reconcile and infer are made in blocks and summed up as they come.
 """
@@ -179,12 +179,12 @@ def assess(
 
 
 def _listed(given: Any) -> list[Any]:
-    """One name, budget, method or rule is a list of one."""
+    """Return a list; one name, budget, method or rule is a list of one."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def _refuse_unusable(**numbers: int) -> None:
-    """Refuse numbers that are too small: Monte Carlo errors cannot be estimated from a few replicates."""
+    """Refuse numbers too small for Monte Carlo errors to be estimated."""
     least = {"workers": 1, "seed": 0}
     for name, number in numbers.items():
         lowest = least.get(name, FEWEST)
@@ -195,7 +195,7 @@ def _refuse_unusable(**numbers: int) -> None:
 
 
 def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[Margin, dict[str, float]]:
-    """Look the tables of thresholds up."""
+    """Return the tables of thresholds."""
     margins = {str(s.margin): s.margin for s in strata}
     found: dict[Margin, dict[str, float]] = {}
     for name, limit in thresholds.items():
@@ -208,13 +208,13 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
 
 
 def _kept(replicates: int, groups: int) -> int:
-    """How many replicates' errors are kept for quantiles of single counts."""
+    """Return how many replicates' errors are kept for quantiles of single counts."""
     number = min(replicates, KEPT // groups)
     return number if number >= FEWEST else 0
 
 
 def _blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
-    """Cut replicates into blocks of almost equal size, which depend on nothing but the problem's size."""
+    """Cut replicates into blocks of almost equal size, determined by the problem's size alone."""
     number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
     return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]

@@ -1,4 +1,4 @@
-"""What agencies use today, beside the spec's own methods: perturbed, suppressed and swapped tables, and a published one.
+"""Methods in use today, beside the spec's own: perturbed, suppressed and swapped tables, and a published one.
 
 None of them has a formal guarantee, and each is labelled so. A comparator makes every table anew from the true counts,
 each table by itself, as it would be published; its parts need not add up.
@@ -29,7 +29,7 @@ _LAWS = tuple(name for name in PERTURBATIONS.names if name not in READ)
 
 @dataclass(frozen=True, eq=False)
 class PerturbedTables:
-    """Every table changed by a law p(y | x): cell keys by simulated keys of records, others independently.
+    """Tables changed by a law p(y | x): cell keys by simulated keys of records, others independently.
 
     The keys of the records of a finest cell add up, modulo one, to one uniform key, which is drawn; a cell of another
     table has the sum of the keys of the finest cells in it. Cells with the same records so have the same key.
@@ -42,7 +42,7 @@ class PerturbedTables:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Make the tables of as many replicates as there are rows of values."""
+        """Return the tables of as many replicates as there are rows of values."""
         made = [self.publish(cells, margins, rng) for _ in range(len(values))]
         tables = {margin: np.stack([one[margin] for one in made]) for margin in margins}
         intervals = {(IMPLIED, margin): self._intervals(shown) for margin, shown in tables.items()}
@@ -65,7 +65,7 @@ class PerturbedTables:
         return found
 
     def _intervals(self, shown: NDArray) -> Bounds:
-        """Equal-tailed intervals of every published value under a flat prior."""
+        """Return equal-tailed intervals of every published value under a flat prior."""
         values, back = np.unique(shown, return_inverse=True)
         ends = np.array([self._ends(int(value)) for value in values])
         return ends[back.reshape(shown.shape), 0], ends[back.reshape(shown.shape), 1]
@@ -80,7 +80,7 @@ class PerturbedTables:
 
 @dataclass(frozen=True, eq=False)
 class Swapping:
-    """A share of the records change places at random among the places of one parent, and all else stays.
+    """Swapping of a share of the records among the places of one parent, all else unchanged.
 
     Places keep their totals; tables by attributes change.
     """
@@ -96,7 +96,7 @@ class Swapping:
         return ReplicateEstimates({margin: cells.sum(made, margin) for margin in margins}, {})
 
     def _swapped(self, cells: Cells, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Put the attributes of the chosen records of each parent in a random order."""
+        """Return the attributes of the chosen records of each parent in a random order."""
         chosen = rng.binomial(self.counts, self.rate)
         each = cells.n // cells.shape[0]
         records = np.repeat(np.arange(cells.n), chosen)
@@ -115,19 +115,19 @@ class Swapping:
 
 @dataclass(frozen=True, eq=False)
 class GivenRelease:
-    """Released counts of another origin, the same in every replicate: their errors have no Monte Carlo error."""
+    """Released counts of another origin, the same in every replicate, so that their errors have no Monte Carlo error."""
 
     released: NDArray[np.int64]
 
     @cached_property
     def whole(self) -> NDArray[np.int64]:
-        """The finest counts `(1, n)`."""
+        """Return the finest counts `(1, n)`."""
         return self.released[None]
 
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Give its tables for every row of values."""
+        """Return its tables for every row of values."""
         tables = {m: np.repeat(cells.sum(self.whole, m), len(values), axis=0) for m in margins}
         return ReplicateEstimates(tables, {})
 
@@ -138,7 +138,7 @@ Comparator = PerturbedTables | Swapping | GivenRelease
 def comparators(
     wanted: Sequence[Any], counts: NDArray[np.int64], released: NDArray[np.int64] | None, level: float
 ) -> list[tuple[Assessed, Comparator]]:
-    """Make what is asked for by name and parameters, and a published table if one is given.
+    """Make comparators from names and parameters, and a published table if one is given.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is assessed: a method of reconciliation, or one of inference, on a batch of simulated values."""
+"""Assessed estimators: a method of reconciliation, or of inference, on a batch of simulated values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ReplicateEstimates:
 
 @dataclass(frozen=True, eq=False)
 class Reconciler:
-    """A prepared method of reconciliation with the interval rules that go with it."""
+    """A prepared method of reconciliation with its interval rules."""
 
     method: Method
     state: Any
@@ -104,7 +104,7 @@ class Inferrer:
         return drawn.accepted(self.method.name)
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
-        """Mean and ends of the interval of every group."""
+        """Return mean and ends of the interval of every group."""
         tails = (1 - self.level) / 2, (1 + self.level) / 2
         if (exact := drawn.marginals.get(margin)) is not None:
             return exact.mean, exact.quantile(tails[0]), exact.quantile(tails[1])

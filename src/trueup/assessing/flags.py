@@ -1,4 +1,4 @@
-"""Claims that the replicates contradict: no bias where none is owed to zero, and intervals that cover.
+"""Claims that the replicates contradict: zero bias where promised, and intervals that cover.
 
 A figure is flagged only if it is beyond what is material by more than its Monte Carlo error explains; the chance
 that any of all figures of an assessment is flagged wrongly is below `ALARM`.
@@ -34,7 +34,7 @@ nonnegativity and no defect of a method.
 def find_flags(
     rows: Sequence[Mapping], methods: Sequence[Assessed], intervals: Mapping[str, float], nonnegative: bool
 ) -> tuple[Flag, ...]:
-    """Flag what contradicts a claim, among the long table's rows of levels and size classes; comparators claim nothing."""
+    """Flag contradicted claims among the long table's rows of levels and size classes; comparators claim nothing."""
     claiming = {m.label for m in methods if m.verb != COMPARATOR}
     rows = [row for row in rows if row["method"] in claiming]
     kept = {m.label: nonnegative and m.nonnegative for m in methods}
@@ -45,7 +45,7 @@ def find_flags(
 
 
 def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
-    """Rows of levels and of size classes; where a level has one class alone, the level stands for it."""
+    """Yield rows of levels and of size classes; a level with a single class stands for it."""
     whole = {r["level"]: r["units"] for r in rows if r["by"] == "level"}
     for row in rows:
         if row["by"] == "level" or (row["by"] == "size" and row["units"] < whole[row["level"]]):
@@ -53,7 +53,7 @@ def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
 
 
 def _margin(replicates: int, tests: int) -> float:
-    """How many Monte Carlo errors chance alone exceeds with probability `ALARM` in any of the tests."""
+    """Return how many Monte Carlo errors chance alone exceeds with probability `ALARM` in any of the tests."""
     from scipy.special import stdtrit
 
     return float(stdtrit(replicates - 1, 1 - ALARM / tests))

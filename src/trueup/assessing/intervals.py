@@ -25,7 +25,7 @@ Bounds = tuple[NDArray, NDArray]
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """What is public in a batch of `b` replicates, all that a rule may use.
+    """The public data of a batch of `b` replicates, all that a rule may use.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class Published:
 
     @cached_property
     def expected(self) -> ExpectedErrors | None:
-        """The errors to expect by size of the released count."""
+        """Return the expected errors by size of the released count."""
         return self.simulate() if self.simulate else None
 
     def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
-        """Header and values `(b, groups)` of the first query that measured all of a margin."""
+        """Return header and values `(b, groups)` of the first query that measured all of a margin; None if none did."""
         for header, values in zip(self.headers, split(self.values, self.headers, self.cells)):
             whole = header.groups is None and not header.exact
             if whole and canonical(self.cells, header.margin) == margin:
@@ -89,7 +89,7 @@ class LeastSquares(IntervalRule):
     name: ClassVar[str] = "least-squares"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends where the method states standard errors."""
+        """Return the ends if the method states standard errors."""
         from scipy.special import ndtri
 
         if (errors := published.errors.get(margin)) is None:
@@ -100,13 +100,13 @@ class LeastSquares(IntervalRule):
 
 @dataclass(frozen=True)
 class NoiseMargin(IntervalRule):
-    """Noisy count plus and minus the margin of its own noise: the coverage of the noise distribution, whatever the method."""
+    """Noisy count plus and minus its own noise's margin: coverage of the noise distribution, whatever the method."""
 
     level: float = 0.9
     name: ClassVar[str] = "noise"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends where the margin was measured."""
+        """Return the ends if the margin was measured."""
         if (found := published.measured(margin)) is None:
             return None
         header, values = found
@@ -116,7 +116,7 @@ class NoiseMargin(IntervalRule):
 
 @dataclass(frozen=True)
 class BySize(IntervalRule):
-    """Reconciled count plus and minus the margin of error for counts that are released at its size, from simulation.
+    """Reconciled count plus and minus the simulated margin of error for counts released at its size.
 
     The margin of tables and reports. Replicates of a block share the simulation of the block's first.
     """
@@ -125,7 +125,7 @@ class BySize(IntervalRule):
     name: ClassVar[str] = "by-size"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends where errors could be simulated."""
+        """Return the ends if errors could be simulated."""
         found = published.expected and published.expected.margin_of_error(margin, counts, self.level)
         return None if found is None else (counts - found, counts + found)
 

@@ -22,7 +22,7 @@ from trueup.model.stacking import COUNTED
 
 @dataclass(frozen=True)
 class ReplicateBlock:
-    """Replicates `start .. start + size`; `number` seeds them, whichever process computes them."""
+    """Replicates `start .. start + size`; `number` seeds them in whichever process computes them."""
 
     number: int
     start: int
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """All that a block needs; called with a block, it returns the sums.
+    """The inputs of a block; called with a block, it returns the sums.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Simulation:
         return Done(block.size, 1, sums, versus)
 
     def _rng(self, block: ReplicateBlock, purpose: int) -> np.random.Generator:
-        """A generator for noise (0) or for methods (1): the same noise for every method and budget."""
+        """Return a generator for noise (0) or for methods (1), with the same noise for every method and budget."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
 
     def _tally(
@@ -133,7 +133,7 @@ class Simulation:
         }
 
     def _more(self, strata: Strata, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-        """Statistics `(b, groups)` beside those of every count's error."""
+        """Return statistics `(b, groups)` beside those of every count's error."""
         found = _missed(self.cells, strata.margin, tables) if self.additivity else {}
         if self.linked and strata.margin.attributes == (COUNTED,):
             found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
@@ -141,13 +141,13 @@ class Simulation:
 
 
 def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict[Key, Scatter]:
-    """Difference to the first method, replicate by replicate: noise that both share cancels."""
+    """Return differences to the first method, replicate by replicate, in which shared noise cancels."""
     rows = len(means[ERROR])
     return {key: Scatter.of(means[key] - first[key][:rows]) for key in (ERROR, SQUARE)}
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """How far `(b, groups)` each count is from the sum of its parts in the next finer table; nothing for the finest."""
+    """Return how far `(b, groups)` each count is from the sum of its parts in the next finer table; empty for the finest."""
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
         return {}
@@ -158,13 +158,13 @@ def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> d
 
 
 def ratio_of(constraints: Constraints) -> str:
-    """What the ratio of two linked tables is called; empty where there is one table."""
+    """Return the name of the ratio of two linked tables; empty if there is one table."""
     joined = constraints.joined
     return "" if joined is None else " per ".join(table.counts for table in joined.tables)
 
 
 def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]:
-    """Errors of each place's ratio of two tables `(b, 2 a place)`, at the denominator; NaN where that is truly none."""
+    """Return errors of each place's ratio of two tables `(b, 2 a place)`, at the denominator; NaN if truly undefined."""
     true, made = (t[..., ::2] / np.maximum(t[..., 1::2], 1) for t in (truth, counts))
     errors = np.full(counts.shape, np.nan)
     errors[:, 1::2] = np.where(truth[1::2] > 0, made - true, np.nan)

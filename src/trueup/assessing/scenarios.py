@@ -1,4 +1,4 @@
-"""What is compared: methods by name or as objects, budgets as multiples of the spec's own."""
+"""Compared scenarios: methods by name or as objects, budgets as multiples of the spec's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from trueup.reconciling.method import Method
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """One budget: what is measured under it, at what cost."""
+    """One budget: the measurements under it, and their cost."""
 
     budget: Budget
     headers: tuple[Measured, ...]
@@ -96,7 +96,7 @@ def _method(entry: Any) -> Method:
 
 
 def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: Any) -> list[InferMethod]:
-    """Make the method of inference: none, the spec's own (True), by name, or the given one."""
+    """Make the method of inference: none, the spec's own (True), one by name, or the given one."""
     if wanted is None or wanted is False:
         return []
     if isinstance(wanted, InferMethod):
@@ -114,13 +114,13 @@ def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: 
 
 
 def _header_only(cells: Cells, scenario: Scenario):
-    """Measurements of empty cells: which method fits depends on laws and margins alone."""
+    """Return measurements of empty cells: which method fits depends on laws and margins alone."""
     zeros = tuple(header.sums(cells, np.zeros(cells.n, np.int64)) for header in scenario.headers)
     return Measurements(cells, scenario.headers, zeros, scenario.guarantee, simulation=True)
 
 
 def interval_rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
-    """Make interval rules from names; rules themselves are taken as they are.
+    """Make interval rules from names; rules are returned unchanged.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _rule(name: Any, level: float) -> IntervalRule:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """What is compared, settled before anything is drawn.
+    """All that is compared, decided before anything is drawn.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ def _inferrer(
 
 
 def assessed(methods: Sequence[Method], inferring: Sequence[InferMethod]) -> tuple[Assessed, ...]:
-    """Name the methods: by their parameters too where one name is assessed more than once."""
+    """Name the methods, with their parameters if one name is assessed more than once."""
     every = [("reconcile", m, m.nonnegative) for m in methods] + [("infer", m, True) for m in inferring]
     names = Counter(method.name for _, method, _ in every)
     found = [

@@ -1,4 +1,4 @@
-"""What the counts of a table are sorted into: sizes of the true count, numbers of siblings, attribute values."""
+"""Classes of a table's counts: by size of the true count, number of siblings, or attribute values."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Classing:
 
     @property
     def units(self) -> NDArray[np.int64]:
-        """How many groups each class holds."""
+        """Return how many groups each class holds."""
         return np.bincount(self.at, minlength=len(self.labels))
 
 
 def by_range(by: str, numbers: NDArray, lower_ends: Sequence[int]) -> Classing:
-    """Sort whole numbers into ranges; classes that hold nothing are left out.
+    """Sort whole numbers into ranges; empty classes are left out.
 
     Examples
     --------
@@ -85,11 +85,11 @@ class Strata:
 
     @cached_property
     def means(self):
-        """Sparse `(classes, groups)`: multiplied with values of the groups it gives each class's mean."""
+        """Return the sparse `(classes, groups)` matrix that gives each class's mean of group values."""
         return scipy.sparse.vstack([_means(c) for c in self.classings], format="csr")
 
     def average(self, values: NDArray) -> NDArray:
-        """Average values `(b, groups)` over the groups of each class that have one (not NaN), `(b, classes)`."""
+        """Return averages `(b, classes)` of values `(b, groups)` over the groups of each class that have one (not NaN)."""
         there = ~np.isnan(values[0])
         if there.all():
             return (self.means @ values.T.astype(np.float64)).T
@@ -99,12 +99,12 @@ class Strata:
 
     @property
     def size(self) -> Classing:
-        """The classing by the true count."""
+        """Return the classing by the true count."""
         return self.classings[1]
 
 
 def _means(classing: Classing):
-    """Sparse `(classes, groups)` matrix of weights."""
+    """Return the sparse `(classes, groups)` matrix of weights."""
     groups = np.arange(len(classing.at))
     weights = 1 / classing.units[classing.at]
     return scipy.sparse.csr_array((weights, (classing.at, groups)), shape=(len(classing.labels), len(groups)))
@@ -118,7 +118,7 @@ def stratify(cells: Cells, counts: NDArray[np.int64], margin: Margin, sizes: Seq
 
 
 def _between(cells: Cells, margin: Margin) -> Iterator[Classing]:
-    """Classes between which an allocation may be unfair."""
+    """Yield classings between whose classes an allocation may be unfair."""
     places, *values = np.unravel_index(np.arange(cells.size(margin)), cells.margin_shape(margin))
     level = cells.tree.level(margin.level)
     if level:

@@ -1,4 +1,4 @@
-"""From sums over replicates to figures with Monte Carlo errors: the long table, and single counts."""
+"""Figures with Monte Carlo errors from sums over replicates: the long table, and single counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARES = {"coverage", "wrong side", "wrong rank"}
 
 
 def rows(strata: Strata, tally: Tally, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
-    """Figures of one method on one margin, class by class.
+    """Yield figures of one method on one margin, class by class.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _row(
 
 
 def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) -> Iterator[Row]:
-    """How far bias and variance spread between the classes: the standard deviation over units.
+    """Yield how far bias and variance spread between the classes: the standard deviation over units.
 
     With class figures v, weights w (shares of the units) and centred v' = v - w.v, the spread is D^2 = w.v'^2. Noise
     in v with covariance S adds w.diag(C S C'), with C the centring, which is taken off; to first order the
@@ -118,13 +118,13 @@ def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) 
 
 
 def _root(square: NDArray, error: NDArray) -> tuple[NDArray, NDArray]:
-    """Root of a mean square; the error of a root is half that of the square, divided by the root."""
+    """Return the root of a mean square, and its error: half that of the square, divided by the root."""
     root = np.sqrt(square)
     return root, np.divide(error, 2 * root, out=np.zeros_like(root), where=root > 0)
 
 
 def _not_zero(error: NDArray, count: int) -> NDArray:
-    """The error of a share: where all replicates agree it is not zero but about one in as many."""
+    """Return the error of a share, about one in as many replicates if all agree."""
     return np.where(error > 0, error, 1 / (count + 2))
 
 
@@ -132,7 +132,7 @@ def _not_zero(error: NDArray, count: int) -> NDArray:
 
 
 def single_counts(tally: Tally, kept: int) -> Figures:
-    """Figures of every single count of a margin.
+    """Return figures of every single count of a margin.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def single_counts(tally: Tally, kept: int) -> Figures:
 
 
 def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
-    """Bias, variance and root mean squared error from four central moments."""
+    """Return bias, variance and root mean squared error from four central moments."""
     n, bias = moments.count, moments.mean
     two, three, four = moments.powers / n
     variance = moments.variance
@@ -170,14 +170,14 @@ def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
 
 
 def _share(moments: Moments) -> tuple[NDArray, NDArray]:
-    """A share and its error, by Laplace's rule (one more success, one more failure) so that it is never zero."""
+    """Return a share and its error, by Laplace's rule (one more success, one more failure) so that it is never zero."""
     n, share = moments.count, moments.mean
     likely = (n * share + 1) / (n + 2)
     return share, np.sqrt(likely * (1 - likely) / n)
 
 
 def _order_statistics(errors: NDArray) -> dict[Key, tuple[NDArray, NDArray]]:
-    """Quantiles of the errors `(k, groups)`; replicates are exchangeable, so the first `k` are a random sample.
+    """Return quantiles of the errors `(k, groups)`; replicates are exchangeable, so the first `k` are a random sample.
 
     The error is half the distance of the order statistics one standard error of the rank to either side.
     """

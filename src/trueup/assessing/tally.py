@@ -1,4 +1,4 @@
-"""What is kept of the replicates of one method on one margin: sums, never the replicates themselves."""
+"""Sums over the replicates of one method on one margin, never the replicates themselves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Tally:
 
     @property
     def replicates(self) -> int:
-        """How many replicates it sums up."""
+        """Return how many replicates it sums up."""
         return self.cells[ERROR].count
 
 
@@ -111,7 +111,7 @@ _OF_ERRORS = {"error", "square", "absolute"}
 def _claims(
     truth: NDArray, counts: NDArray, bounds: Mapping, thresholds: Mapping[str, float]
 ) -> Iterator[tuple[Key, NDArray]]:
-    """Whether each count's intervals hold the truth, its side of a threshold and its rank are wrong."""
+    """Yield if intervals hold each count's truth, and if its side of a threshold or its rank is wrong."""
     for rule, (low, high) in bounds.items():
         yield (COVERAGE, rule), (low <= truth) & (truth <= high)
         yield (LENGTH, rule), np.subtract(high, low)
@@ -122,18 +122,18 @@ def _claims(
 
 
 def _ranks(counts: NDArray) -> NDArray[np.int64]:
-    """How many counts of each row are larger: 0 is the largest, and ties share the best rank."""
+    """Return how many counts of each row are larger: 0 is the largest, and ties share the best rank."""
     smaller = [np.searchsorted(np.sort(row), row, side="right") for row in counts]
     return counts.shape[1] - np.array(smaller)
 
 
 def _quantiles(counts: NDArray[np.int64]) -> NDArray:
-    """Quantiles `(1 + size classes, q)` of the errors of all groups, then of each size class."""
+    """Return quantiles `(1 + size classes, q)` of the errors of all groups, then of each size class."""
     every = np.concatenate([counts.sum(axis=0, keepdims=True), counts])
     return histogram_quantiles(every, np.array(QUANTILES))
 
 
 def quantiles(whole: Tally) -> tuple[NDArray, NDArray]:
-    """Quantiles of errors of all groups and of each size class, and their Monte Carlo errors."""
+    """Return quantiles of errors of all groups and of each size class, and their Monte Carlo errors."""
     values = _quantiles(whole.counts)
     return values, whole.blocks["quantiles", ""].error.reshape(values.shape)

@@ -47,7 +47,7 @@ class Truth:
 
     @property
     def truncation(self) -> dict[str, Any]:
-        """How many records a unit kept at most, how many were dropped for it, and how many each other bound would drop.
+        """Return how many records a unit kept at most, how many were dropped, and how many each other bound would drop.
 
         Empty where no limit was applied.
         """
@@ -58,7 +58,7 @@ class Truth:
 
 
 def _by_bound(limit: Limit) -> dict[str, int]:
-    """How many records of the table each bound would drop."""
+    """Return how many records of the table each bound would drop."""
     many = sum(limit.units.values())
     held = RecordsOfUnits({records: units / many for records, units in limit.units.items()})
     return {str(bound): held.dropped(bound, many) for bound in held.bounds(limit.records)}
@@ -67,7 +67,7 @@ def _by_bound(limit: Limit) -> dict[str, int]:
 def read_truth(
     spec: Spec | Problem | str | Path, source: Any, geography: Any, *, public: bool
 ) -> tuple[Problem, Truth]:
-    """Read the truth from a table, or take it from a release; and settle the spec on its places.
+    """Read the truth from a table, or take it from a release, and make the problem of the spec on its places.
 
     Raises
     ------
@@ -86,14 +86,14 @@ def read_truth(
 
 
 def _on(spec: Spec | Problem | str | Path, cells: Cells) -> Problem:
-    """The spec on the cells of a truth: the problem itself where it is of them."""
+    """Return the spec on the cells of a truth: the problem itself if it has these cells."""
     if isinstance(spec, Problem) and spec.cells is cells:
         return spec
     return Problem(spec_and_text(spec)[0], cells)
 
 
 def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: bool) -> tuple[Problem, Truth]:
-    """A release is public by nature, unless its own noise came from a seed and protects nobody."""
+    """Return an earlier release as truth, public unless its own noise was simulated and protects nobody."""
     problem, cells = _on(spec, source.cells), source.cells
     same = tuple(level.name for level in problem.spec.levels) == cells.tree.levels
     if not same or cells.attributes != build_cells(problem.spec, cells.tree).attributes:
@@ -114,7 +114,7 @@ def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: b
 def made_up_truth(
     spec: Spec | Problem | str | Path, geography: Any = None, *, cells: int = 5_000, seed: int = 0
 ) -> Truth:
-    """Make a population up on the public places of a spec, to compare methods on before anything is measured.
+    """Make up a population on the public places of a spec, for comparing methods before anything is measured.
 
     Parameters
     ----------

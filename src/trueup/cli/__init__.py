@@ -1,4 +1,4 @@
-"""The command `trueup`: parse, call the verb, print. One command, one file, one line here."""
+"""The command `trueup`: parse, call the verb, print; one file per command, listed here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ EXAMPLES = {
 
 
 def whole_app(asked: str | None = None) -> typer.Typer:
-    """Return the application with all its commands, or with the one that is asked for if there is such a one."""
+    """Return the application with all its commands, or with the one that is asked for."""
     app = new_app()
     for name in [asked] if asked in COMMANDS else COMMANDS:
         module = import_module(f"trueup.cli.{name}")
@@ -74,7 +74,7 @@ def whole_app(asked: str | None = None) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; `app.EXIT_CODES` says with what it ends."""
+    """Run the command line; `app.EXIT_CODES` lists its exit codes."""
     gc.set_threshold(
         100_000, 50, 50
     )  # by default a tenth of a short command goes to searching modules for garbage

@@ -1,4 +1,4 @@
-"""The application: how it is made, and with what it ends."""
+"""The application: its construction, and its exit codes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run_app(app: Callable[[], Any]) -> None:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Whether an error is what DuckDB, or a compiled function that was interrupted, makes of an interruption.
+    """Return True for an error that DuckDB, or an interrupted compiled function, makes of an interruption.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def was_interrupted(error: BaseException) -> bool:
 
 @contextmanager
 def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the run as Ctrl-C does: what is staged goes, what was promised stays."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C: what is staged is removed, promises are kept."""
 
     def end(number: int, frame: Any) -> NoReturn:
         ended_by.append(number)
@@ -132,7 +132,7 @@ def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
 
 
 def _noted(text: str, error: BaseException) -> str:
-    """A message with what was noted where the error passed: what became of the loss."""
+    """Return a message with the notes added where the error passed, such as what became of the loss."""
     return " ".join([text, *getattr(error, "__notes__", ())])
 
 
@@ -147,13 +147,13 @@ _RESUME: list[str] = []
 
 
 def say_resume(command: str) -> None:
-    """Say how a run is continued that something has ended."""
+    """Print how an interrupted run is resumed."""
     _RESUME.append(command)
     print(f"continue with: {command}", file=sys.stderr)
 
 
 def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
-    """End with a message: words on the terminal, one JSON object on standard output for machines."""
+    """Exit with a message: words on the terminal, one JSON object on standard output for machines."""
     if "--json" in sys.argv:
         parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
         parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}

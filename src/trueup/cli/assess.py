@@ -123,7 +123,7 @@ def assess_command(
 
 
 def _truth(data: Any, bundle: Path | None) -> Any:
-    """The one truth that was given."""
+    """Return the one truth that was given."""
     if (data is None) == (bundle is None):
         given = "no truth is given" if data is None else "two truths are given"
         raise SpecError(given, needed="one of them", remedy="give --data FILE or --truth-bundle FOLDER")
@@ -135,7 +135,7 @@ def _truth(data: Any, bundle: Path | None) -> Any:
 
 
 def _method(text: str) -> Any:
-    """A method by name, with its parameters if there are any."""
+    """Return a method by name, with its parameters if there are any."""
     name, parameters = named_parameters(text, "method")
     return (name, parameters) if parameters else name
 

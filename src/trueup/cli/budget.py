@@ -134,7 +134,7 @@ def _terms(
     renews: Any = "",
     series: Any = "",
 ) -> Any:
-    """The terms that options state; None if they state none."""
+    """Return the terms that options state; None if they state none."""
     from trueup.ledger.terms import CHECKS, Terms
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec

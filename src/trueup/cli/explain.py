@@ -91,7 +91,7 @@ def _show(plan, *, quick: bool) -> None:
 
 
 def _show_expected(plan, *, quick: bool) -> None:
-    """The errors that closed forms give; where there are none, the noise alone, and how to learn the errors."""
+    """Print the errors that closed forms give; without one, the noise alone, and how to learn the errors."""
     known = any(e.most is not None for e in plan.expected)
     rows = [
         [e.table, f"{e.groups:,}", _counts(e.noise), *([_counts(e.least), _counts(e.most)] if known else [])]
@@ -110,7 +110,7 @@ def _show_expected(plan, *, quick: bool) -> None:
 
 
 def _show_bounds(plan) -> None:
-    """What bounds on the records of one unit leave out, beside the noise that they ask for."""
+    """Print what bounds on the records of one unit leave out, beside the noise that they require."""
     from trueup.planning.contributions import least_typical
 
     unit, tables = plan.guarantee.unit, [*plan.bounds[0].noise]

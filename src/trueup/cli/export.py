@@ -62,6 +62,6 @@ def export_command(
 
 
 def default_out(bundle: Path, to: str) -> Path:
-    """Beside the bundle, by its name and the format's."""
+    """Return the default target beside the bundle, named after it and the format."""
     name = bundle.absolute().name
     return bundle.absolute().with_name(f"{name}.xlsx" if to == "xlsx" else f"{name}-{to}")

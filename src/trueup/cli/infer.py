@@ -194,7 +194,7 @@ class _Shown:
 
 @contextmanager
 def _goes_on(chains: Path | None) -> Iterator[None]:
-    """Say how a run is continued that is interrupted after it has left checkpoints."""
+    """Print how an interrupted run is resumed after it has left checkpoints."""
     try:
         yield
     except KeyboardInterrupt:
@@ -204,7 +204,7 @@ def _goes_on(chains: Path | None) -> Iterator[None]:
 
 
 def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
-    """Refuse estimates of what is no S-DHC table, or of one without ratios."""
+    """Refuse estimates of anything but an S-DHC table with ratios."""
     from trueup.errors import SpecError
     from trueup.files.target import refuse_file
 
@@ -232,7 +232,7 @@ def _missed(measurements, posterior) -> list[dict]:
 
 
 def _inferred(measurements: Any, within: str | None) -> Any:
-    """The cells whose counts are inferred."""
+    """Return the cells whose counts are inferred."""
     from trueup.inferring.within import cells_within, place_named
 
     cells = measurements.cells
@@ -254,7 +254,7 @@ def _known(cells: Any, labels: list[str]) -> tuple[str, ...]:
 
 
 def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
-    """Read areas off the hierarchy; what is returned describes them, given the posterior."""
+    """Read areas off the hierarchy; return a function that describes them given the posterior."""
     from trueup.errors import SpecError
     from trueup.inferring.areas import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin

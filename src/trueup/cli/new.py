@@ -151,7 +151,7 @@ FINE = 1_000_000
 
 
 def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, counts: bool) -> dict[str, Any]:
-    """Whether one unit may stand in several rows, by which column it is known then, and how many rows are kept."""
+    """Ask if one unit may stand in several rows, by which column it is known, and how many rows are kept."""
     if counts:
         if identifier or most:
             raise SpecError(
@@ -173,7 +173,7 @@ def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, coun
 
 
 def _public(given: bool | None, *, yes: bool) -> bool:
-    """Whether the places of a table of counts are public: that is never taken for granted."""
+    """Return True if the places of a table of counts are public, which is never assumed."""
     if given is not None or yes:
         return bool(given)
     return typer.confirm(
@@ -182,7 +182,7 @@ def _public(given: bool | None, *, yes: bool) -> bool:
 
 
 def _refuse_places_left_out(header: list[str], places: Any) -> None:
-    """Refuse a table of counts whose places would be left out: then many rows would be of one cell."""
+    """Refuse a table of counts whose places would be left out, since many rows would then be of one cell."""
     from trueup.model.place_columns import is_place
 
     if places is None and (left := next(filter(is_place, header), None)):
@@ -194,7 +194,7 @@ def _refuse_places_left_out(header: list[str], places: Any) -> None:
 
 
 def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] | None) -> list[Any] | None:
-    """The levels that are asked for, of those that the public places propose; none without places."""
+    """Ask for levels among those that the public places propose; return None without places."""
     from trueup.files.source import open_table
     from trueup.model.place_columns import propose_levels
 
@@ -206,7 +206,7 @@ def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] |
 
 
 def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
-    """Refuse a draft that `explain` refuses, before it is written; places are public, and no count is read."""
+    """Refuse a draft that `explain` refuses, before it is written; no count is read."""
     from trueup.model.problem import Problem
     from trueup.releasing.explain import explain
 
@@ -216,7 +216,7 @@ def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
 
 
 def _asked_attributes() -> list[str]:
-    """Ask for attributes until there is no more; the header is not shown, since it may be a row of data."""
+    """Ask for attributes until there is no more, without showing the header, which may be a row of data."""
     found: list[str] = []
     while text := typer.prompt(
         "A column to count by, with all its values, such as sex=f,m (empty: no more)", default=""

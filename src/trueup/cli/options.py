@@ -1,4 +1,4 @@
-"""Options that commands share, and what they stand for."""
+"""Options that commands share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INPUT, OUTPUT, LEDGER, ENGINE = "What is read", "What is written", "Ledger", "Ma
 
 
 def argument(meaning: str, **more: Any) -> Any:
-    """Return a parameter that is given by its place; `more` as `typer.Argument` takes it."""
+    """Return a positional parameter; `more` as `typer.Argument` takes it."""
     return typer.Argument(help=meaning, show_default=False, **more)
 
 
@@ -68,21 +68,21 @@ AsJson = Annotated[bool, option("--json", "Print JSON for machines.", OUTPUT)]
 
 
 def given_tables(data: Any, households: Path | None) -> Any:
-    """The data as they are, or two linked tables."""
+    """Return the data as given, or two linked tables."""
     from trueup.files.table import JoinedTables
 
     return data if households is None else JoinedTables(data, households)
 
 
 def memory_limit(memory: str | None) -> int | None:
-    """The bytes that an option allows."""
+    """Return the the bytes that an option allows."""
     from trueup.files.memory import parse_memory
 
     return None if memory is None else parse_memory(memory)
 
 
 def with_encoding(path: Any, encoding: str | None) -> Any:
-    """The path of a file, with the encoding that the user names for it; files in UTF-8, Parquet and workbooks need none."""
+    """Return the path of a file with the user's encoding, unless it is UTF-8, Parquet or a workbook."""
     from trueup.files.csv_files import Encoded, is_utf8
     from trueup.files.paths import is_csv
 
@@ -93,7 +93,7 @@ def with_encoding(path: Any, encoding: str | None) -> Any:
 
 
 def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:
-    """Open the account that options name; without any of them, nothing of ledgers is loaded."""
+    """Open the account that options name; without any of them, import nothing of ledgers."""
     if url is analyst is key is None:
         return None
     from trueup.ledger.account import Account
@@ -102,13 +102,13 @@ def open_account(url: str | None, analyst: str | None, key: str | None) -> Accou
 
 
 def keeper_folder() -> Path | None:
-    """The folder that the variable TRUEUP_KEEPER names, in place of the one beside an SQLite ledger."""
+    """Return the folder that the variable TRUEUP_KEEPER names, in place of the one beside an SQLite ledger."""
     named = os.environ.get("TRUEUP_KEEPER")
     return Path(named) if named else None
 
 
 def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
-    """Refuse options that do nothing without another."""
+    """Refuse options that have no effect without another."""
     from trueup.errors import SpecError
 
     if not given and (idle := [name for name, value in options.items() if value]):

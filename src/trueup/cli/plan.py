@@ -94,13 +94,13 @@ def plan_command(
 
 
 def _about_areas(targets: list[str], column: str) -> bool:
-    """Whether a target names a table of areas, perhaps by its mean."""
+    """Return True if a target names a table of areas, perhaps by its mean."""
     tables = (text.partition("=")[0].removeprefix("mean:").partition(" x ")[0].strip() for text in targets)
     return column in tables
 
 
 def _preset(name: str | None, wishes: bool) -> Any:
-    """The named preset, beside which there are neither weights nor targets."""
+    """Return the named preset, which excludes weights and targets."""
     if name not in (None, "relative", "no-worse"):
         raise SpecError(f"there is no preset '{name}'", needed="relative or no-worse")
     if name and wishes:
@@ -133,7 +133,7 @@ def _write(path: Path, text: str, option: str) -> None:
 
 
 def _figures(planned: Any) -> dict[str, Any]:
-    """All that a plan found; what it was made for stands in the spec."""
+    """Return all figures of a plan; its purpose stands in the spec."""
     found = asdict(replace(planned, problem=None))
     del found["problem"]
     return found

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def say_repeated(key: Any) -> None:
-    """Say that nothing was drawn, where a release was committed under a key before."""
+    """Print that nothing was drawn, if a release was committed under a key before."""
     if key:
         print(
             f"Nothing was drawn and nothing charged: this is the release that was committed under the key '{key}'."
@@ -18,12 +18,12 @@ def say_repeated(key: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a record as JSON; exact fractions become text, and what is no finite number null."""
+    """Print a record as JSON; exact fractions become text, and non-finite numbers null."""
     print(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no NaN, such as R-hat of independent draws, and no infinity, such as the noise of an unmeasured table."""
+    """Return a value with None for NaN and infinity, which JSON lacks."""
     if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -36,7 +36,7 @@ WIDE = 400
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table; a terminal's width folds it between words only."""
+    """Print a table, folding it between words only if the terminal is narrow."""
     from rich import box
     from rich.console import Console
     from rich.table import Column, Table
@@ -56,10 +56,10 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def shown(text: str) -> str:
-    """The text with characters escaped that would move a terminal's cursor, change its colours or turn its lines."""
+    """Return text with escaped control characters, which could move a terminal's cursor or change its colours."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown_lines(text: str) -> str:
-    """The same, of a text of several lines."""
+    """Return the same for a text of several lines."""
     return "\n".join(map(shown, text.split("\n")))

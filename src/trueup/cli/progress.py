@@ -1,4 +1,4 @@
-"""What a command does, as it does it: on a terminal, in a log off it, in a file."""
+"""Progress of a command: on a terminal, in a log off it, in a file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def progress(*, quiet: bool) -> Iterator[Tell]:
 
 @contextmanager
 def _bars(console: Any) -> Iterator[Tell]:
-    """One row for stages without parts, and a row with a bar for each that has some."""
+    """Show one row for stages without parts, and a row with a bar for each stage with parts."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -76,7 +76,7 @@ def _bars(console: Any) -> Iterator[Tell]:
 
 @contextmanager
 def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
-    """Add what is done to a file as well, a line of JSON each, and how the attempt ends; its owner alone may read it.
+    """Also write progress and the end of the attempt to a private file, one JSON object per line.
 
     Raises
     ------
@@ -112,20 +112,20 @@ def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
 
 
 class TimeLeft:
-    """About how many seconds the rest of a stage takes, by those that its parts have taken; None where none was done yet."""
+    """Estimate of the seconds that the rest of a stage takes; None before any part is done."""
 
     def __init__(self) -> None:
         self._begun: dict[str, tuple[float, int]] = {}
 
     def __call__(self, what: str, done: int, of: int) -> float | None:
-        """Take note of what is done; a stage may begin with parts that an earlier attempt has done."""
+        """Update the estimate; a stage may begin with parts that an earlier attempt has done."""
         now = time.monotonic()
         begun, before = self._begun.setdefault(what, (now, done))
         return (now - begun) / (done - before) * (of - done) if before < done < of else None
 
 
 class LogLines:
-    """Dated lines of a run's stages, for a log: each stage once, and of parts the last and one in `PERIOD` seconds before it."""
+    """Dated lines of a run's stages for a log: each stage once, and at most one line of parts in `PERIOD` seconds."""
 
     PERIOD = 30.0
 
@@ -134,7 +134,7 @@ class LogLines:
         self._said = 0.0
 
     def watch(self, what: str, done: int = 0, of: int = 0) -> None:
-        """Say what is being done, or that parts of it are, if it is time."""
+        """Print what is being done, or how many parts are, if it is time."""
         if of <= 1:
             if not done:
                 say_dated(what)
@@ -147,5 +147,5 @@ class LogLines:
 
 
 def say_dated(text: str) -> None:
-    """Write a line with the time before it on standard error."""
+    """Print a line with the time before it on standard error."""
     print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {text}", file=sys.stderr)

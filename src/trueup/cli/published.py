@@ -77,7 +77,7 @@ def _read_bundle(folder: Path, tables: list[Any]) -> Any:
 
 
 def _read_census(path: Path, tables: list[Any]) -> Any:
-    """2020 Census noisy-measurement files under one folder, or S-DHC files."""
+    """Read 2020 Census noisy-measurement files under one folder, or S-DHC files."""
     from trueup.model.spec import load_spec
 
     spec = load_spec(path)

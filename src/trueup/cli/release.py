@@ -82,7 +82,7 @@ TakeOver = Annotated[
 
 @dataclass(frozen=True)
 class _How:
-    """How a run is carried out, as the options say."""
+    """The options on how a run is carried out."""
 
     engine: str | None
     master: str | None
@@ -94,7 +94,7 @@ class _How:
     quiet: bool
 
     def executor(self) -> Any:
-        """The engine that carries out a release by parts."""
+        """Return the engine that carries out a release by parts."""
         from trueup.releasing.engine import refuse_unknown
 
         refuse_unknown(self.engine or "local")
@@ -175,7 +175,7 @@ def _refuse_lost_master(engine: str | None, master: str | None) -> None:
 
 
 def _refuse_idle(how: _How, engine: str, out: Path) -> None:
-    """Refuse options of a release by parts that would do nothing."""
+    """Refuse options of a release by parts that would have no effect."""
     asked = {"--take-over": how.take_over, "--worker-memory": how.worker_memory}
     given = next((name for name, value in asked.items() if value), None)
     if engine == "memory" and given:
@@ -241,7 +241,7 @@ def _resume(folder: Path, how: _How, given: dict[str, Any]) -> None:
 
 @contextmanager
 def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
-    """Where whatever ends the command leaves a run that has begun, say how to continue it."""
+    """Print how to resume if the command ends with an error after a run has begun."""
     try:
         yield
     except BusyError:  # it is being continued
@@ -254,7 +254,7 @@ def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
 
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
-    """Print what a release is, public quantities only, and whether it is that of a repeated key."""
+    """Print what a release is, public quantities only, and if it is that of a repeated key."""
     guarantee = released.guarantee
     if as_json:
         print_json(

@@ -1,4 +1,4 @@
-"""Made-up shapes for made-up places: the unit square, divided again and again in proportion to what lies in each place."""
+"""Synthetic shapes for synthetic places: the unit square, divided in proportion to what lies in each place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Box = tuple[float, float, float, float]
 
 
 def made_up_shapes(codes: Sequence[str], lengths: Sequence[int], name: str) -> dict[str, Any]:
-    """Draw a shape for each place whose code is the beginning of others, and lay those of one place side by side.
+    """Draw a shape for each place whose code is a prefix of others, and place those of one parent side by side.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box
 
 
 def _bent(box: Box) -> NDArray[np.float64]:
-    """The closed ring of a box, its sides bent by one smooth map of the plane."""
+    """Return the closed ring of a box, its sides bent by one smooth map of the plane."""
     left, bottom, right, top = box
     across, up = _between(left, right), _between(bottom, top)
     x = np.r_[across, np.full(len(up), right), across[::-1], np.full(len(up), left)]

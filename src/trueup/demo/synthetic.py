@@ -34,7 +34,7 @@ def synthetic_blocks(seed: int = SEED) -> dict[str, NDArray]:
 
 
 def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Tract of every block, and its code: 2 state + 3 county + 6 tract + 4 block."""
+    """Return the tract of every block, and its code: 2 state + 3 county + 6 tract + 4 block."""
     county_of = _children(rng, STATES, COUNTIES)
     tract_county = _children(rng, COUNTIES, TRACTS)
     tract_of = _children(rng, TRACTS, BLOCKS)
@@ -46,7 +46,7 @@ def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
 
 
 def _children(rng: np.random.Generator, parents: int, children: int) -> NDArray[np.int64]:
-    """Parent of every child: at least one each, the rest shared out unevenly."""
+    """Return the parent of every child: at least one each, the rest divided unevenly."""
     extra = rng.multinomial(children - parents, rng.dirichlet(np.full(parents, 1.5)))
     return np.repeat(np.arange(parents), 1 + extra)
 

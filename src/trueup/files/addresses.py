@@ -1,4 +1,4 @@
-"""Where a table is, as a run keeps it to read the table again, from any folder."""
+"""Addresses of tables, by which a run reads them again from any folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueup.files.table import JoinedTables
 
 
 def address_of(source: Any) -> Any:
-    """Where a table is, in plain values; None for one in memory.
+    """Return where a table is, in plain values; None for one in memory.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def address_of(source: Any) -> Any:
 
 
 def source_at(address: Any) -> Any:
-    """The source of an address.
+    """Return the the source of an address.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def source_at(address: Any) -> Any:
 
 
 def refuse_addresses(source: Any) -> None:
-    """Refuse two tables of which one is given by an address: they are linked where the driver runs, on any engine.
+    """Refuse two tables if one is given by an address, because they are linked on the driver's machine.
 
     Raises
     ------

@@ -65,7 +65,7 @@ FEW_TEXTS = 1 << 17
 
 
 def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
-    """Let DuckDB have key columns whose rows are written again and again, and return the list of each, in SQL.
+    """Register key columns whose rows are written repeatedly in DuckDB, and return each as an SQL list.
 
     Few texts are numbers to it, which it neither compares nor compresses as texts.
 
@@ -114,7 +114,7 @@ CHUNK = 100_000
 
 
 def _hand_over(connection: Any, columns: Mapping[str, NDArray]) -> None:
-    """Let DuckDB have the columns; long ones with text a chunk at a time, since objects take several times its room."""
+    """Register the columns in DuckDB, long text in chunks, since objects take several times its memory."""
     rows = max((len(column) for column in columns.values()), default=0)
     if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
         connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
@@ -128,7 +128,7 @@ def _hand_over(connection: Any, columns: Mapping[str, NDArray]) -> None:
 
 
 def _held(column: NDArray) -> NDArray:
-    """Hold text as objects: of fixed width DuckDB converts it anew each time it looks at it, many times a file."""
+    """Return text as objects, because DuckDB converts fixed-width text on every access."""
     if not column.size and column.dtype == object:
         return column.astype(str)  # objects show DuckDB their type by their values
     return column.astype(object) if column.dtype.kind == "U" and column.size else column

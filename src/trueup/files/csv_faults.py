@@ -1,4 +1,4 @@
-"""Why a CSV file cannot be read: the line and the cause, never what stands there."""
+"""Faults of CSV files: the line and the cause, never the content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELIMITERS = ",|;\t"
 
 
 class FileFault(NamedTuple):
-    """What is wrong, and what to do."""
+    """A fault and its remedy."""
 
     line: int
     what: str
@@ -30,7 +30,7 @@ def opened_csv(path: Path):
 
 
 def line_of_row(path: Path, number: int) -> int | None:
-    """The line in which a row ends, as an editor counts: the header and line breaks within quotes count too.
+    """Return the line in which a row ends, as an editor counts, with the header and line breaks within quotes.
 
     None where that cannot be told.
 
@@ -139,7 +139,7 @@ def _mixed_ends(path: Path) -> FileFault | None:
 
 
 def delimiter_of(path: Path) -> str:
-    """The delimiter that the header has most of."""
+    """Return the delimiter that occurs most in the header."""
     with suppress(OSError, EOFError, UnicodeDecodeError), opened_csv(path) as file:
         return max(DELIMITERS, key=file.readline(1 << 20).decode().count)
     return ","

@@ -47,7 +47,7 @@ class Encoded(str):
 
 
 def is_utf8(path: Path) -> bool:
-    """Whether a CSV file is text in UTF-8: such a one is read as it is, whatever the encoding of the files beside it.
+    """Return True if a CSV file is text in UTF-8, which is read as such whatever its declared encoding.
 
     A zero byte or an escape stands for another encoding whose bytes are all in ASCII.
 
@@ -96,7 +96,7 @@ def open_csv(path: Path, connection: Any) -> Source:
 
 
 def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple[str, list[str]]:
-    """The delimiter, and the names of the columns."""
+    """Return the delimiter, and the names of the columns."""
     try:
         header = _first_line(path, connection, encoding)
         delimiter = max(DELIMITERS, key=header.count)
@@ -154,7 +154,7 @@ def _refuse_encoding(path: Path) -> None:
 
 
 def in_utf8(source: Any, folder: Path) -> Any:
-    """Return a source that is read in bounded memory: a CSV file of another encoding is copied to a folder, in UTF-8.
+    """Return a source that is read in bounded memory, copying a CSV file of another encoding to a folder in UTF-8.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""DuckDB: a connection that opens nothing but what it is given, and tables that it reads.
+"""DuckDB connections that open only given files, and the tables that they read.
 
 Messages never quote its own errors: they may hold a line of confidential data.
 """
@@ -27,7 +27,7 @@ ROW = "trueup_row"
 
 
 def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = false") -> str:
-    """Parquet files as a table of SQL, with the columns that they hold themselves.
+    """Return Parquet files as an SQL table, with the columns that they contain.
 
     Unless told otherwise DuckDB puts the names of all folders above a file (`state=01`) in the place of its columns.
     """
@@ -35,7 +35,7 @@ def parquet(files: Iterable[str | Path], options: str = "hive_partitioning = fal
 
 
 def connect(*, files: Iterable[str | Path] = (), folders: Iterable[str | Path] = (), **settings: Any) -> Any:
-    """Return a fresh in-memory database, the one way to DuckDB: state shared between calls would not be thread-safe.
+    """Return a fresh in-memory database, never shared, because shared state would not be thread-safe.
 
     It opens no file but those named, and those in the folders named, nothing on a network, and loads no extension: what
     a table or a spec holds can make it do nothing else. It spills to disk only where it is given a `temp_directory`:
@@ -77,13 +77,13 @@ _ALONE = {
 
 
 def _both_ways(paths: Iterable[str | Path]) -> Iterator[str]:
-    """Paths as they are and as they are asked for: DuckDB holds both against what it allows."""
+    """Yield paths as given and as escaped: DuckDB compares both with what it allows."""
     for path in map(Path, paths):
         yield from {str(path.absolute()), by_letter(path)}
 
 
 def by_letter(path: str | Path) -> str:
-    """Write a path so that DuckDB takes it for no pattern, no address and no home folder."""
+    """Return a path escaped so that DuckDB takes it for no pattern, address or home folder."""
     whole = str(Path(path).absolute())
     if "\\" in whole and escape(whole) != whole:
         raise DataError(
@@ -99,7 +99,7 @@ def _texts(texts: Iterable[str]) -> str:
 
 @contextmanager
 def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
-    """Turn DuckDB's errors, which quote lines of data, into one that quotes none, but says which line of a file is at fault."""
+    """Turn DuckDB's errors, which quote data, into ones that name the line of a faulty file instead."""
     import duckdb
 
     try:
@@ -127,7 +127,7 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
 
 @contextmanager
 def writing_by_duckdb(path: Path) -> Iterator[None]:
-    """Turn what a disk refuses DuckDB into a ResourceError that names the file and the system's reason."""
+    """Turn a disk error of DuckDB into a ResourceError that names the file and the system's reason."""
     import duckdb
 
     try:
@@ -205,12 +205,12 @@ def _text_or_null(value: Any) -> str:
 
 
 def literal(text: str) -> str:
-    """Write a text into SQL."""
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quoted(column: str) -> str:
-    """Write a column's name into SQL."""
+    """Return a column's name in SQL quotes."""
     return '"' + column.replace('"', '""') + '"'
 
 

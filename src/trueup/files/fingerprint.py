@@ -1,4 +1,4 @@
-"""A keyed fingerprint of a table, by which it is known again: whoever lacks the key cannot confirm a guess of what it holds."""
+"""Keyed fingerprints of tables, with which nobody without the key can confirm a guess of the content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 1 << 20
 
 
 def keyed_fingerprint(source: Any, key: bytes) -> str | None:
-    """HMAC-SHA256 of all that decides what is read of a table: its bytes, and what its name and encoding say of them.
+    """Return the HMAC-SHA256 of all that decides what is read of a table: its bytes, name and encoding.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def keyed_fingerprint(source: Any, key: bytes) -> str | None:
 
 
 def _file_pieces(source: str | Path) -> Iterator[bytes]:
-    """What files are called below their folder, their endings (which say how they are read), and what they hold."""
+    """Yield names of files below their folder, their endings (which decide how they are read), and their content."""
     folder = named_folder(Path(source))
     yield (source.encoding if isinstance(source, Encoded) else "").encode()
     for path in files_read(source):
@@ -75,7 +75,7 @@ def _file_pieces(source: str | Path) -> Iterator[bytes]:
 
 
 def _frame_pieces(frame: Any) -> Iterator[bytes]:
-    """The columns of a dataframe, each with its type."""
+    """Yield the columns of a dataframe, each with its type."""
     table = open_table(frame)
     for name in table.columns():
         column = table.select([name])[name]

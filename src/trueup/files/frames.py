@@ -18,7 +18,7 @@ LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
 
 
 def frame_library(data: Any) -> str | None:
-    """Name the library of a dataframe; None for what is none of theirs, such as a path.
+    """Name the library of a dataframe; return None for anything else, such as a path.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def _library(wanted: str | None, known: str | None) -> str:
 
 
 def _entries(column: NDArray) -> list[Any]:
-    """What a column holds, as Python's own values: None where there is nothing."""
+    """Return a column's entries as Python values, None for missing ones."""
     if column.dtype.kind != "f":
         return column.tolist()
     return [None if x is None or x != x else x for x in np.ma.asarray(column).tolist()]

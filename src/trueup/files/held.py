@@ -14,14 +14,14 @@ from trueup.files.table import COUNT, Columns
 
 @dataclass
 class Held:
-    """A table in memory; an empty value is None. `lines` says in which line of its file each row ends."""
+    """A table in memory, with None for empty values; `lines` holds the line of its file in which each row ends."""
 
     name: str
     held: Columns
     lines: Sequence[int] = ()
 
     def columns(self) -> list[str]:
-        """Names of the columns."""
+        """Return the names of the columns."""
         return list(self.held)
 
     def select(self, columns: Sequence[str]) -> Columns:
@@ -38,11 +38,11 @@ class Held:
         return named | {COUNT: np.array(list(counted.values()), dtype=np.int64)}
 
     def row(self, number: int) -> str:
-        """Say where the row of this number (from 1) stands."""
+        """Return in words where the row of this number (from 1) stands."""
         return f"row {number} of {self.name}" + (f" (line {self.lines[number - 1]})" if self.lines else "")
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Say where the first row stands that holds these values."""
+        """Return in words where the first row with these values stands."""
         rows = zip(*(self.held[name].tolist() for name in held))
         wanted = tuple(held.values())
         number = next((at for at, row in enumerate(rows, 1) if row == wanted), None)

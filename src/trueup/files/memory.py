@@ -1,4 +1,4 @@
-"""Sizes of memory: as settings, and as they were used."""
+"""Sizes of memory: as settings, and as used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def parse_memory(text: str) -> int:
 
 
 def memory_text(size: float) -> str:
-    """Write a size in bytes.
+    """Return a size in bytes as text.
 
     Examples
     --------
@@ -73,12 +73,12 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
 
 
 def machine_bytes() -> int:
-    """Bytes of memory that this machine has."""
+    """Return the bytes of memory that this machine has."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def available() -> float:
-    """Bytes of memory that are free, as far as the system says."""
+    """Return the bytes of memory that are free, as far as the system says."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
@@ -87,6 +87,6 @@ def available() -> float:
 
 
 def peak_bytes() -> int:
-    """Peak resident memory of this process so far, in bytes."""
+    """Return the peak resident memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,4 +1,4 @@
-"""One owner at a time, on any file system that many machines share, with locks of its own or without.
+"""Single ownership of a folder on a file system shared by many machines, with or without locks.
 
 The owners of a folder stand in it one after the other: `owner/00001`, `owner/00002` and so on, each linked under its number
 once, so that of any number of processes one becomes the next owner. An owner gives signs of life by touching its record, and
@@ -51,11 +51,11 @@ class Owner:
 
     @property
     def path(self) -> Path:
-        """Its record."""
+        """Return the path of its record."""
         return _records(self.folder) / f"{self.number:05d}"
 
     def refuse_followed(self) -> None:
-        """Refuse to go on if another process was told to take over.
+        """Refuse to continue if another process was told to take over.
 
         Raises
         ------
@@ -115,7 +115,7 @@ def _records(folder: Path) -> Path:
 
 
 def refuse_owned(folder: Path, *, take_over: bool = False) -> int:
-    """Refuse a folder that another process owns, or may own; else return the number of its last record, 0 if it has none.
+    """Refuse a folder that another process owns, or may own; else return the number of its last record, 0 if none.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """What processes share that can see each other: the machine since it was started, and the space of process numbers."""
+    """Return what processes that can see each other share: the machine since its boot, and the PID namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     with suppress(OSError):
         return f"{boot.read_text(encoding='ascii').strip()} {Path('/proc/self/ns/pid').readlink()}"
@@ -198,7 +198,7 @@ def _machine() -> str:
 
 
 def _runs(held: dict[str, Any]) -> bool:
-    """Whether a process of this machine still runs; a later one of the same number does not count."""
+    """Return True if a process of this machine still runs; a later one with the same number does not count."""
     try:
         os.kill(int(held["process"]), 0)
     except ProcessLookupError:
@@ -209,7 +209,7 @@ def _runs(held: dict[str, Any]) -> bool:
 
 
 def _begun(process: int) -> str:
-    """When a process was started, where the system tells: the 20th field of its `stat` after the name in brackets."""
+    """Return when a process was started, if the system tells: field 20 of its `stat` after the bracketed name."""
     with suppress(OSError, IndexError):
         told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return told[19] if told[0] not in "ZX" else "ended"
@@ -217,6 +217,6 @@ def _begun(process: int) -> str:
 
 
 def _silence(path: Path) -> float:
-    """Seconds since the last sign of life, both times by the clock of the file server."""
+    """Return the seconds since the last sign of life, both times by the file server's clock."""
     with tempfile.TemporaryFile(dir=path.parent) as now:
         return max(0.0, os.fstat(now.fileno()).st_mtime - path.stat().st_mtime)

@@ -1,4 +1,4 @@
-"""What a path names: one file, a folder of Parquet files, a pattern, or an address of a cluster."""
+"""Meaning of a path: one file, a folder of Parquet files, a pattern, or an address of a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
 
 
 def is_address(source: Any) -> bool:
-    """Whether a source is an address or a catalogue's table, which an engine reads where it lives.
+    """Return True if a source is an address or a catalogue's table, which an engine reads in place.
 
     Examples
     --------
@@ -28,17 +28,17 @@ def is_address(source: Any) -> bool:
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file's name says that it is Parquet."""
+    """Return True if a file's name is that of a Parquet file."""
     return path.name.lower().endswith(PARQUET)
 
 
 def is_workbook(path: Path) -> bool:
-    """Whether a file's name says that it is a workbook."""
+    """Return True if a file's name is that of a workbook."""
     return path.name.lower().endswith(WORKBOOK)
 
 
 def is_csv(path: Path) -> bool:
-    """Whether a file's name says that it is CSV."""
+    """Return True if a file's name is that of a CSV file."""
     return path.name.lower().endswith(CSV)
 
 
@@ -66,7 +66,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _found(path: Path) -> list[Path]:
-    """A path that exists is taken by the letter; only one that does not is a pattern."""
+    """Return the files of a path: an existing path literally, otherwise as a pattern."""
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -82,7 +82,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def named_folder(path: Path) -> Path:
-    """The folder that a path names in full: itself, or the one that a file or the first wildcard is in."""
+    """Return the folder that a path names in full: itself, or the one containing the file or first wildcard."""
     if path.is_dir() or path.is_file():
         return path if path.is_dir() else path.parent
     return Path(*takewhile(lambda part: not set(part) & set("*?["), path.parts))

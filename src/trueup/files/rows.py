@@ -1,4 +1,4 @@
-"""Where rows at fault stand: the first five by their numbers, and how many more."""
+"""Locations of faulty rows: the first five by their numbers, and how many more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST = 5
 
 @dataclass(frozen=True)
 class Numbered:
-    """Says where a row stands in a table that is read row by row; of no table by its number alone."""
+    """A locator of rows in a table read row by row; without a table, by their numbers alone."""
 
     table: Source | None = None
 
@@ -27,7 +27,7 @@ class Numbered:
 
 
 def rows_at(where: Where, at: NDArray[np.int64] | Sequence[int]) -> str:
-    """Say where rows at fault stand.
+    """Return in words where faulty rows stand.
 
     How many there are is said only of a table that is read row by row and tells rows by their numbers: a source that
     keeps these to itself keeps that as well.

@@ -112,7 +112,7 @@ def _text_cell(style: int) -> str:
 
 
 def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
-    """Escape texts for XML, all at once; characters that XML does not hold are replaced.
+    """Return texts escaped for XML, all at once; characters that XML does not allow are replaced.
 
     Examples
     --------
@@ -125,13 +125,13 @@ def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
 
 
 def _numbers(values: Any) -> list[str]:
-    """Write cells of numbers, empty where there is none."""
+    """Write cells of numbers, empty for missing ones."""
     known = np.ma.masked_invalid(values) if np.asarray(values).dtype.kind == "f" else np.ma.asarray(values)
     return ["<c/>" if value is None else f"<c><v>{value}</v></c>" for value in known.tolist()]
 
 
 def _parts(names: Sequence[str], title: str) -> dict[str, str]:
-    """All parts of the archive but the sheets."""
+    """Return all parts of the archive except the sheets."""
     numbers = range(1, len(names) + 1)
     sheets = "".join(
         f'<sheet name="{n}" sheetId="{i}" r:id="rId{i}"/>' for i, n in zip(numbers, escaped(names))

@@ -67,7 +67,7 @@ def open_table(source: Any, connection: Any = None) -> Source:
 
 
 def files_read(source: Any) -> list[Path]:
-    """Return the files that a source consists of; none if it is an address or a table in memory.
+    """Return the files that a source consists of; empty for an address or a table in memory.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _open_file(path: Path, connection: Any) -> Source:
 
 
 def _parquet_files(files: Sequence[Path], path: Path) -> str:
-    """Read the files as one table; a column that folders below the path spell (`state=01`) is text."""
+    """Read the files as one table; a column spelled by folders below the path (`state=01`) is text."""
     folders = {part for file in files for part in file.relative_to(named_folder(path)).parts[:-1]}
     spelled = any("=" in folder for folder in folders)
     return parquet(files, "hive_types_autocast = false") if spelled else parquet(files)

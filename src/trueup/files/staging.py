@@ -64,7 +64,7 @@ def _stage(target: Path, stack: ExitStack) -> Path:
 
 
 def sweep(target: Path) -> None:
-    """Remove the staging folders beside a target that nobody holds: their processes have died."""
+    """Remove staging folders beside a target that nobody holds, because their processes have died."""
     for folder in target.absolute().parent.glob(f".{escape(target.name)}.staging-*"):
         remove_unheld(folder)
 
@@ -75,7 +75,7 @@ _NO_SUCH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAME
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what a disk refuses into a ResourceError that names the path, or a path that cannot be into a BundleError."""
+    """Turn a disk error into a ResourceError that names the path, or an impossible path into a BundleError."""
     try:
         yield
     except OSError as error:
@@ -101,7 +101,7 @@ def to_disk(path: Path) -> None:
 
 
 def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
-    """Rename the staging folder into place: one step, and it fails if somebody was faster.
+    """Rename the staging folder into place in one step, which fails if somebody was faster.
 
     Its mode is changed afterwards, by the handle under which it was found to be this user's own.
     """
@@ -122,7 +122,7 @@ def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
 
 
 def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write one new file whole or not at all; a private one can be read by its owner alone.
+    """Write one new file whole or not at all; a private one is readable by its owner alone.
 
     Raises
     ------
@@ -142,14 +142,14 @@ def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None
 
 
 def replace_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write one file, or replace one, whole or not at all; BundleError if the disk refuses."""
+    """Write one file, or replace one, whole or not at all; raise BundleError if the disk refuses."""
     with replacing(path, private=private) as part:
         part.write_bytes(held.encode() if isinstance(held, str) else held)
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Give an empty file to fill, which then takes the place of one, whole or not at all; BundleError if the disk refuses."""
+    """Give an empty file to fill, which then replaces one whole or not at all; raise BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):

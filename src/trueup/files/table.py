@@ -1,4 +1,4 @@
-"""A table that is read by column and counted by group, whatever holds it."""
+"""The interface of tables read by column and counted by group, whatever their storage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Source(Protocol):
     name: str
 
     def columns(self) -> list[str]:
-        """Names of the columns."""
+        """Return the names of the columns."""
         ...
 
     def select(self, columns: Sequence[str]) -> Columns:
@@ -44,20 +44,20 @@ class Source(Protocol):
         ...
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of columns and how many rows hold each, as `COUNT`; of no column all rows."""
+        """Return the distinct combinations of columns with their row counts as `COUNT`; without columns, all rows."""
         ...
 
     def row(self, number: int) -> str:
-        """Say where the row of this number (from 1) stands: what it holds may be confidential."""
+        """Return in words where the row of this number (from 1) stands; its content may be confidential."""
         ...
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Say where the first row stands that holds these values."""
+        """Return in words where the first row with these values stands."""
         ...
 
 
 def select(source: Source, columns: Sequence[str]) -> Columns:
-    """Read columns, or say which one is missing.
+    """Read columns; raise DataError for a missing one.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def select(source: Source, columns: Sequence[str]) -> Columns:
 
 
 def require(source: Source, columns: Sequence[str]) -> None:
-    """Refuse a table that lacks a column. Its own header is not shown: it may be a row of data."""
+    """Refuse a table that lacks a column, without showing its header, which may be a row of data."""
     held = source.columns()
     for column in columns:
         if column not in held:

@@ -1,4 +1,4 @@
-"""Who may write to a target: whether it is free, which run claims it, and who holds a folder beside it."""
+"""Claims on targets: whether one is free, which run claims it, and who holds a folder beside it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refuse_occupied(target: Path) -> None:
 
 
 def refuse_file(file: Path, option: str = "--out") -> None:
-    """Refuse a file that exists, or whose folder does not, before it is made what goes into it.
+    """Refuse a file that exists, or whose folder does not, before its content is made.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def _refuse_locked(target: Path) -> None:
 
 @contextmanager
 def claimed(target: Path) -> Iterator[None]:
-    """Keep other runs from a target until the block or this process ends, however it ends.
+    """Keep other runs from a target until the block or this process ends.
 
     A run claims its target before it is charged, so that of several runs to one target one is charged. The claim is a
     lock on a hidden file beside the target; nothing but the lock says who is alive.
@@ -120,7 +120,7 @@ def claimed(target: Path) -> Iterator[None]:
 
 
 def is_claimed(target: Path) -> bool:
-    """Whether a living run claims a target, as far as can be seen."""
+    """Return True if a living run is seen to claim a target."""
     try:
         handle = os.open(_claim_of(target), os.O_RDWR)
     except FileNotFoundError:
@@ -144,7 +144,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def lock_if_possible(handle: int) -> None:
-    """Lock an open file, or raise BlockingIOError; on a file system without locks nobody is held back."""
+    """Lock an open file, or raise BlockingIOError; do nothing on a file system without locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -157,7 +157,7 @@ def _claim_of(target: Path) -> Path:
 
 
 def _locked(path: Path, until: float) -> int | None:
-    """A handle that holds the lock of the file that stands at a path now; None if another process keeps it."""
+    """Return a handle that holds the lock of the file now at a path; None if another process keeps it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -176,7 +176,7 @@ def _locked(path: Path, until: float) -> int | None:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is there, is no link, and belongs to the user of this process: nothing else is moved or removed.
+    """Return True if a folder exists, is no link, and belongs to the user of this process.
 
     Examples
     --------
@@ -192,7 +192,7 @@ def is_own(folder: Path) -> bool:
 
 
 def refuse_strange(folder: Path) -> None:
-    """Refuse a folder that another user made, or a link: what it holds would be taken for this user's own.
+    """Refuse a folder that another user made, or a link, whose content would be taken for this user's.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def _lock_or_raise(handle: int) -> None:
 
 @contextmanager
 def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Iterator[None]:
-    """Hold a folder, also under a new name, until the block or the process ends, however it ends.
+    """Hold a folder, also after a rename, until the block or the process ends.
 
     Raises
     ------

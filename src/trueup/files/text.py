@@ -1,4 +1,4 @@
-"""Columns of text: all at one width where they are about as long, else each by its own length."""
+"""Columns of text: of fixed width if lengths are similar, else each by its own length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OBJECT = 65
 
 
 def as_text(values: Iterable[Any]) -> NDArray:
-    """Hold values as texts, a missing one as an empty text.
+    """Return values as texts, a missing one as an empty text.
 
     NumPy gives every text of an array the width of the longest, four bytes a character: one key of 20,000 characters would
     cost a nation's places 80 kB each. So texts of very different lengths are objects.
@@ -54,7 +54,7 @@ LARGEST_WHOLE = 1e15
 
 
 def plain_text(value: Any) -> str:
-    """Write a key or a value as it is compared: without blanks around, a whole number without a fraction; empty if missing.
+    """Return a key or value in comparable form: no surrounding blanks, whole numbers without a fraction; empty if missing.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def plain_text(value: Any) -> str:
 
 
 def plain_texts(values: NDArray) -> list[str]:
-    """Do the same with a column; equal values are written once."""
+    """Return the same for a column, converting equal values once."""
     given = values.tolist()
     kinds = set(map(type, given))
     if len(kinds) > 1 or not kinds <= {str, int, bool}:  # 1, 1.0 and True are equal
@@ -81,7 +81,7 @@ def plain_texts(values: NDArray) -> list[str]:
 
 
 def folded_case(text: str) -> str:
-    """Write a text in lower case (of ASCII letters) with single blanks.
+    """Return a text with ASCII letters in lower case and single blanks.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def folded_case(text: str) -> str:
 
 
 def without_blanks(text: NDArray) -> NDArray:
-    """Take the blanks off both ends of texts; where all are whole numbers with a fraction of 0, as a column of floating-point
+    """Strip the blanks off both ends of texts; where all are whole numbers with a fraction of 0, as a column of floating-point
     numbers is written, that as well.
 
     Examples
@@ -112,7 +112,7 @@ def without_blanks(text: NDArray) -> NDArray:
 
 
 def encoded(column: NDArray) -> bytes:
-    """The texts of a column as bytes in which no two columns of equal length agree."""
+    """Return the texts of a column as bytes that differ for any two columns of equal length."""
     if column.dtype.kind == "U":
         return np.char.encode(column, "utf-8").tobytes()
     return b"".join(f"{len(text)}:{text}".encode() for text in column.tolist())

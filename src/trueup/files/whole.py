@@ -28,7 +28,7 @@ ROWS = Numbered()
 
 
 def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[np.int64]:
-    """Check and convert a column of counts; `where` says where the one at a position stands.
+    """Check and convert a column of counts; `where` names the location of a position.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
 
 
 def _plain_digits(values: list) -> bool:
-    """Whether all are texts of 1 to 18 digits, as in nearly every file: then none needs a look of its own."""
+    """Return True if all are texts of 1 to 18 digits, as in most files, so that single checks are unnecessary."""
     if (
         set(map(type, values)) != {str}
         or not 1 <= min(lengths := set(map(len, values))) <= max(lengths) <= 18
@@ -98,7 +98,7 @@ def _one_number(value: Any) -> tuple[int, str | None]:
 
 
 def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
-    """Check and convert a public column of limits; -1 where a value is missing.
+    """Check and convert a public column of limits; -1 for missing values.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value is None, empty text, NaN, or the NA of a dataframe library.
+    """Return True if a value is None, empty text, NaN, or the NA of a dataframe library.
 
     Examples
     --------

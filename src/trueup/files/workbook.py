@@ -1,4 +1,4 @@
-"""Tables in workbooks (xlsx), the first row of a table its header."""
+"""Tables in workbooks (xlsx); the first row of a table is its header."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
 
 @contextmanager
 def opened_workbook(path: Path) -> Iterator[Any]:
-    """Open a workbook with openpyxl; what its reader stumbles over in the block is a DataError, too.
+    """Open a workbook with openpyxl; errors of its reader in the block become DataErrors.
 
     Links to other workbooks are not followed, what it says of its own size is not believed, and one that unpacks to far more
     than it is itself is not opened.
@@ -73,7 +73,7 @@ def opened_workbook(path: Path) -> Iterator[Any]:
 
 
 def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
-    """A sheet of an open workbook by its name, by default the first.
+    """Return a sheet of an open workbook by its name, by default the first.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
 
 
 def _refuse_packed(path: Path, file: BinaryIO) -> None:
-    """Refuse a workbook that holds far more than its own size says."""
+    """Refuse a workbook that expands far beyond its own size."""
     with ZipFile(file) as held:
         unpacked, members = sum(part.file_size for part in held.infolist()), len(held.infolist())
     allowed = min(LARGEST, max(SMALL, DENSEST * path.stat().st_size))
@@ -103,7 +103,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
 
 
 def _filled(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
-    """The header and every row in which something stands below it: a stray cell far away makes no rows between."""
+    """Return the header and every nonempty row below it: a stray cell far away makes no rows between."""
     rows: list[list[Any]] = []
     for row in islice(sheet.iter_rows(values_only=True), skip, None):
         held = list(row[: len(rows[0])] if rows else row)

@@ -1,4 +1,4 @@
-"""Whether a file packed by Zstandard is whole: DuckDB takes one that ends too early for a shorter one."""
+"""Completeness of Zstandard files, since DuckDB takes a truncated one for a shorter one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RUN, _RESERVED = 1, 3
 
 
 def is_whole_zst(path: Path) -> bool:
-    """Whether all frames and blocks of a file end in it, by their sizes alone: nothing is unpacked.
+    """Return True if all frames and blocks of a file end within it, by their sizes, without unpacking.
 
     Source: RFC 8878, section 3.1.
 
@@ -34,7 +34,7 @@ def is_whole_zst(path: Path) -> bool:
 
 
 def _past_frame(file: BinaryIO) -> bool:
-    """Go to the end of a frame; whether there is one."""
+    """Skip to the end of a frame; return False if it is missing."""
     magic = _number(file, 4)
     if magic >> 4 == _SKIPPABLE:
         file.seek(_number(file, 4), 1)
@@ -49,7 +49,7 @@ def _past_frame(file: BinaryIO) -> bool:
 
 
 def _past_blocks(file: BinaryIO) -> bool:
-    """Go to the end of a frame's last block; whether there is one."""
+    """Skip to the end of a frame's last block; return False if it is missing."""
     while len(head := file.read(3)) == 3:
         block = int.from_bytes(head, "little")
         kind = block >> 1 & 3

@@ -1,4 +1,4 @@
-"""report: any record in, one self-contained HTML page out.
+"""The verb report: write one self-contained HTML page about any record.
 
 A kind of record is a file that lays out its `Page` and one line in `PAGES`. The report computes
 nothing private: it reads records and imports no verb.
@@ -30,7 +30,7 @@ LayOut = Callable[..., Page]
 
 
 def _page(home: str) -> LayOut:
-    """A layout by its file and function, which are imported with the first record of its kind."""
+    """Return a layout by its file and function, which are imported with the first record of its kind."""
     module, _, name = f"trueup.reporting.pages.{home}".rpartition(".")
     return lambda *given, **options: getattr(import_module(module), name)(*given, **options)
 

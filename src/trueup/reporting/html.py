@@ -1,4 +1,4 @@
-"""From a page to HTML: one file, nothing loaded from anywhere; and its pictures by themselves."""
+"""HTML of a page: one file that loads nothing from anywhere; and its pictures by themselves."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class Picture:
 
     @property
     def caption(self) -> str:
-        """How to read it."""
+        """Return how to read it."""
         return self.block.caption
 
     @property
     def message(self) -> str:
-        """What it says, for those who do not see it."""
+        """Return its message, for readers who do not see it."""
         return self.block.message
 
     def svg(self) -> str:
-        """The picture as one self-contained SVG document, in the colours of light or dark pages.
+        """Return the picture as one self-contained SVG document, in the colours of light or dark pages.
 
         It is laid out by the report's own template and style sheet, so that it is drawn by browsers and notebooks.
         """
@@ -80,7 +80,7 @@ class Picture:
 
 
 def _height(block: Any) -> int:
-    """Pixels that a picture of `_WIDTH` takes, with room for names of two lines."""
+    """Return the pixels that a picture of `_WIDTH` takes, with room for names of two lines."""
     if block.kind == "map":
         return 150 + min(_WIDTH * block.height // block.width, 704)
     caption = 24 * (1 + len(block.caption) // 80)
@@ -90,7 +90,7 @@ def _height(block: Any) -> int:
 
 
 class Report(str):
-    """A page of HTML, complete in itself, which a notebook shows and `save` writes.
+    """A self-contained HTML page, which a notebook shows and `save` writes.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ def html(page: Page, more: str | None = None) -> str:
 
 
 def _policy(script: str) -> str:
-    """Allow this one script, inline style, and no request to anywhere."""
+    """Return the policy that allows this one script, inline style, and no requests."""
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
@@ -159,7 +159,7 @@ def _environment(more: str | None = None) -> Environment:
 
 
 def templates(*packages: str) -> Environment:
-    """Return the templates of packages: everything is escaped, and what a page does not know is an error."""
+    """Return the templates of packages, in which everything is escaped and unknown names are errors."""
     return Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         bytecode_cache=_compiled_beside(packages[0]),
@@ -171,7 +171,7 @@ def templates(*packages: str) -> Environment:
 
 
 def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
-    """Keep compiled templates where the package's compiled modules are, if that folder can be written."""
+    """Keep compiled templates beside the package's compiled modules, if that folder can be written."""
     folder = Path(str(files(package))) / "templates" / "__pycache__"
     with suppress(OSError):
         folder.mkdir(exist_ok=True)
@@ -179,7 +179,7 @@ def _compiled_beside(package: str) -> FileSystemBytecodeCache | None:
 
 
 def _body(table: Table) -> Markup:
-    """Write the rows of a table; columns are escaped whole, since a long table has most of a page's cells."""
+    """Write the rows of a table, escaping whole columns because long tables have most of a page's cells."""
     first, *others = table.columns
     cells = "".join('<td class="n">%s</td>' if column.numeric else "<td>%s</td>" for column in others)
     row = f'<tr><th scope="row">%s</th>{cells}</tr>\n'

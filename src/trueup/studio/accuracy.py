@@ -1,4 +1,4 @@
-"""Sliders into budgets: the planner of the page, and what a budget means as a risk."""
+"""Planner of the page, from sliders to budgets, and the risk that a budget means."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BEFORE = (0.01, 0.1, 0.5)
 
 
 def problem_of(spec: Spec, choices: Choices) -> Problem:
-    """The spec on its public places: those of the file, or of the table where the spec declares its keys public."""
+    """Return the spec on its public places: those of the file, or of the table if the spec declares its keys public."""
     return Problem.of(spec, choices.places or None, data=choices.table or None)
 
 
 def first_wishes(planner: Planner) -> dict[str, float]:
-    """Margins to begin with, for every level: 10 counts for its total, 30 for its most detailed table; the others follow."""
+    """Return initial margins for every level: 10 counts for its total, 30 for its most detailed table."""
     measured = [name for name in planner.free if name in planner.measured]
     detailed = {
         name.partition(" x ")[0]: name for name in sorted(measured, key=lambda name: name.count(" x "))
@@ -42,7 +42,7 @@ def first_wishes(planner: Planner) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Plans:
-    """The planner of one spec on one list of places, kept from one move of a slider to the next."""
+    """The planner of one spec on one list of places, kept between moves of a slider."""
 
     text: str
     paths: tuple[str, str]
@@ -51,16 +51,16 @@ class Plans:
 
     @classmethod
     def of(cls, text: str, choices: Choices) -> Plans:
-        """Prepare a planner; seconds for many places."""
+        """Prepare a planner, which takes seconds for many places."""
         paths = choices.table, choices.places
         return cls(text, paths, Planner(problem_of(parse_spec(text), choices)), threading.Lock())
 
     def fits(self, text: str, choices: Choices) -> bool:
-        """Whether it is still the one that is wanted."""
+        """Return True if it is still the planner that is wanted."""
         return (self.text, self.paths) == (text, (choices.table, choices.places))
 
     def plan(self, wanted: Wishes, *, quick: bool) -> Allocation:
-        """The least budget for margins of error, or the division of a total.
+        """Return the least budget for margins of error, or the division of a total.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Plans:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the sliders say.
+    """The positions of the sliders.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Wishes:
     by_size: MarginsBySize | None = None
 
     def targets(self) -> list[str]:
-        """What the planner is asked for: of all wishes for a table the strictest.
+        """Return the targets for the planner: for each table the strictest wish.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Wishes:
 
 
 def answer(planned: Allocation, wanted: Wishes) -> dict[str, Any]:
-    """What the page shows of a plan: the budget of each table, the margin of error of its worst count and by size; the risk."""
+    """Return what the page shows of a plan: budgets, margins of error of the worst count and by size, and the risk."""
     ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
     tables = [
@@ -143,7 +143,7 @@ def answer(planned: Allocation, wanted: Wishes) -> dict[str, Any]:
 
 
 def _by_size(table: str, worst: float, wanted: Wishes) -> dict[str, float]:
-    """Margins of error by the least count of each size."""
+    """Return margins of error by the least count of each size."""
     classes = wanted.by_size.of(table) if wanted.by_size else ()
     percent = f"{wanted.confidence!r}%"
     return {str(c.lowest): float(f"{c.margin(worst, percent):.4g}") for c in classes if 0 < worst < inf}
@@ -154,7 +154,7 @@ def _finite(value: float) -> float | None:
 
 
 def risk(currency: str, total: Fraction) -> dict[str, Any]:
-    """What a budget lets somebody conclude about one unit: bounds on suspicions after the publication."""
+    """Return what a budget lets somebody conclude about one unit: bounds on suspicions after the publication."""
     epsilon = float(total if currency == "epsilon" else epsilon_of(total, DELTA))
     return {
         "epsilon": to_digits(epsilon, 3),
@@ -164,7 +164,7 @@ def risk(currency: str, total: Fraction) -> dict[str, Any]:
 
 
 def precedents() -> list[dict[str, str]]:
-    """What others have chosen, each also as epsilon."""
+    """Return what others have chosen, each also as epsilon."""
     return [
         {**one._asdict(), "epsilon": str(risk(one.currency, Fraction(one.amount))["epsilon"])}
         for one in PRECEDENTS
@@ -172,7 +172,7 @@ def precedents() -> list[dict[str, str]]:
 
 
 def after_at_most(before: float, epsilon: float) -> float:
-    """What a suspicion may become at most.
+    """Return an upper bound of what a suspicion may become.
 
     Examples
     --------

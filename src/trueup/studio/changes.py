@@ -1,4 +1,4 @@
-"""The steps of the path: what each changes, as its form was posted, and which page follows."""
+"""Changes by the steps of the path: what each changes, as its form was posted, and which page follows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def set_paths(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _readable(shapes: str) -> str:
-    """The path of outlines that can be read, or none."""
+    """Return the path of outlines if they can be read; empty if none is given."""
     if shapes:
         read_shapes(shapes)
     return shapes
@@ -170,7 +170,7 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
-    """Make a ledger where a cap is given, with the account of the spec's dataset; an existing one is left as it is."""
+    """Make a ledger if a cap is given, with the account of the spec's dataset; leave an existing one unchanged."""
     if "://" in url or Path(url).exists():
         Ledger.open(url)
         return

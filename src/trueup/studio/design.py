@@ -1,4 +1,4 @@
-"""Forms into specs: what is posted changes the spec's document, which is then read as any other."""
+"""Specs from forms: what is posted changes the spec's document, which is then read as any other."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MANY_SETS = 12
 
 
 def document(spec: Spec) -> dict[str, Any]:
-    """The spec as plain values, as its file has them."""
+    """Return the spec as plain values, as its file has them."""
     return tomllib.loads(spec.text())
 
 
 def changed(held: Mapping[str, Any]) -> str:
-    """The TOML of a changed document.
+    """Return the TOML of a changed document.
 
     Raises
     ------
@@ -35,7 +35,7 @@ def changed(held: Mapping[str, Any]) -> str:
 
 
 def change_structure(spec: Spec, form: Form) -> str:
-    """Levels and attributes as posted; where their names change, tables are proposed anew.
+    """Return the spec with levels and attributes as posted; if their names change, propose tables anew.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _names(held: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _rows(form: Form, part: str) -> dict[int, dict[str, str]]:
-    """The posted rows `part.0.name`, `part.0.column`, ... that have a name, by their number."""
+    """Return the posted rows `part.0.name`, `part.0.column`, ... that have a name, by their number."""
     rows: dict[int, dict[str, str]] = {}
     for key, value in form.items():
         first, _, rest = key.partition(".")
@@ -101,7 +101,7 @@ def _whole(text: str, what: str) -> int:
 
 
 def change_protection(spec: Spec, form: Form) -> str:
-    """Who is protected, as posted.
+    """Return the spec with the protected unit as posted.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def change_protection(spec: Spec, form: Form) -> str:
 
 
 def sets(spec: Spec) -> list[tuple[str, ...]]:
-    """Sets of attributes that tables may be by: those that the spec measures, and other small ones."""
+    """Return sets of attributes that tables may be by: those that the spec measures, and other small ones."""
     views = [view for a in spec.attributes for view in a.views]
     home = {view: a.name for a in spec.attributes for view in a.views}
     pairs = [pair for pair in combinations(views, 2) if home[pair[0]] != home[pair[1]]]
@@ -135,7 +135,7 @@ def sets(spec: Spec) -> list[tuple[str, ...]]:
 
 
 def choose_tables(spec: Spec, form: Form) -> str:
-    """The tables to measure, as posted: `table.SET.LEVEL`, where SET is the position in `sets`.
+    """Return the spec with the tables to measure as posted: `table.SET.LEVEL`, SET being the position in `sets`.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def choose_tables(spec: Spec, form: Form) -> str:
 
 
 def choose_method(spec: Spec, name: str) -> str:
-    """A method of reconciliation, or none for the default.
+    """Return the spec with a method of reconciliation, or none for the default.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A bundle for its readers: tables with intervals, sums over places of their own, files. It reads public files alone."""
+"""Views of a bundle for its readers, from public files alone: tables with intervals, sums over places, files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = 50
 
 @dataclass
 class Explorer:
-    """A bundle, read once; and where the outlines of its places are."""
+    """A bundle, read once, and the outlines of its places."""
 
     folder: Path
     shapes: str = ""
@@ -44,12 +44,12 @@ class Explorer:
 
     @cached_property
     def release(self) -> trueup.Release:
-        """The release."""
+        """Return the the release."""
         return trueup.read_release(self.folder)
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the published tables."""
+        """Return the names of the published tables."""
         return tuple(map(str, self.release.published))
 
     @cached_property
@@ -58,7 +58,7 @@ class Explorer:
 
     @property
     def first(self) -> str:
-        """The table to begin with: that of the map, or the finest."""
+        """Return the first table to show: that of the map, or the finest."""
         if self.shapes:
             with suppress(TrueupError):
                 level, _ = matched(self.release.cells, self._features)
@@ -66,7 +66,7 @@ class Explorer:
         return self.tables[-1]
 
     def map(self, confidence: str) -> Map | None:
-        """The places by how certain their counts are; None without outlines.
+        """Return the places by the certainty of their counts; None without outlines.
 
         Raises
         ------
@@ -85,7 +85,7 @@ class Explorer:
         return plural(spec.table.counts) if spec else "counts"
 
     def rows(self, table: str, level: str, search: str = "", page: int = 0) -> dict[str, Any]:
-        """Some rows of a table: place, values, released count, margin of error, and the interval that it means.
+        """Return some rows of a table: place, values, released count, margin of error, and interval.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Explorer:
         }  # fmt: skip
 
     def page(self, view: ExploredPage) -> dict[str, Any]:
-        """What the page shows of a view.
+        """Return what the page shows of a view.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class Explorer:
         return [[r.values[i] for r, i in zip(recodes, at)] for at in np.ndindex(*shape)]
 
     def area(self, level: str, places: Sequence[str]) -> dict[str, Any]:
-        """The released total of some places of a level, and once the posterior is there its interval.
+        """Return the released total of some places of a level, with its interval once there is a posterior.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class Explorer:
         return found
 
     def infer(self) -> None:
-        """Begin the posterior, unless somebody did."""
+        """Start the posterior, unless it was started."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._infer, daemon=True)
@@ -203,7 +203,7 @@ class Explorer:
             self._fault = internal(error)
 
     def download(self, name: str) -> tuple[bytes, str]:
-        """A file's bytes and kind.
+        """Return a file's bytes and kind.
 
         Raises
         ------

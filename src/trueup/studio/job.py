@@ -1,4 +1,4 @@
-"""The process of a job: `python -m trueup.studio.job FOLDER`. It alone reads confidential rows, in a release."""
+"""Process of a job: `python -m trueup.studio.job FOLDER`; it reads confidential rows only for a release."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKERS = 4
 
 
 def main(folder: str) -> None:
-    """Do what the job says, and write down how it ended."""
+    """Carry out the job, and record how it ended."""
     job = Job(Path(folder))
     task = job.task
     try:
@@ -48,7 +48,7 @@ def main(folder: str) -> None:
 
 
 def carry_comparison(job: Job, task: dict[str, Any]) -> None:
-    """Errors of the spec's method and of what agencies use today, on a made-up population of the same places."""
+    """Compare the spec's method with those in use today, on a made-up population of the same places."""
     job.report(state="running", stage="making a population up")
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
     truth = trueup.made_up_truth(problem)
@@ -77,7 +77,7 @@ def _compared(found: trueup.Assessment) -> dict[str, Any]:
 
 
 def _by_size(found: trueup.Assessment) -> list[dict[str, Any]]:
-    """Bias and typical error of the spec's own method by the size of the true count."""
+    """Return bias and typical error of the spec's own method by the size of the true count."""
     held: dict[tuple[str, str], dict[str, Any]] = {}
     for statistic in ("bias", "rmse"):
         rows = found.rows(by="size", statistic=statistic, method=found.methods[0].label)
@@ -99,7 +99,7 @@ def _figure(found: trueup.Assessment, statistic: str, table: str, method: str) -
 
 
 def carry_sizes(job: Job, task: dict[str, Any]) -> None:
-    """Margins of error by size of the count, on a made-up population of the same places."""
+    """Simulate margins of error by size of the count, on a made-up population of the same places."""
     job.report(state="running", stage="making a population up")
     problem = trueup.Problem.of(trueup.parse_spec(task["spec"]), task["places"] or None, data=task["table"])
 
@@ -137,7 +137,7 @@ def _watch(job: Job) -> Callable[[str, int, int], None]:
 
 
 def _release_by_parts(task: dict[str, Any], problem: trueup.Problem, given: dict[str, Any]) -> None:
-    """Release what needs more memory than there is; a run that was stopped goes on with the noise that it drew."""
+    """Release what needs more memory than there is; a stopped run resumes with the noise that it drew."""
     run = run_path(Path(task["out"]))
     with LocalPool(min(os.cpu_count() or 1, WORKERS)) as pool:
         if not (run / "plan.json").exists():

@@ -1,4 +1,4 @@
-"""Comparison and release as processes of their own: they outlive the server, are found again, and none begins twice.
+"""Comparison and release as processes that outlive the server, are found again, and never start twice.
 
 A job is a folder: `job.json` (what to do), `progress.json` (how far it is, and how it ended), `lock` (held while it lives).
 """
@@ -35,12 +35,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Its name in addresses."""
+        """Return its name in addresses."""
         return self.folder.name
 
     @property
     def alive(self) -> bool:
-        """Whether its process lives: it holds the lock, whatever its number."""
+        """Return True if its process lives, judged by the lock that it holds."""
         try:
             with (self.folder / "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -52,17 +52,17 @@ class Job:
 
     @property
     def task(self) -> dict[str, Any]:
-        """What it was asked for."""
+        """Return what it was asked for."""
         return _read(self.folder / "job.json")
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What it found; None before."""
+        """Return its result; None before it has one."""
         return _read(self.folder / "result.json") or None
 
     @property
     def progress(self) -> dict[str, Any]:
-        """How far it is: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
+        """Return its progress: `state` (running, done, failed, ended), `stage`, `done`, `of`, `error`."""
         found = {
             "state": "running",
             "stage": "starting",
@@ -84,7 +84,7 @@ class Job:
         return found
 
     def stop(self) -> None:
-        """End it as Ctrl-C would, and by force if it does not end; what was charged for drawn noise stays charged.
+        """Stop it as Ctrl-C would, and by force if it does not end; what was charged for drawn noise stays charged.
 
         The process leads a group of its own, whose number is its own. It lives while its lock is held, so that no other
         process can have that number.
@@ -104,13 +104,13 @@ class Job:
                 time.sleep(0.1)
 
     def report(self, **progress: Any) -> None:
-        """Write down how far it is; for the process itself."""
+        """Record its progress, from the process itself."""
         with suppress(BundleError):
             write(self.folder / "progress.json", json.dumps(progress))
 
 
 def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False) -> Job:
-    """Begin a job, or return the one that was begun with the same task; with `again`, one that ended is begun anew.
+    """Start a job, or return the one that was started with the same task; with `again`, restart one that ended.
 
     The folder is made first, and only by one: of two requests for the same task one starts a process.
     """
@@ -150,17 +150,17 @@ def _put_aside(folder: Path) -> None:
 
 
 def find(folder: Path, name: str) -> Job | None:
-    """The job of a name; None if there is none."""
+    """Return the job with a name; None if there is none."""
     return next((job for job in every(folder) if job.name == name), None)
 
 
 def newest(folder: Path, kind: str, **task: str) -> Job | None:
-    """The newest job of a kind, and of a task as far as it is told; None if there is none."""
+    """Return the newest job of a kind and task; None if there is none."""
     return next((job for job in every(folder) if {"kind": kind, **task}.items() <= job.task.items()), None)
 
 
 def every(folder: Path) -> list[Job]:
-    """All jobs of a project, the newest first."""
+    """Return all jobs of a project, the newest first."""
     jobs = folder / "jobs"
     found = [path for path in jobs.iterdir() if (path / "job.json").exists()] if jobs.is_dir() else []
     return [Job(path) for path in sorted(found, key=lambda path: -path.stat().st_mtime)]

@@ -1,4 +1,4 @@
-"""The requests of the studio: each changes the project or shows it. Handlers run in threads, so that none holds up another."""
+"""Requests of the studio, which change the project or show it; handlers run in threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHOWN_BY = {"compare": "/methods", "release": "/release", "sizes": "/accuracy"}
 
 
 def application(studio: Studio, keys: Keys) -> Guarded:
-    """The studio's pages behind their guard."""
+    """Return the the studio's pages behind their guard."""
 
     async def first(request: Request) -> Response:
         return RedirectResponse("/table" if studio.project is not None else "/explore", 303)
@@ -54,7 +54,7 @@ def application(studio: Studio, keys: Keys) -> Guarded:
 
 
 def _step(name: str) -> Callable[[Studio, Request], Any]:
-    """The handler of a step: GET shows it; POST changes it and goes on, or shows it again with what is wrong."""
+    """Return the handler of a step: GET shows it; POST changes it and goes on, or shows it again with the fault."""
 
     async def handle(studio: Studio, request: Request) -> Response:
         if request.method != "POST":
@@ -80,7 +80,7 @@ def _page(
     fault: TrueupError | None = None,
     form: Mapping[str, str] | None = None,
 ) -> Response:
-    """A step's page, with what is wrong above it; a step that cannot be shown yet says why."""
+    """Return a step's page with the fault above it; a step that cannot be shown yet says why."""
     project, shown = studio.open_project, {}
     status = 200 if fault is None else 409 if isinstance(fault, Outdated) else 422
     try:
@@ -102,7 +102,7 @@ def _page(
 
 
 def _readable(project: Project) -> Spec | None:
-    """The spec; None where its file was edited outside and cannot be read."""
+    """Return the spec; None if its file was edited outside and cannot be read."""
     try:
         return project.spec
     except TrueupError:
@@ -120,7 +120,7 @@ async def _set_paths(studio: Studio, request: Request) -> Response:
 
 
 async def _plan(studio: Studio, request: Request) -> Response:
-    """The live answer to a slider."""
+    """Return the live answer to a slider."""
     try:
         asked = json.loads(await request.body())
         wishes, sizes = (

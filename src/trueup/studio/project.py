@@ -1,4 +1,4 @@
-"""What was decided, in a folder of its own: `spec.toml`, and `studio.json` for what a spec does not say."""
+"""Decisions of a project in its folder: `spec.toml`, and `studio.json` for what a spec does not hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANGING = threading.Lock()
 
 @dataclass(frozen=True)
 class Choices:
-    """What was decided beside the spec; paths and public words alone, never a value of the table.
+    """Decisions beside the spec: paths and public words alone, never a value of the table.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Choices:
 
 
 class Outdated(BusyError):
-    """A page was sent that another one has overtaken."""
+    """A page was sent that a later one has superseded."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Project:
 
     @classmethod
     def at(cls, folder: str | Path) -> Project:
-        """Open a folder, or make it; nobody else may read it.
+        """Open a folder, creating it if necessary, readable by its owner alone.
 
         Raises
         ------
@@ -101,7 +101,7 @@ class Project:
 
     @property
     def choices(self) -> Choices:
-        """What was decided."""
+        """Return the decisions."""
         try:
             held = json.loads((self.folder / "studio.json").read_text(encoding="utf-8"))
             known = {f.name for f in fields(Choices)}
@@ -117,7 +117,7 @@ class Project:
 
     @property
     def text(self) -> str:
-        """The spec's TOML; empty before there is one."""
+        """Return the spec's TOML; empty before there is one."""
         try:
             return (self.folder / "spec.toml").read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -125,11 +125,11 @@ class Project:
 
     @property
     def spec(self) -> Spec | None:
-        """The spec; None before there is one."""
+        """Return the spec; None before there is one."""
         return parse_spec(self.text) if self.text else None
 
     def change(self, revision: int | None, *, text: str | None = None, **choices: Any) -> Choices:
-        """Write a change down: the spec's TOML, and what else was decided.
+        """Record a change: the spec's TOML, and other decisions.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Project:
             return new
 
     def set_text(self, revision: int | None, text: str) -> None:
-        """Take TOML that somebody typed, or keep it aside and say what is wrong with it.
+        """Accept TOML that somebody typed, or keep it aside and say what is wrong with it.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Templates into answers."""
+"""Answers made from templates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.studio.words import WORDS
 
 
 def rendered(template: str, context: Mapping[str, Any], status: int = 200) -> Response:
-    """A page."""
+    """Return a page."""
     text = _environment().get_template(template).render(**context, words=WORDS)
     return HTMLResponse(text, status)
 
@@ -29,10 +29,10 @@ def _environment() -> Environment:
 
 
 def refused(status: int, sentence: str) -> Response:
-    """A page that says why nothing was done."""
+    """Return a page that says why nothing was done."""
     return rendered("refused.html", {"sentence": sentence}, status)
 
 
 def internal(error: Exception) -> str:
-    """What is said of an unforeseen error: its kind and place, since its message may quote data."""
+    """Return the text for an unforeseen error: its kind and place, since its message may quote data."""
     return f"internal error {type(error).__name__} at {place_of(error)}; please report it"

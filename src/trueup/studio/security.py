@@ -1,4 +1,4 @@
-"""Who may ask: this machine, by the one-time link, from pages of the studio itself.
+"""Access control: this machine, by the one-time link, from the studio's own pages.
 
 Another site cannot read an answer, nor make the browser send a change (Host, Origin and Sec-Fetch-Site are checked; cookies are
 `SameSite=Strict`); a name that resolves to this machine does not help it (Host). Another user of the machine has neither link
@@ -50,11 +50,11 @@ class Keys:
 
     @property
     def link(self) -> str:
-        """The link that works once."""
+        """Return the the link that works once."""
         return f"http://127.0.0.1:{self._port}/enter?token={self._token}"
 
     def enter(self, token: str) -> bool:
-        """Whether a token is the one that is out; it is used up."""
+        """Return True if a token is the current one, and replace it."""
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             return False
         self._token = secrets.token_urlsafe(32)
@@ -62,11 +62,11 @@ class Keys:
         return True
 
     def knows(self, cookie: str | None) -> bool:
-        """Whether a cookie is that of this studio."""
+        """Return True if a cookie is this studio's."""
         return hmac.compare_digest((cookie or "").encode(), self._session.encode())
 
     def welcome(self) -> Response:
-        """Send who used the link to the first page, without the token in its address."""
+        """Redirect the user of the link to the first page, without the token in its address."""
         response = RedirectResponse(f"{self.home}/", 303)
         response.set_cookie(
             self.cookie,
@@ -80,7 +80,7 @@ class Keys:
 
 
 class Guarded:
-    """Refuse what does not come from the studio's own pages on this machine, and add the headers that keep them so."""
+    """A guard that refuses requests not from the studio's own pages on this machine, and adds security headers."""
 
     def __init__(self, app: ASGIApp, keys: Keys, refuse: Callable[[int, str], Response]) -> None:
         self._app, self._keys, self._refuse = app, keys, refuse
@@ -113,7 +113,7 @@ class Guarded:
             await self._app({**scope, "path": inner, "raw_path": inner.encode()}, receive, answer)
 
     def _known(self, request: Request) -> bool:
-        """Whether a request has the cookie, and asks for a page where the pages are."""
+        """Return True if a request has the cookie and asks for a page below the secret path."""
         inside = request.scope["path"].startswith(f"{self._keys.home}/")
         return inside and self._keys.knows(request.cookies.get(self._keys.cookie))
 
@@ -138,7 +138,7 @@ class Guarded:
 
 
 def _foreign(headers: Headers, *, changing: bool) -> bool:
-    """Whether another site sent a request; whoever asks for a change has to say who they are."""
+    """Return True if another site sent a request; a request for a change must state its origin."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     if origin is not None and origin != f"http://{headers['host']}":
         return True

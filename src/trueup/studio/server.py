@@ -66,7 +66,7 @@ def serve(
 
 @contextmanager
 def _alone(project: Project) -> Iterator[None]:
-    """Keep other studios from a folder."""
+    """Keep other studios out of a folder."""
     with ExitStack() as held:
         try:
             held.enter_context(claimed(project.folder / "studio"))
@@ -81,7 +81,7 @@ def _alone(project: Project) -> Iterator[None]:
 def prepare(
     project: Project, *, spec: Path | None, data: str, geography: str, shapes: str, demo: bool
 ) -> None:
-    """Begin a project with a spec, with paths, or with the demonstration; what was decided before is left alone otherwise."""
+    """Begin a project with a spec, paths or the demonstration; otherwise leave earlier decisions unchanged."""
     if demo and not project.text:
         table = project.folder / "blocks.csv"
         write_csv(table, synthetic_blocks())
@@ -137,7 +137,7 @@ def _run(
 
 
 def _open(folder: Path, link: str) -> None:
-    """Open the browser by a page that nobody else may read: an address given to a program is seen by all users."""
+    """Open the browser through a page only its owner can read, since program arguments are visible to all users."""
     page = folder / "open.html"
     try:
         write(

@@ -1,4 +1,4 @@
-"""What the pages of one studio share: a project to design, or a bundle to explore."""
+"""Shared state of one studio's pages: a project to design, or a bundle to explore."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Studio:
 
     @property
     def open_project(self) -> Project:
-        """The project; the routes that ask for it exist with it alone."""
+        """Return the project; only routes of a studio with a project call this."""
         assert self.project is not None
         return self.project
 
     def explorer(self) -> Explorer:
-        """The bundle that is explored: the one that was given, or the one that was released here.
+        """Return the bundle that is explored: the given one, or the one released here.
 
         Raises
         ------
@@ -52,7 +52,7 @@ class Studio:
         return self._explorer
 
     def plans(self) -> Plans:
-        """The planner of the spec as it stands."""
+        """Return the the planner of the spec as it stands."""
         project = self.open_project
         choices = project.choices
         text = choices.candidates or project.text
@@ -61,7 +61,7 @@ class Studio:
         return self._plans
 
     def sized(self) -> str:
-        """The spec whose margins by size are of interest: all tables that may be measured, and the method as chosen."""
+        """Return the spec for margins by size: all tables that may be measured, and the method as chosen."""
         choices = self.open_project.choices
         if self._sized[0] != choices.revision:
             candidates = self.candidates.model_copy(update={"reconcile": self.spec.reconcile})
@@ -69,7 +69,7 @@ class Studio:
         return self._sized[1]
 
     def by_size(self) -> MarginsBySize | None:
-        """Margins by size, once they are simulated for this spec and these places."""
+        """Return margins by size, once simulated for this spec and these places; None before."""
         choices = self.open_project.choices
         if self._by_size[0] != choices.revision:  # what is simulated stays so until something else is decided
             task = {"spec": self.sized(), "table": choices.table, "places": choices.places}
@@ -80,12 +80,12 @@ class Studio:
         return self._by_size[1]
 
     def forget_release(self) -> None:
-        """Another folder is released into."""
+        """Forget the explored release, because another folder is released into."""
         self._explorer = None
 
     @property
     def spec(self) -> Spec:
-        """The project's spec.
+        """Return the the project's spec.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Studio:
 
     @property
     def candidates(self) -> Spec:
-        """The spec with all tables that may be measured: before a plan left some out.
+        """Return the spec with all tables that may be measured, before a plan left some out.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The steps of the path: what each shows. What each changes is in `changes`."""
+"""Pages of the steps of the path; `changes` holds what each step changes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def shown_protected(studio: Studio) -> dict[str, Any]:
 
 
 def _bounds(problem: Problem, supposed: str) -> dict[str, Any] | None:
-    """Bounds on the records of one unit, weighed by how many records units have, as somebody supposes."""
+    """Return bounds on the records of one unit, weighed by a supposed number of records per unit."""
     if not supposed or problem.spec.privacy.contribution is None:
         return None
     weighed = weigh_bounds(problem, RecordsOfUnits.read(supposed), usual_persons(problem.cells.tree))
@@ -111,7 +111,7 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
 
 
 def _known_sizes(sizes: Mapping[str, float], by_size: MarginsBySize | None) -> dict[str, float]:
-    """Wishes for sizes that are simulated: another spec may have other ones."""
+    """Return the wishes for sizes that are simulated; another spec may have others."""
     known = {f"{c.lowest} {c.table}" for c in by_size.classes} if by_size else set()
     return {key: counts for key, counts in sizes.items() if key in known}
 

@@ -1,4 +1,4 @@
-"""What somebody looks at in a bundle, as the page sends it."""
+"""Views of a bundle, as the page sends them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ExploredPage:
-    """What somebody looks at: a table, and the places that were chosen.
+    """A viewed page: a table, and the chosen places.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class ExploredPage:
 
     @classmethod
     def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> ExploredPage:
-        """Read what a page sends: a form whose boxes say which of the listed places are chosen."""
+        """Read what a page sends: a form whose boxes mark the chosen ones of the listed places."""
         form = dict(pairs)
         go, page = form.get("go", ""), form.get("page", "")
         number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0

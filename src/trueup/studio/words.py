@@ -1,4 +1,4 @@
-"""The words of the pages, explained where they stand; and what others have chosen, with where each figure comes from."""
+"""Explanations of the pages' words, and what others have chosen, with the source of each figure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WORDS = {
 
 
 class Precedent(NamedTuple):
-    """What was published under a formal guarantee, and what it cost.
+    """A publication under a formal guarantee, and its cost.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a page is made of: sections of texts, facts, tables and figures, without any markup.
+"""Blocks of a page: sections of texts, facts, tables and figures, without any markup.
 
 Each kind of block has the template of its name in `templates/blocks/`.
 """
@@ -36,7 +36,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class FoldedText:
-    """Paragraphs that are folded away under one line: details for those who want them."""
+    """Paragraphs folded under one line: details for interested readers."""
 
     kind: ClassVar[str] = "fold"
     summary: str
@@ -45,7 +45,7 @@ class FoldedText:
 
 @dataclass(frozen=True)
 class Facts:
-    """Terms and what they stand for."""
+    """Terms with their values."""
 
     kind: ClassVar[str] = "facts"
     rows: tuple[tuple[str, str], ...]
@@ -87,7 +87,7 @@ class Table:
 
     @property
     def size(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         return len(self.columns[0].cells)
 
 

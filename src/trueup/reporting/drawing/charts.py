@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class DrawnMarks:
-    """A point as it is drawn: its place across, its value, the ends of its whisker (percent from the left, top)."""
+    """A drawn point: its place across, its value, the ends of its whisker (percent from the left, top)."""
 
     x: float
     y: float
@@ -70,7 +70,7 @@ class Chart:
     reference: tuple[float, str] | None = None
 
     def drawn(self, number: int) -> list[DrawnMarks | None]:
-        """The points of a series as they are drawn, series side by side within a place."""
+        """Return the points of a series as drawn, series side by side within a place."""
         shift = _SPREAD * ((number + 0.5) / len(self.series) - 0.5)
         width = 100 / len(self.places)
         return [
@@ -79,17 +79,17 @@ class Chart:
         ]
 
     def lines(self, number: int) -> list[tuple[DrawnMarks, DrawnMarks]]:
-        """Pairs of neighbouring points of a series that are joined."""
+        """Return pairs of neighbouring points of a series that are joined."""
         found = pairwise(self.drawn(number)) if self.joined else []
         return [(a, b) for a, b in found if a is not None and b is not None]
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Height (percent from the top) and text of every tick."""
+        """Return the height (percent from the top) and text of every tick."""
         return [(round(100 - place, 2), text) for place, text in self.axis.ticks]
 
     def height(self, value: float) -> float:
-        """Where a value stands, in percent from the top."""
+        """Return the height of a value, in percent from the top."""
         return round(100 - self.axis.place(value), 2)
 
     def _drawn(self, x: float, value: float, error: float) -> DrawnMarks:

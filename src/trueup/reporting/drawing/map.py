@@ -1,4 +1,4 @@
-"""A map of places by their shapes, shaded by how far their counts may be off."""
+"""Maps of places by their shapes, shaded by the margins of error of their counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHADES = (0.01, 0.03, 0.1, 0.3)
 
 @dataclass(frozen=True)
 class Shape:
-    """One place: its outline, its shade, what is said of it, and its keys."""
+    """One place: its outline, its shade, its text, and its keys."""
 
     path: str
     shade: int
@@ -114,7 +114,7 @@ def draw_map(
 
 
 def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confidence: str) -> Map:
-    """Draw the places of a map shaded by their counts, all of the level: a fifth of the places to a shade."""
+    """Draw the places of a map shaded by their counts, a fifth of the places to a shade."""
     at = {key: place for place, key in enumerate(cells.tree.labels(certain.level))}
     shown = np.array([at[shape.key] for shape in certain.shapes])
     ends = np.unique(np.quantile(held[shown], [0.2, 0.4, 0.6, 0.8], method="inverted_cdf"))

@@ -149,7 +149,7 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
 
 
 def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[int, str]]:
-    """Outlines on a grid of a width, and its height; degrees are drawn true to scale at the middle."""
+    """Return outlines on a grid of a width, and its height; degrees are drawn true to scale at the middle."""
     points = np.concatenate([ring for held in rings.values() for ring in held])
     degrees = np.abs(points[:, 0]).max() <= 180 and np.abs(points[:, 1]).max() <= 90
     if degrees:
@@ -169,7 +169,7 @@ def _paths(rings: Mapping[int, Sequence[Ring]], width: int) -> tuple[int, dict[i
 
 
 def _western_end(longitudes: NDArray) -> float:
-    """Where the widest gap without any land ends: a map that begins there is not cut at the 180th meridian.
+    """Return where the widest gap without land ends: a map that begins there is not cut at the 180th meridian.
 
     Examples
     --------
@@ -182,18 +182,18 @@ def _western_end(longitudes: NDArray) -> float:
 
 
 def _eastward(points: NDArray, west: float) -> NDArray:
-    """Degrees east of the western end, and north."""
+    """Return degrees east of the western end, and north."""
     return np.column_stack([np.mod(points[:, 0] - west, 360), points[:, 1]])
 
 
 def _dot(ring: Ring) -> str:
-    """A place that is smaller than the grid: a square of its size."""
+    """Return a square for a place smaller than the grid."""
     x, y = np.floor(ring.mean(0)).astype(int)
     return f"M{x} {y}l1 0l0 1l-1 0z"
 
 
 def _path(ring: Ring) -> str:
-    """One closed outline on the grid; nothing where it is smaller than that."""
+    """Return one closed outline on the grid; empty if it is smaller than the grid."""
     grid = np.rint(ring).astype(int)
     grid = grid[np.r_[True, (np.diff(grid, axis=0) != 0).any(1)]]
     if len(grid) > 2:

@@ -52,12 +52,12 @@ class PictureAxis:
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Place (percent of the width) and text of every tick."""
+        """Return place (percent of the width) and text of every tick."""
         steps = range(round(self.low / self.step), round(self.high / self.step) + 1)
         return [(self.place(i * self.step), number(float(f"{i * self.step:.6g}"))) for i in steps]
 
     def place(self, value: float) -> float:
-        """Where a value stands, in percent of the width."""
+        """Return the place of a value, in percent of the width."""
         return round(100 * (value - self.low) / (self.high - self.low), 2)
 
 
@@ -129,6 +129,6 @@ def _strip(q05: float, q25: float, q50: float, q75: float, q95: float) -> tuple[
 
 
 def _round_step(span: float) -> float:
-    """Largest of 1, 2, 5 x 10^k with at least four steps in the span."""
+    """Return the largest of 1, 2, 5 x 10^k with at least four steps in the span."""
     power = 10.0 ** floor(log10(span / 4))
     return power * max(lead for lead in (1, 2, 5) if lead * power <= span / 4)

@@ -60,7 +60,7 @@ class Ridges:
     legend: tuple[tuple[Shape, str], ...]
 
     def outline(self, row: Ridge) -> str:
-        """Corners of a curve, in percent of its field."""
+        """Return the corners of a curve, in percent of its field."""
         steps = zip(row.edges[:-1], row.edges[1:], row.heights, strict=True)
         corners = [(x, 100 - 92 * h) for low, high, h in steps for x in (low, high)]
         closed = [(row.edges[0], 100), *corners, (row.edges[-1], 100)]

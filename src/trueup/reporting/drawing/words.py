@@ -1,4 +1,4 @@
-"""Numbers, units and names as a reader expects them."""
+"""Numbers, units and names in the form that readers expect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "pers
 
 
 def number(value: float) -> str:
-    """Write a number: whole ones in full, others to three digits, with thousands and a true minus.
+    """Return a number as text: whole ones in full, others to three digits, with thousands and a true minus.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def number(value: float) -> str:
 
 
 def numbers(values: NDArray) -> list[str]:
-    """Write a column of numbers with equal decimals, none if all are whole; a dash where one is missing.
+    """Return a column of numbers with equal decimals, none if all are whole; a dash for missing ones.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def numbers(values: NDArray) -> list[str]:
 
 
 def _decimals(values: NDArray) -> int:
-    """Two decimals, one for numbers in the hundreds, more for small ones."""
+    """Return the number of decimals: two, one for numbers in the hundreds, more for small ones."""
     if (values == np.floor(values)).all():
         return 0
     largest = float(np.abs(values).max())
@@ -54,7 +54,7 @@ def _decimals(values: NDArray) -> int:
 
 
 def exact(amount: Fraction) -> str:
-    """Write an exact amount, and its size, never below it, where it is no whole number.
+    """Return an exact amount as text, with its size (never below it) if it is no whole number.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def exact(amount: Fraction) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage.
+    """Return a share as a percentage.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def plural(unit: str) -> str:
 
 
 def plain(name: str) -> str:
-    """Write a name of the spec as words."""
+    """Return a name of the spec as words."""
     return name.replace("_", " ")
 
 
@@ -123,7 +123,7 @@ def listing(names: Iterable[str]) -> str:
 
 
 def said(value: Any) -> str:
-    """Write a parameter or a statistic, whatever it is."""
+    """Return a parameter or a statistic as text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.number):

@@ -73,7 +73,7 @@ def _summary(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """What the limit on the records of a unit takes off the totals, before any noise; nothing where no limit was applied."""
+    """Return what the limit on a unit's records takes off the totals, before noise; empty if no limit was applied."""
     if "records dropped" not in record.stats:
         return ()
     most, dropped = record.stats["records of a unit, at most"], record.stats["records dropped"]
@@ -87,7 +87,7 @@ def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _other_bounds(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """How many records each bound would drop: the noise that it asks for grows in proportion to it."""
+    """Return how many records each bound would drop, in words."""
     found = record.stats.get("records that bounds drop")
     if not found:
         return ()
@@ -130,7 +130,7 @@ def _found(record: Assessment) -> Section:
 
 
 def _beyond(flag: Flag) -> float:
-    """How far a flag's figure is beyond its limit."""
+    """Return how far a flag's figure is beyond its limit."""
     return abs(flag.value) - flag.limit if flag.what == "bias" else flag.limit - flag.value
 
 
@@ -145,7 +145,7 @@ def _methods(view: AssessmentView) -> Section:
 
 
 def _not_drawn(view: AssessmentView) -> tuple[str, ...]:
-    """Say what is in the tables but in no chart."""
+    """Name what is in the tables but in no chart."""
     found = []
     if len(view.names) > SERIES:
         found.append(f"Charts show the first {SERIES} methods; the tables hold all.")

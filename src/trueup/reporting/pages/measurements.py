@@ -40,7 +40,7 @@ def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) ->
 
 
 def warning(measurements: Measurements) -> str:
-    """Warn above everything else where the noise protects nobody."""
+    """Return a warning if the noise protects nobody."""
     if not measurements.simulation:
         return ""
     return (

@@ -15,7 +15,7 @@ from trueup.reporting.sections.origin import Ledger
 
 
 def plan_page(plan: Allocation, spec: Spec, ledger: Ledger) -> Page:
-    """Lay out the report of a planned budget; nothing was spent, so there is no ledger to name."""
+    """Lay out the report of a planned budget; nothing was spent, so no ledger is named."""
     unit = plural(spec.table.counts)
     targets = (_targets(plan, unit),) if plan.targets else ()
     return Page(

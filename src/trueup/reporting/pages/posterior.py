@@ -1,4 +1,4 @@
-"""The report of a posterior: what the true counts may be, in pictures, then in tables."""
+"""The report of a posterior: possible true counts in pictures, then in tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trueup.version import __version__
 def posterior_page(
     posterior: Posterior, spec: Spec, ledger: Ledger, areas: Mapping[str, NDArray] | None = None
 ) -> Page:
-    """Lay out the report of a posterior; it is made from public records, so there is no ledger to name."""
+    """Lay out the report of a posterior; it is made from public records, so no ledger is named."""
     unit = plural(spec.table.counts)
     view = PosteriorView(posterior, unit)
     return Page(
@@ -75,7 +75,7 @@ _ASSUMED = {
 
 
 def _assumed(posterior: Posterior) -> str:
-    """Say in words what was assumed of the true counts; parameters stand where the page says how it was made."""
+    """Return in words what was assumed of the true counts; parameters appear under how the page was made."""
     given = posterior.method.get("prior")
     name = "flat" if given is None else str(dict(given)["name"])
     return _ASSUMED.get(name, posterior.prior.removeprefix("the "))
@@ -95,7 +95,7 @@ _PERTURBED = (
 
 
 def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
-    """What the page says, in words; of tables that others perturbed no privacy is claimed."""
+    """Return the section on how to read the page; no privacy is claimed for tables that others perturbed."""
     first, last = _PERTURBED if perturbed else _NOISY
     return Section(
         "reading",
@@ -116,7 +116,7 @@ def _reading(posterior: Posterior, *, perturbed: bool) -> Section:
 
 
 def _making(posterior: Posterior, spec: Spec) -> Section:
-    """Method, parameters, what a reader must know of the computation, and the digest of its source."""
+    """Return the section on method, parameters, cautions about the computation, and the digest of its source."""
     parameters = [
         (plain(k).capitalize(), said(v)) for k, v in sorted(posterior.method.items()) if k != "method"
     ]

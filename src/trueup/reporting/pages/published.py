@@ -87,7 +87,7 @@ def _claimed(measurements: Measurements) -> Section:
 
 
 def _made(measurements: Measurements) -> Section:
-    """How each table was made."""
+    """Return the section on how each table was made."""
     facts = dict.fromkeys(
         (f"{plain(h.query)}, {table_name(h.margin)}", h.law.sentence())
         for h in measurements.headers
@@ -117,7 +117,7 @@ def _table(release: Release, margin: Margin, unit: str) -> Table:
 
 
 def _published(measurements: Measurements, margin: Margin, at: slice, unit: str) -> list[Column]:
-    """What was published of some groups, if anything was."""
+    """Return the column of what was published of some groups, if anything was."""
     shown = measurements.shown(margin)
     hidden = np.ma.getmaskarray(shown)
     if hidden.all():

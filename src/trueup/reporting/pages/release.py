@@ -32,7 +32,7 @@ from trueup.reporting.sections.results import released_results
 def release_page(
     release: Release, spec: Spec, ledger: Ledger, level: float | str = "90%", shapes: str | Path | None = None
 ) -> Page:
-    """Lay out the report of a release; of one that came in many parts, a summary without its single counts."""
+    """Lay out the report of a release; for one that came in many parts, a summary without its single counts."""
     if release.parts > 1:
         from trueup.io.bundle.read import StoredRelease
         from trueup.reporting.pages.release_by_parts import parts_page  # it reads bundles
@@ -97,7 +97,7 @@ def release_map(
     level: float | str,
     features: Sequence[Mapping[str, Any]],
 ) -> Map:
-    """Draw the places of a release by how certain their counts are.
+    """Draw the places of a release by the certainty of their counts.
 
     Raises
     ------

@@ -30,7 +30,7 @@ def adjustments(release: Release, unit: str) -> Section:
 
 
 def _kept(release: Release) -> str:
-    """What else was kept; a continuous method, or one without a sign, keeps less."""
+    """Return in words what else was kept; continuous methods, and those that allow negative counts, keep less."""
     facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
     kept = " and ".join(name for name, holds in facts.items() if holds)
     return f" and keep them {kept}," if kept else ""

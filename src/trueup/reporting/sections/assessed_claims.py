@@ -1,4 +1,4 @@
-"""Sections of an assessment's report on what counts are used for: intervals, fairness, decisions, comparison."""
+"""Sections of an assessment's report on uses of counts: intervals, fairness, decisions, comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRAWN = 12
 
 
 def coverage(view: AssessmentView) -> Section | None:
-    """Show how often intervals hold the true count; None where no rule has any."""
+    """Show how often intervals hold the true count; return None if no rule has any."""
     charts = [
         drawn
         for rule, claim in view.record.intervals.items()
@@ -79,7 +79,7 @@ def _lengths(view: AssessmentView) -> Table:
 
 
 def fairness(view: AssessmentView) -> Section | None:
-    """Compare groups that have the same claim to accuracy; None where there are none."""
+    """Compare groups that have the same claim to accuracy; return None if there are none."""
     rows = view.record.rows(budget=view.budget.label)
     kinds = dict.fromkeys((str(level), str(by)) for level, by in zip(rows["level"], rows["by"]))
     groups = [(level, by) for level, by in kinds if by not in ("level", "size")]
@@ -141,7 +141,7 @@ def _dispersion(view: AssessmentView) -> Table:
 
 
 def decisions(view: AssessmentView) -> Section | None:
-    """Show how often a count is on the wrong side of a threshold, and a rank wrong; None where neither is known."""
+    """Show how often counts are on the wrong side of a threshold, and ranks wrong; return None if neither is known."""
     sides = view.record.rows(statistic="wrong side", by="level")
     ranks = view.record.rows(statistic="wrong rank", by="level")
     tables = []
@@ -171,7 +171,7 @@ def _shares(view: AssessmentView, caption: str, rows: Columns, about: str) -> Ta
 
 
 def additivity(view: AssessmentView) -> Section | None:
-    """Show by size how far published parts miss their counts; None where that was not told."""
+    """Show by size how far published parts miss their counts; return None if it was not computed."""
     rows = view.record.rows(statistic="missed by parts", by="size")
     if not len(rows["value"]):
         return None
@@ -195,7 +195,7 @@ def additivity(view: AssessmentView) -> Section | None:
 
 
 def errors_of_ratios(view: AssessmentView) -> Section | None:
-    """Show errors of the ratio of two linked tables; None where the spec has one table."""
+    """Show errors of the ratio of two linked tables; return None if the spec has one table."""
     bias = view.record.rows(statistic="bias of the ratio", by="level")
     if not len(bias["value"]):
         return None
@@ -215,7 +215,7 @@ def errors_of_ratios(view: AssessmentView) -> Section | None:
 
 
 def differences(view: AssessmentView) -> Section | None:
-    """Compare every method with the first on the same noise; None where there is one."""
+    """Compare every method with the first on the same noise; return None if there is one method."""
     if len(view.names) < 2:
         return None
     parts = [

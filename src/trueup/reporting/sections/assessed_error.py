@@ -134,7 +134,7 @@ def residuals(view: AssessmentView) -> Section:
 
 
 def budgets(view: AssessmentView) -> Section | None:
-    """Show what a larger budget buys; None where there is one budget."""
+    """Show the effect of a larger budget; return None if there is one budget."""
     budgets = sorted(view.record.budgets, key=lambda b: b.scale)
     if len(budgets) < 2:
         return None

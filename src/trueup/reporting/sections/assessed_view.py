@@ -1,4 +1,4 @@
-"""What the sections of an assessment's report share: figures by place, and names."""
+"""Common code of the sections of an assessment's report: figures by place, and names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHISKERS = (
 
 
 class AssessmentView:
-    """A record seen at one budget, the one nearest to the spec's own."""
+    """A record at one budget, the one nearest to the spec's own."""
 
     def __init__(self, record: Assessment, spec: Spec) -> None:
         self.record, self.unit = record, plural(spec.table.counts)
@@ -30,7 +30,7 @@ class AssessmentView:
         self.names = [method.label for method in record.methods]
 
     def points(self, statistic: str, *, by: str, level: str, units: Sequence[str], about: str | None = None):
-        """For each method its points, one for every unit; None where it has none."""
+        """Return for each method its points, one per unit; None if it has none."""
         held = self._lookup(statistic, by, level, about)
         return {name: [held.get((name, unit)) for unit in units] for name in self.names}
 
@@ -41,7 +41,7 @@ class AssessmentView:
         return {(str(m), str(u)): (float(v), float(e)) for m, u, v, e in values}
 
     def classes(self, by: str, level: str) -> dict[str, int]:
-        """Names of the classes of a level, and how many counts each holds."""
+        """Return names of the classes of a level, and how many counts each holds."""
         rows = self.record.rows(
             statistic="bias", by=by, level=level, budget=self.budget.label, method=self.names[0]
         )
@@ -49,17 +49,17 @@ class AssessmentView:
 
     @property
     def drawn(self) -> list[Margin]:
-        """The tables that charts show: totals of every level, and the finest."""
+        """Return the tables that charts show: totals of every level, and the finest."""
         finest = self.record.levels[-1]
         return [m for m in self.record.levels if not m.attributes or m == finest]
 
     def parent(self, margin: Margin) -> str:
-        """The level above that of a margin."""
+        """Return the the level above that of a margin."""
         return plain(self.places[self.places.index(margin.level) - 1])
 
     @property
     def at(self) -> str:
-        """Which budget is shown, where there are several."""
+        """Return which budget is shown, if there are several."""
         return f" Shown at {self.budget.label}." if len(self.record.budgets) > 1 else ""
 
 
@@ -80,19 +80,19 @@ def named(margin: Margin, n: int) -> str:
 
 
 def with_error(rows: Columns) -> list[str]:
-    """Write figures with their Monte Carlo errors."""
+    """Return figures with their Monte Carlo errors as text."""
     return [
         f"{number(three_digits(v))} ± {error_digit(e, v)}" for v, e in zip(rows["value"], rows["mc_error"])
     ]
 
 
 def three_digits(value: float) -> float:
-    """Three digits are as many as Monte Carlo figures bear."""
+    """Return a value to three digits, the precision of Monte Carlo figures."""
     return float(f"{value:.3g}")
 
 
 def extreme(series: dict, places: Sequence[str], unit: str) -> str:
-    """Say which value of a chart is largest in size, and where."""
+    """Return which value of a chart is largest in size, and where."""
     every = [
         (abs(p[0]), p[0], name, place)
         for name, row in series.items()

@@ -123,13 +123,13 @@ def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
 
 
 def _told_apart(names: list[str], codes: list[str]) -> list[str]:
-    """Names, with the code after one that several places bear."""
+    """Return names, with the code added to a name that several places bear."""
     times = Counter(names)
     return [name if times[name] == 1 else f"{name} ({code})" for name, code in zip(names, codes)]
 
 
 def names_with_parents(cells: Cells, level: int, places: NDArray) -> list[str] | None:
-    """Readable names of places, each followed by its parent's where that has one."""
+    """Return readable names of places, each followed by its parent's if that has one."""
     tree = cells.tree
     if not tree.names or tree.names[level] is None:
         return None

@@ -1,4 +1,4 @@
-"""Section on expected error: the noise that was added, and what least squares leaves of it."""
+"""Section on expected error: the added noise, and the error that least squares leaves."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _AFTER = "least squares with all levels"
 
 
 def noise_margin(law: Law) -> float:
-    """Smallest `m` with 90 % of the noise within plus or minus `m` (counts); NaN, written as a dash, if one count has no law."""
+    """Return the smallest `m` with 90 % of the noise within plus or minus `m` (counts); NaN if one count has no law."""
     return float(law.quantile(0.95)) if law.factors else nan
 
 
 def _deviation(law: Law) -> float:
-    """Standard deviation of the noise of a count; NaN, written as a dash, if one count has no law of its own."""
+    """Return the standard deviation of the noise of a count; NaN if one count has no law of its own."""
     return float(np.sqrt(law.variance)) if law.factors else nan
 
 
 def of_margin(measurements: Measurements, margin: Margin) -> list[tuple[Measured, NDArray]]:
-    """Every measurement of a margin: its header and one value per group, masked where not measured."""
+    """Return every measurement of a margin: its header and one value per group, masked if not measured."""
     pairs = zip(measurements.headers, measurements.values)
     same = ((h, v) for h, v in pairs if canonical(measurements.cells, h.margin) == margin)
     return [(header, _spread(header, values, measurements.cells.size(margin))) for header, values in same]
@@ -68,13 +68,13 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
 
 
 def release_error(release: Release, unit: str) -> Section:
-    """Show the expected error of every published table: by size of the count, and in closed form where there is one."""
+    """Show the expected error of every published table: by size of the count, and in closed form if there is one."""
     section = _closed_form(release, unit)
     return Section(section.id, section.heading, (*expected_blocks(release.expected, unit), *section.blocks))
 
 
 def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | Table, ...]:
-    """The errors to expect by table and size of the released count; nothing where they were not simulated."""
+    """Return the expected errors by table and size of the released count; empty if they were not simulated."""
     if expected is None:
         return ()
     if not expected.classes:
@@ -107,7 +107,7 @@ def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | 
 
 
 def _closed_form(release: Release, unit: str) -> Section:
-    """The error of weighted least squares, or else the noise alone."""
+    """Return the error of weighted least squares, or else of the noise alone."""
     if not release.errors:
         section = noise_error(release.measurements, unit)
         text = Text(
@@ -165,7 +165,7 @@ def _picture(release: Release, margins: Sequence[Margin], unit: str) -> Figure:
 
 
 def _noise(measurements: Measurements, margin: Margin) -> float | None:
-    """Smallest noise margin among the measurements of a margin; None if it was not measured."""
+    """Return the smallest noise margin among the measurements of a margin; None if it was not measured."""
     found = [noise_margin(header.law) for header, _ in of_margin(measurements, margin)]
     return min(found, default=None)
 

@@ -1,4 +1,4 @@
-"""What a release is, in words that need no training: the opening of its report, and who publishes it."""
+"""Opening of a release's report, in words that need no training, and who publishes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.reporting.sections.protection import total_loss
 
 
 def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """What was released, how it was protected, how far numbers may be off, and what may not be concluded."""
+    """Return what was released, how it was protected, how far numbers may be off, and what not to conclude."""
     tables = listing([table_name(m) for m in release.published])
     exact = [h for h in release.headers if h.exact]
     named = listing([table_name(h.margin) for h in exact]) if exact else ""
@@ -39,18 +39,18 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 
 
 def counted(spec: Spec | None, unit: str) -> str:
-    """What is counted: `visits (at most 5 of each patient)`."""
+    """Return what is counted: `visits (at most 5 of each patient)`."""
     most = limited(spec) if spec else ""
     return f"{unit} ({most})" if most else unit
 
 
 def counted_line(spec: Spec, unit: str) -> tuple[tuple[str, str], ...]:
-    """A line of the headline, where the records of a unit are limited."""
+    """Return a line of the headline if the records of a unit are limited."""
     return (("Counted", f"{counted(spec, unit)}; others are left out"),) if limited(spec) else ()
 
 
 def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Say that what is counted is not all there is, where the records of a unit are limited, and how many are left out."""
+    """Return the note, if records of a unit are limited, that not all is counted, and how much is left out."""
     spec = release.spec
     if spec is None or not (most := limited(spec)):
         return ()
@@ -74,7 +74,7 @@ def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[s
 
 
 def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """How far the numbers of each level of places may be off."""
+    """Return how far the numbers of each level of places may be off."""
     found = {
         m: reach for m in release.published if not m.attributes and (reach := margins_of(release, m, level))
     }
@@ -90,7 +90,7 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 
 
 def margins_of(release: Release, margin: Margin, level: float | str) -> tuple[float, float] | None:
-    """Smallest and largest margin of error (counts) of a table, if any is known."""
+    """Return the smallest and largest margin of error (counts) of a table, if any is known."""
     if release.parts > 1:
         classes = release.expected.tables.get(margin) if release.expected else None
         errors = np.array([c.margin(read_confidence(level)) for c in classes or ()], dtype=float)
@@ -106,7 +106,7 @@ def _between(low: float, high: float) -> str:
 
 
 def about(spec: Spec, release: Release) -> Section:
-    """Who publishes it, and where the files are."""
+    """Return the section on who publishes it, and where the files are."""
     given = spec.about.model_dump(exclude_none=True)
     rows = tuple((name.capitalize(), text) for name, text in given.items())
     stored = release.parts > 1

@@ -44,20 +44,20 @@ def checks(release: Release) -> Section:
 
 
 def passed(release: Release) -> str:
-    """How many checks passed of those that the release claims to pass."""
+    """Return how many checks passed of those that the release claims to pass."""
     claimed = [holds for name, holds in release.checks.items() if holds or name != _WHOLE]
     return f"{sum(claimed)} of {len(claimed)}"
 
 
 def _result(name: str, holds: bool) -> str:
-    """A method of whole numbers that gave others made no release, so a method that gave others is continuous."""
+    """Return the result of a check in words; a method that gave fractions claims no whole numbers."""
     if holds:
         return "✓ holds"
     return "– not claimed: the method's counts are continuous" if name == _WHOLE else "✗ does not hold"
 
 
 def making(release: Release, spec: Spec, unit: str) -> Section:
-    """State the rules, the laws, the method with its parameters, and what it reported."""
+    """Return the section on the rules, the laws, the method with its parameters, and its figures."""
     parameters = sorted(item for item in release.method.items() if item[0] != "method")
     blocks: tuple[Block, ...] = (
         Facts(
@@ -75,7 +75,7 @@ def making(release: Release, spec: Spec, unit: str) -> Section:
 
 
 def _readings(spec: Spec) -> tuple[Text, ...]:
-    """Say what the values of attributes stand for, where rows do not hold them as they are listed."""
+    """Return how values of attributes are read, if rows do not hold them as listed."""
     return tuple(
         Text(f"How values of {plain(a.name)} were read: {'; '.join(_reading(a))}.")
         for a in spec.attributes
@@ -95,12 +95,12 @@ def _reading(attribute: AttributePart) -> list[str]:
 
 
 def noise_making(measurements: Measurements) -> Section:
-    """State the laws of the noise."""
+    """Return the section on the laws of the noise."""
     return Section("making", "How the noise was made", (laws(measurements),))
 
 
 def origin(measurements: Measurements | Release, spec: Spec, ledger: Ledger) -> Section:
-    """State version, digests and the ledger's entry."""
+    """Return the section on version, digests and the ledger's entry."""
     facts = (
         ("Software", f"trueup {__version__}"),
         ("Dataset", spec.table.name),
@@ -114,7 +114,7 @@ def origin(measurements: Measurements | Release, spec: Spec, ledger: Ledger) -> 
 
 
 def stated_rules(part: ConstraintsPart) -> Iterator[str]:
-    """Say every constraint in words."""
+    """Return every constraint in words."""
     yield "parts add up to their wholes"
     if part.nonnegative:
         yield "no count is negative"

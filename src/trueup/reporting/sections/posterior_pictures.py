@@ -22,7 +22,7 @@ MOST_ROWS = 30
 
 
 class PosteriorView:
-    """The finest counts as the pictures need them: their summary, names and what was published of them."""
+    """The finest counts for the pictures: their summary, names and published values."""
 
     def __init__(self, posterior: Posterior, unit: str) -> None:
         self.posterior, self.unit = posterior, unit
@@ -33,7 +33,7 @@ class PosteriorView:
 
     @property
     def origin(self) -> tuple[str, NDArray]:
-        """What differences are taken from: released counts, or noisy ones, or posterior medians."""
+        """Return what differences are taken from: released counts, or noisy ones, or posterior medians."""
         if self.posterior.released is not None:
             return "released count", self.posterior.released
         if self.noisy is not None and np.isfinite(self.noisy).all():
@@ -42,16 +42,16 @@ class PosteriorView:
 
     @property
     def exact(self) -> Marginals | None:
-        """Exact masses of the finest counts, where the method has them."""
+        """Return exact masses of the finest counts, if the method has them."""
         tables = self.posterior.cells.finest_tables
         return self.posterior.drawn.marginals.get(tables[0]) if len(tables) == 1 else None
 
     def name(self, cell: int) -> str:
-        """Readable name of a cell."""
+        """Return the readable name of a cell."""
         return cell_name(self.posterior.cells, cell)
 
     def masses(self, cell: int) -> tuple[NDArray, NDArray]:
-        """Values of a count in order, and their probabilities."""
+        """Return values of a count in order, and their probabilities."""
         if self.exact is not None:
             return self.exact.pmf(cell)
         values, times = np.unique(self.posterior.draws[..., cell], return_counts=True)
@@ -59,7 +59,7 @@ class PosteriorView:
 
 
 def cell_name(cells: Cells, cell: int) -> str:
-    """Readable name of one of the finest cells."""
+    """Return the readable name of one of the finest cells."""
     if cells.is_family:
         return cells.label(cell)
     place, *_ = np.unravel_index(cell, cells.shape)
@@ -73,7 +73,7 @@ def cell_name(cells: Cells, cell: int) -> str:
 
 
 def shapes(view: PosteriorView) -> Section:
-    """Hills of the smallest, the largest and the chosen counts."""
+    """Return ridgelines of the smallest, the largest and the chosen counts."""
     origin, at = view.origin
     rows = tuple(_ridge(view, cell, float(at[cell])) for cell in _shown(view))
     lowest, highest = min(r.edges[0] for r in rows), max(r.edges[-1] for r in rows)
@@ -117,7 +117,7 @@ def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
 
 
 def _shown(view: PosteriorView) -> list[int]:
-    """Cells that have a ridgeline, from the smallest to the largest."""
+    """Return cells that have a ridgeline, from the smallest to the largest."""
     order = view.by_size
     if len(order) <= 2 * EACH + 2:
         return order.tolist()
@@ -143,7 +143,7 @@ def _ridge(view: PosteriorView, cell: int, origin: float) -> Ridge:
 
 
 def intervals(view: PosteriorView) -> Section | None:
-    """Intervals of the largest counts against what was published of them."""
+    """Return intervals of the largest counts against what was published of them."""
     origin, at = view.origin
     if origin == "median":
         return None

@@ -13,7 +13,7 @@ from trueup.reporting.sections.counts import counts_table
 
 
 def tables(posterior: Posterior, unit: str) -> Section:
-    """A summary of every count, one table per margin."""
+    """Return a summary of every count, one table per margin."""
     margins = list(dict.fromkeys([*posterior.drawn.marginals, *posterior.cells.finest_tables]))
     text = Text(
         "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
@@ -60,7 +60,7 @@ def _published(posterior: Posterior, margin: Margin, at: slice, unit: str) -> li
 
 
 def ratios(posterior: Posterior) -> Section | None:
-    """Ratios that the spec asks for, beside their Fieller sets."""
+    """Return the ratios that the spec asks for, beside their Fieller sets."""
     if not posterior.ratios:
         return None
     columns = posterior.ratio_summary()

@@ -1,4 +1,4 @@
-"""Sections on the guarantee: what is protected, and where the privacy budget went."""
+"""Sections on the guarantee: what is protected, and how the privacy budget was divided."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
 
 
 def total_loss(guarantee: Guarantee) -> str:
-    """Total privacy loss in one line, or who states it."""
+    """Return the total privacy loss in one line, or who states it."""
     if guarantee.kind == "none" or (not guarantee.charges and guarantee.kind == "dp"):
         return guarantee.line
     delta = f", delta = {exact(guarantee.delta)}" if guarantee.delta else ""
@@ -28,7 +28,7 @@ def total_loss(guarantee: Guarantee) -> str:
 
 
 def protected(guarantee: Guarantee) -> Section:
-    """Say what is protected."""
+    """Return the section on what is protected."""
     first, *details = guarantee.sentences
     blocks: list[Block] = [Text(first)]
     if details:
@@ -57,7 +57,7 @@ def cost(measurements: Measurements | Release) -> Section:
 
 
 def laws(measurements: Measurements | Release) -> Facts:
-    """State the law of noise of every noisy table."""
+    """Return the law of noise of every noisy table."""
     noisy = (h for h in measurements.headers if not h.exact)
     return Facts(
         tuple((f"Noise of {plain(h.query)}, {table_name(h.margin)}", h.law.sentence()) for h in noisy)
@@ -65,7 +65,7 @@ def laws(measurements: Measurements | Release) -> Facts:
 
 
 def _factor(guarantee: Guarantee) -> tuple[str, ...]:
-    """What a pure epsilon means for a probability; a rho bounds no single factor."""
+    """Return what a pure epsilon means for a probability; a rho bounds no single factor."""
     if guarantee.currency != "epsilon" or guarantee.delta:
         return ()
     if guarantee.kind == "dp":
@@ -119,7 +119,7 @@ def _name(charge: Charge) -> str:
 
 
 def _share(charge: Charge, guarantee: Guarantee) -> Fraction:
-    """Part of the total in the total's currency: a pure epsilon amounts to a rho of epsilon^2 / 2."""
+    """Return a charge's share of the total in the total's currency: a pure epsilon amounts to a rho of epsilon^2 / 2."""
     same = charge.currency == guarantee.currency
     amount = charge.amount if same else charge.amount**2 / 2
     return amount / guarantee.amount if guarantee.amount else Fraction(0)

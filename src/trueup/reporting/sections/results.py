@@ -1,4 +1,4 @@
-"""First section of a report: the counts themselves, ranked, with how far each may be off."""
+"""First section of a report: the counts themselves, ranked, with their margins of error."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _OVERLAP = "Two bars whose lines overlap may in truth be equal, or the other way
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of the `k` counts of a table: values, and an interval of each, NaN where none is known."""
+    """Values of the `k` counts of a table with an interval of each, NaN if unknown."""
 
     values: NDArray
     low: NDArray
     high: NDArray
 
     def text(self, at: int) -> str:
-        """Write a count with its margin, or its interval where that is not even on both sides."""
+        """Return a count with its margin, or with its interval if that is not symmetric."""
         value, low, high = (float(column[at]) for column in (self.values, self.low, self.high))
         if not np.isfinite(low) or low == high:
             return number(value)
@@ -78,13 +78,13 @@ def posterior_results(posterior: Posterior, unit: str) -> Section:
 
 
 def _interval_line(posterior: Posterior) -> str:
-    """Say what the lines are, and no more than the posterior promises."""
+    """Return what the lines mean, and no more than the posterior promises."""
     what = f"Lines show {percent(posterior.level)} intervals of the posterior"
     return f"{what}, which the measurements contradict." if posterior.conflicts else f"{what}."
 
 
 def asked_results(posterior: Posterior, unit: str, areas: Mapping[str, NDArray] | None) -> Section | None:
-    """Show the areas and the ratios that were asked for; None if none were."""
+    """Show the areas and the ratios that were asked for; return None if none were."""
     line = _interval_line(posterior)
     figures = []
     if areas is not None:
@@ -173,7 +173,7 @@ def _marks(held: Known, at: int) -> Iterator[Mark]:
 
 
 def _names(cells: Cells, margin: Margin) -> list[str]:
-    """Name every group as a reader does: the place with what holds it, then values; of the whole values alone."""
+    """Name every group for readers: the place with what holds it, then values; for the whole, values alone."""
     level = cells.tree.level(margin.level)
     places = np.arange(cells.tree.sizes[level])
     labels = names_with_parents(cells, level, places) or cells.tree.labels(margin.level)
