@@ -1,4 +1,4 @@
-"""Numbers as a reader expects them: to some digits, and never with an exponent."""
+"""Numbers as readers expect them: to some digits, and never with an exponent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NEGLIGIBLE = 1e-9
 
 
 def to_digits(value: float, many: int) -> str:
-    """Write a number to so many significant digits.
+    """Return a number to so many significant digits, as text.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def to_digits(value: float, many: int) -> str:
 
 
 def error_digit(error: float, value: float) -> str:
-    """Write the Monte Carlo error of a value to one digit; 0 where it is one of rounding.
+    """Return the Monte Carlo error of a value to one digit; 0 if it is one of rounding.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def error_digit(error: float, value: float) -> str:
 
 
 def to_figure(value: float) -> str:
-    """Write a count with one decimal at most, a small ratio with three digits; a dash where there is none.
+    """Return a count with at most one decimal, a small ratio with three digits; a dash for a missing value.
 
     Examples
     --------

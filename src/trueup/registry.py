@@ -1,4 +1,4 @@
-"""What a spec may name, such as methods and laws: one line each, imported when it is first asked for."""
+"""Names that a spec may use, such as methods and laws: one line each, imported on first use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class Registry(Sequence[type[K]]):
-    """Classes of one kind by the name that a spec gives them, the preferred first.
+    """The classes of one kind by their names in a spec, the preferred first.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class Registry(Sequence[type[K]]):
         return getattr(import_module(module), kind)
 
     def named(self, name: str) -> type[K]:
-        """Return the class that a spec calls `name`, one of `names`."""
+        """Return the class with a name in specs, one of `names`."""
         return self[self.names.index(name)]
 
     def attribute(self, name: str) -> Any:
-        """Return the class whose Python name is `name`: what a package's `__getattr__` is.
+        """Return the class with a Python name, for a package's `__getattr__`.
 
         Raises
         ------

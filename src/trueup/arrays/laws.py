@@ -126,7 +126,7 @@ def continuous_gaussian(sigma2: Number) -> Gaussian:
 
 
 def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
-    """Return the the shortest interval about zero that holds the noise with at least that probability (counts).
+    """Return the shortest interval about zero that holds the noise with at least that probability (counts).
 
     For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `LatticeNoise.tail`.
 

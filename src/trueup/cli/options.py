@@ -75,7 +75,7 @@ def given_tables(data: Any, households: Path | None) -> Any:
 
 
 def memory_limit(memory: str | None) -> int | None:
-    """Return the the bytes that an option allows."""
+    """Return the bytes that an option allows."""
     from trueup.files.memory import parse_memory
 
     return None if memory is None else parse_memory(memory)

@@ -35,7 +35,7 @@ def address_of(source: Any) -> Any:
 
 
 def source_at(address: Any) -> Any:
-    """Return the the source of an address.
+    """Return the source of an address.
 
     Examples
     --------

@@ -207,7 +207,7 @@ class ClosedTree:
         return at if self._cell_of is None else self._cell_of[at]
 
     def _runs(self, at: int) -> _Runs:
-        """Return the the runs of nodes of part `at`."""
+        """Return the runs of nodes of part `at`."""
         ends = self._edges[at : at + 2]
         found = []
         while ends[0] < ends[1]:

@@ -345,7 +345,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """Return the the prediction in words."""
+        """Return the prediction in words."""
         return (
             f"tier '{self.tier}': {self.chains} Markov chains of about {WARM_UP + self.usual:,} sweeps, "
             f"{told_cost(self.seconds, self.memory)} predicted"

@@ -333,7 +333,7 @@ class HistogramWalk:
 
 
 def run_name(out: NDArray, thin: int) -> str:
-    """Return the the name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
+    """Return the name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
     return f"{out.shape[0]}x{out.shape[1]}x{thin}"
 
 

@@ -91,7 +91,7 @@ class SolutionSearch:
         return self.state.child_ptr
 
     def of(self, sample: FamilySample) -> SolutionSearch:
-        """Return the a search on a part of the tree."""
+        """Return a search on a part of the tree."""
         return SolutionSearch(
             sample, self.values, self.executor, self.wanted, last=self.last, tries=self.tries, work=self.work
         )

@@ -1,4 +1,4 @@
-"""Released counts in a table of their own, as statistical offices publish them, with the spec that they were made by."""
+"""Released counts in a table of their own, as statistical offices publish them, with their spec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RELEASED = "released"
 
 
 def read_released(spec: Spec | Problem | str | Path, source: Any, geography: Any = None) -> ReleasedCounts:
-    """Read counts that a multinomial method released, of which no measurements are known.
+    """Read counts that a multinomial method released without its measurements.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ class ColumnProblem:
 
     @property
     def cells(self) -> Cells:
-        """Return the the finest cells."""
+        """Return the finest cells."""
         return self.constraints.cells
 
     @property

@@ -47,7 +47,7 @@ class FittedMasses(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the the name of the prior that was fitted."""
+        """Return the name of the prior that was fitted."""
         return Estimated().name
 
 

@@ -113,7 +113,7 @@ class FamilyProblem:
 
     @property
     def cells(self) -> FamilyCells:
-        """Return the the cells of all tables."""
+        """Return the cells of all tables."""
         return family_cells(self.constraints)
 
     def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:

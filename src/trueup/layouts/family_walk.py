@@ -67,7 +67,7 @@ class FamilyWalk:
         return cls(cells, tuple(headers), layout, open_)
 
     def given(self, values: NDArray) -> WalkLayout:
-        """Return the the layout with measured values `(q,)`."""
+        """Return the layout with measured values `(q,)`."""
         noisy = np.repeat(
             [not h.exact for h in self.headers], [self.cells.size(h.margin) for h in self.headers]
         )

@@ -63,7 +63,7 @@ class HistogramProblem:
 
     @property
     def cells(self) -> Cells:
-        """Return the the finest cells."""
+        """Return the finest cells."""
         return self.constraints.cells
 
     def answers(self, values: NDArray) -> list[list[NDArray]]:
@@ -165,7 +165,7 @@ class HistogramProblem:
         return [self.marginal(()), *(m for plan in self.tree.plan for m, _ in plan)]
 
     def marginal(self, attributes: Sequence[str]) -> Marginal:
-        """Return the the marginal of the (folded) histograms by the named attributes and recodes."""
+        """Return the marginal of the (folded) histograms by the named attributes and recodes."""
         return self.fold.marginal(self.cells.marginal(attributes))
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:

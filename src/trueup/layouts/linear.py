@@ -40,7 +40,7 @@ class LinearProblem:
 
     @property
     def cells(self) -> Cells:
-        """Return the the finest cells."""
+        """Return the finest cells."""
         return self.constraints.cells
 
     @property
@@ -49,7 +49,7 @@ class LinearProblem:
         return 0.0 if self.constraints.nonnegative else -np.inf
 
     def sums(self, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-        """Return the the 0/1 matrix (groups, n) of a margin."""
+        """Return the 0/1 matrix (groups, n) of a margin."""
         return margin_rows(self.cells, margin, groups)
 
     @cached_property
@@ -70,7 +70,7 @@ class LinearProblem:
         return Fit(self.fit_matrix, measured, weights).relative()
 
     def polyhedron(self, values: NDArray) -> Polyhedron:
-        """Return the the constraints, with the exact values of one row `(q,)`."""
+        """Return the constraints, with the exact values of one row `(q,)`."""
         return polyhedron(self.constraints, self._blocks(values))[0]
 
     def conflict(self, values: NDArray, *, integer: bool = False) -> InfeasibleError | None:

@@ -82,7 +82,7 @@ class LinkedProblem:
 
     @property
     def cells(self) -> Cells:
-        """Return the the finest cells."""
+        """Return the finest cells."""
         return self.constraints.cells
 
     @cached_property

@@ -80,7 +80,7 @@ class ReleasedSum:
 
     @property
     def trials(self) -> int:
-        """Return the the released total."""
+        """Return the released total."""
         return int(self.counts.sum())
 
     @property
@@ -90,7 +90,7 @@ class ReleasedSum:
 
     @property
     def listed(self) -> bool:
-        """Whether a summed total has noise for which its estimates have to be listed: other than two-sided geometric."""
+        """Return True if a summed total has noise other than two-sided geometric, so that its estimates have to be listed."""
         return self.summed and any(law.rate is None for law in self.every_law())
 
     @property
@@ -100,14 +100,14 @@ class ReleasedSum:
 
     @cached_property
     def _parts(self) -> tuple[dict[tuple[Any, CountPrior], int], Integers]:
-        """Distinct pairs of a law and a prior, and which one each part has."""
+        """Return the distinct pairs of a law and a prior, and which one each part has."""
         of_each = [(law, self.prior.at(part)) for part, law in enumerate(self.laws)]
         distinct = {pair: number for number, pair in enumerate(dict.fromkeys(of_each))}
         return distinct, np.array([distinct[pair] for pair in of_each])
 
     @property
     def kinds(self) -> tuple[list, Integers]:
-        """Laws of the kinds of parts, which differ in law or prior, and which kind each part is."""
+        """Return the laws of the kinds of parts, which differ in law or prior, and which kind each part is."""
         distinct, kind = self._parts
         return [law for law, _ in distinct], kind
 

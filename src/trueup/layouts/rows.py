@@ -76,7 +76,7 @@ class RowProblem:
 
     @cached_property
     def rows(self) -> Rows:
-        """Return the the factors in the kernels' layout."""
+        """Return the factors in the kernels' layout."""
         blocks = (*self.noisy, *self.perturbed, self.held, *self.prior)
         matrix = scipy.sparse.vstack([b.matrix for b in blocks], format="csc")
         factors = np.vstack([b.factors for b in blocks])

@@ -59,7 +59,7 @@ class TreeProblem:
 
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
-        """Return the the nodes of each header's values."""
+        """Return the nodes of each header's values."""
         every = np.arange(len(self.variance))
         return tuple(every[at] for at in self.at)
 

@@ -42,7 +42,7 @@ def afford(state: Totals, request: Request, when: str) -> None:
 
 
 def account_terms(state: Totals, dataset: str) -> Terms:
-    """Return the the terms of a dataset's account.
+    """Return the terms of a dataset's account.
 
     Raises
     ------

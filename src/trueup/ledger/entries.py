@@ -41,7 +41,7 @@ class Entry:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Return the the body as a dictionary."""
+        """Return the body as a dictionary."""
         return json.loads(self.body)
 
 

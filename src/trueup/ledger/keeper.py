@@ -73,7 +73,7 @@ class Keeper:
 
     @cached_property
     def key(self) -> bytes:
-        """Return the the key of fingerprints.
+        """Return the key of fingerprints.
 
         Raises
         ------

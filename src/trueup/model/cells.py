@@ -91,7 +91,7 @@ class Attribute:
 
     @cached_property
     def summed(self) -> Recode:
-        """Return the the attribute summed out."""
+        """Return the attribute summed out."""
         return Recode("", ("",), (0,) * self.size)
 
 
@@ -172,7 +172,7 @@ class Cells:
 
     @property
     def finest(self) -> Margin:
-        """Return the the margin whose groups are the cells themselves."""
+        """Return the margin whose groups are the cells themselves."""
         return Margin(self.tree.levels[-1], tuple(a.name for a in self.attributes))
 
     @property
@@ -254,7 +254,7 @@ class Cells:
         return tuple(named[0] if named else a.summed for a, named in zip(self.attributes, seen))
 
     def kept(self, margin: Margin | str) -> tuple[Recode, ...]:
-        """Return the the attributes and recodes that a margin names, in cell order."""
+        """Return the attributes and recodes that a margin names, in cell order."""
         return tuple(r for r in self.recodes(self._named(margin).attributes) if r.name)
 
     def _named(self, margin: Margin | str) -> Margin:

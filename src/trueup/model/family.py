@@ -100,7 +100,7 @@ class FamilyCells(Cells):
         return bool(self.holders(margin))
 
     def holding(self, margin: Margin) -> Cells:
-        """Return the the cells of the first table that holds a margin."""
+        """Return the cells of the first table that holds a margin."""
         return self.parts[self.holders(margin)[0]]
 
     def split(self, values: NDArray) -> list[NDArray]:
@@ -177,7 +177,7 @@ class FamilyCells(Cells):
 
     @cached_property
     def sets(self) -> tuple[frozenset[Variable], ...]:
-        """Return the the variables of every table."""
+        """Return the variables of every table."""
         return tuple(variables(self, table, self.used) for table in self.tables)
 
     def junction(self, root: int = 0) -> JunctionTree:
@@ -185,7 +185,7 @@ class FamilyCells(Cells):
         return junction_tree(self.sets, root)
 
     def separator(self, one: int, other: int) -> Margin:
-        """Return the the margin that two tables share."""
+        """Return the margin that two tables share."""
         shared = spanned_margin(self, self.sets[one] & self.sets[other])
         assert shared is not None, "families whose separators are no margins are refused"
         return shared

@@ -186,7 +186,7 @@ class LinkedTables:
 
     @cached_property
     def rules(self) -> tuple[Linear, ...]:
-        """Return the the rules that link the tables, for every combination of the attributes of both."""
+        """Return the rules that link the tables, for every combination of the attributes of both."""
         combined = product(*([(a.name, v) for v in a.values] for a in self.persons.shared))
         return tuple(
             self._rule(link, "".join(f", {name}={value}" for name, value in held))
@@ -301,7 +301,7 @@ def persons_of(value: str) -> int:
 
 
 def plain_attribute(part: AttributePart) -> Attribute:
-    """Return the the attribute that a spec declares."""
+    """Return the attribute that a spec declares."""
     recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
     return Attribute(part.name, part.values, part.partition, recodes)
 

@@ -101,7 +101,7 @@ class Kept:
         return len(self.tree.levels)
 
     def level(self, margin: Margin) -> int:
-        """Return the the level of a margin's places."""
+        """Return the level of a margin's places."""
         return 0 if self.flat else self.tree.level(margin.level)
 
     def below(self, level: int) -> Matrix:
@@ -213,7 +213,7 @@ class Fixed:
 
 
 def sums_of(cells: Cells, margin: Margin) -> Matrix:
-    """Return the the sums of a margin over attribute combinations, `(groups, combinations)`."""
+    """Return the sums of a margin over attribute combinations, `(groups, combinations)`."""
     group = _groups(cells, margin)
     return ((np.arange(group.max() + 1)[:, None] == group) & _among(cells, margin)).astype(np.int64)
 

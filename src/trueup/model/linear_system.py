@@ -31,7 +31,7 @@ class RowBlock(NamedTuple):
 
 
 def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-    """Return the the 0/1 matrix (groups, n) of a margin, or of some of its groups."""
+    """Return the 0/1 matrix (groups, n) of a margin, or of some of its groups."""
     fine = canonical(cells, margin)
     held = np.flatnonzero(cells.among(fine)) if fine.where else np.arange(cells.n)
     group = cells.groups(cells.finest, replace(fine, where=()))[held]

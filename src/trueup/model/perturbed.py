@@ -128,7 +128,7 @@ class PerturbedSpec(SpecPart):
         return known
 
     def margins_of(self, part: PublishedTable) -> list[tuple[str, ...]]:
-        """Return the the attributes of every margin that a table declares."""
+        """Return the attributes of every margin that a table declares."""
         return [(*own[0].where, *part.attributes) for own in part.columns_by_attributes()]
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class PerturbedSpec(SpecPart):
         return self
 
     def key_columns(self, level: str) -> list[str]:
-        """Return the the columns by which rows of a level name their places."""
+        """Return the columns by which rows of a level name their places."""
         if self.parents is not None:
             return [self.parents.id]
         last = [each.name for each in self.levels].index(level)

@@ -71,7 +71,7 @@ def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int6
 
 
 def keys_at(level: Keys, rows: NDArray) -> Keys:
-    """Return the the keys in some rows."""
+    """Return the keys in some rows."""
     return {name: column[rows] for name, column in level.items()}
 
 

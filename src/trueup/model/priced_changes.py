@@ -47,7 +47,7 @@ class PricedChanges:
 
     @cached_property
     def currencies(self) -> set[str]:
-        """Return the the currencies in which the laws are priced."""
+        """Return the currencies in which the laws are priced."""
         return {q.cost(1, 1).currency for q in self.queries}
 
     def size(self, loss: Loss) -> Fraction:

@@ -296,7 +296,7 @@ class Hierarchical(BasePrior):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the the columns of the public list of places that it reads."""
+        """Return the columns of the public list of places that it reads."""
         named = (self.shares, *self.covariates)
         return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
 

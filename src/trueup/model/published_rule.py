@@ -78,7 +78,7 @@ class PublishingRule:
         return HiddenValues(self.law, self.concealed, self.hidden, self.hidden)
 
     def of_values(self) -> Any:
-        """Return the the law of values that are shown."""
+        """Return the law of values that are shown."""
         if self.law.exact or not self.hidden or isinstance(self.law, Suppressed):
             return self.law
         return ShownCounts(self.law, self.hidden)

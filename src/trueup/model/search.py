@@ -227,7 +227,7 @@ class Sought:
         return length < 6 and bool(determined(kept.below(kept.levels - 1), total)[0])
 
     def loss(self, vector: Vector) -> Loss:
-        """Return the the loss of one change."""
+        """Return the loss of one change."""
         costs = []
         for query in self.changes.queries:
             moved: dict[tuple[int, int], int] = {}

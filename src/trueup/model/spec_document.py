@@ -42,7 +42,7 @@ class SpecDocument(SpecPart):
 
     @property
     def prior_columns(self) -> tuple[str, ...]:
-        """Return the the columns that the prior of `infer` reads."""
+        """Return the columns that the prior of `infer` reads."""
         prior = self.infer.get("prior")
         if not isinstance(prior, dict) or prior.get("name") != "hierarchical":
             return ()

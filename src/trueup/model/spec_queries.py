@@ -96,7 +96,7 @@ class Query(SpecPart):
 
     @property
     def currency(self) -> Currency:
-        """Return the the currency of the budget."""
+        """Return the currency of the budget."""
         return "epsilon" if self.epsilon is not None else "rho"
 
     @property
@@ -134,7 +134,7 @@ class LeftOutPart(SpecPart):
 
     @property
     def currency(self) -> Currency:
-        """Return the the currency of the budget."""
+        """Return the currency of the budget."""
         return "epsilon" if self.epsilon is not None else "rho"
 
     @property
@@ -185,7 +185,7 @@ class BoundPart(MarginPart):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the the columns of the geography file that hold its limits."""
+        """Return the columns of the geography file that hold its limits."""
         return tuple(limit for limit in (self.lower, self.upper) if isinstance(limit, str))
 
 

@@ -70,7 +70,7 @@ class Audit:
 
     @property
     def largest_deviation(self) -> LogRatio | None:
-        """Return the the log ratio furthest from the law, in standard errors."""
+        """Return the log ratio furthest from the law, in standard errors."""
         return max(self.log_ratios, key=lambda r: abs(r.measured - r.exact) / r.error, default=None)
 
     @property

@@ -50,7 +50,7 @@ class Losses:
 
     @property
     def most(self) -> float:
-        """Return the the largest loss."""
+        """Return the largest loss."""
         return self.least + self.spacing * (len(self.log_mass) - 1)
 
     @property

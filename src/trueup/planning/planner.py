@@ -52,7 +52,7 @@ class Planner:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the the tables whose errors a plan states, coarse to fine."""
+        """Return the tables whose errors a plan states, coarse to fine."""
         return tuple(map(str, self._task.tables))
 
     @property

@@ -174,7 +174,7 @@ class PlanningTask:
 
     @cached_property
     def levels(self) -> list[Priced]:
-        """Return the the priced tables with the spec's noise and cost."""
+        """Return the priced tables with the spec's noise and cost."""
         return [priced_table(m, self.noise) for m, p in zip(self.expected.measured, self.priced) if p]
 
     @cached_property

@@ -80,7 +80,7 @@ class SegmentPlan:
         return int(np.prod(self.fold.sizes))
 
     def exact(self, level: int) -> list[Exact]:
-        """Return the the invariants of a level and of those below it."""
+        """Return the invariants of a level and of those below it."""
         levels = range(level, len(self.levels))
         return [(at, m) for at in levels for m, variance in self.measured[at] if variance == 0]
 

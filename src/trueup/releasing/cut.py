@@ -80,7 +80,7 @@ class Cut:
 
     @cached_property
     def parts(self) -> list[list[PlacePart]]:
-        """Return the the parts of every layer."""
+        """Return the parts of every layer."""
         return [[PlacePart(s, b) for b in range(layer.parts)] for s, layer in enumerate(self.layers)]
 
     def levels(self, layer: int) -> range:
@@ -94,7 +94,7 @@ class Cut:
         return range(s.top + (layer > 0), s.bottom + 1)
 
     def below(self, part: PlacePart) -> list[PlacePart]:
-        """Return the the parts whose roots are the leaves of a part."""
+        """Return the parts whose roots are the leaves of a part."""
         if part.layer + 1 == len(self.layers):
             return []
         first, last = self.leaves[part.layer][part.number : part.number + 2]
@@ -103,7 +103,7 @@ class Cut:
         return [PlacePart(part.layer + 1, number) for number in numbers]
 
     def above(self, part: PlacePart) -> PlacePart:
-        """Return the the part among whose leaves the roots of a part are."""
+        """Return the part among whose leaves the roots of a part are."""
         first = self.layers[part.layer].edges[part.number]
         at = np.searchsorted(self.leaves[part.layer - 1], first, side="right") - 1
         return PlacePart(part.layer - 1, int(at))

@@ -84,7 +84,7 @@ class ByParts:
 
     @property
     def out(self) -> Path:
-        """Return the the run's target."""
+        """Return the run's target."""
         return Path(self.folder.plan["out"])
 
     @property
@@ -94,7 +94,7 @@ class ByParts:
 
     @property
     def spec(self) -> Spec:
-        """Return the the spec."""
+        """Return the spec."""
         return self.folder.spec
 
     @contextmanager

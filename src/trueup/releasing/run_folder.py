@@ -125,12 +125,12 @@ class RunFolder:
 
     @cached_property
     def spec_text(self) -> str:
-        """Return the the spec as it was given."""
+        """Return the spec as it was given."""
         return self._read("spec.toml")
 
     @cached_property
     def spec(self) -> Spec:
-        """Return the the spec."""
+        """Return the spec."""
         return _spec_of(self.spec_text)
 
     @property
@@ -163,7 +163,7 @@ class RunFolder:
 
     @cached_property
     def places(self) -> Parts:
-        """Return the the public places of every part."""
+        """Return the public places of every part."""
         return Parts(self.path / "places", follows=True)
 
     @cached_property
@@ -201,7 +201,7 @@ class RunFolder:
 
     @property
     def counts(self) -> SparseCounts:
-        """Return the the tabulated counts of the last layer's parts."""
+        """Return the tabulated counts of the last layer's parts."""
         return SparseCounts(self.confidential / "counts", self.cut.layers[-1].parts)
 
     @property
@@ -256,7 +256,7 @@ class RunFolder:
         remove_plan(self.path)
 
     def top_of(self, parts: Sequence[PlacePart]) -> str:
-        """Return the the level at the top of a layer's parts."""
+        """Return the level at the top of a layer's parts."""
         return self.spec.levels[self.cut.layers[parts[0].layer].top].name
 
     def occupied(self, number: int) -> Occupied:
@@ -341,7 +341,7 @@ class RunFolder:
         self.places.commit(str(part), lambda path: save_arrays(path, arrays | keys | names | limits))
 
     def cells(self, branch: Branch) -> Cells:
-        """Return the the finest cells of a part."""
+        """Return the finest cells of a part."""
         return build_cells(self.spec, branch.tree)
 
     def headers_of(self, layer: int) -> tuple[Measured, ...]:

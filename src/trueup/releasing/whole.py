@@ -58,7 +58,7 @@ class Whole:
 
     @property
     def spec(self) -> Spec:
-        """Return the the spec."""
+        """Return the spec."""
         return self.problem.spec
 
     @property

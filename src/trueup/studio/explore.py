@@ -44,7 +44,7 @@ class Explorer:
 
     @cached_property
     def release(self) -> trueup.Release:
-        """Return the the release."""
+        """Return the release."""
         return trueup.read_release(self.folder)
 
     @property

@@ -36,7 +36,7 @@ SHOWN_BY = {"compare": "/methods", "release": "/release", "sizes": "/accuracy"}
 
 
 def application(studio: Studio, keys: Keys) -> Guarded:
-    """Return the the studio's pages behind their guard."""
+    """Return the studio's pages behind their guard."""
 
     async def first(request: Request) -> Response:
         return RedirectResponse("/table" if studio.project is not None else "/explore", 303)

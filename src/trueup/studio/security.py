@@ -50,7 +50,7 @@ class Keys:
 
     @property
     def link(self) -> str:
-        """Return the the link that works once."""
+        """Return the link that works once."""
         return f"http://127.0.0.1:{self._port}/enter?token={self._token}"
 
     def enter(self, token: str) -> bool:

@@ -52,7 +52,7 @@ class Studio:
         return self._explorer
 
     def plans(self) -> Plans:
-        """Return the the planner of the spec as it stands."""
+        """Return the planner of the spec as it stands."""
         project = self.open_project
         choices = project.choices
         text = choices.candidates or project.text
@@ -85,7 +85,7 @@ class Studio:
 
     @property
     def spec(self) -> Spec:
-        """Return the the project's spec.
+        """Return the project's spec.
 
         Raises
         ------

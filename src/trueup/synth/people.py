@@ -89,7 +89,7 @@ class PeopleDomain:
 
     @property
     def others(self) -> list[int]:
-        """Return the the attributes that are not about group quarters."""
+        """Return the attributes that are not about group quarters."""
         return [axis for axis in range(len(self.sizes)) if axis != self.quarters]
 
     @property

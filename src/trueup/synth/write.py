@@ -95,7 +95,7 @@ class WriteRegion:
 
     @cached_property
     def cells(self) -> Cells:
-        """Return the the cells of one place."""
+        """Return the cells of one place."""
         return build_cells(self.spec, Tree.from_columns([ROOT], [{}]))
 
     @cached_property

@@ -154,7 +154,7 @@ class MarginalError:
 
     @cached_property
     def _others_tail(self) -> tuple[int, Reals]:
-        """Return the the upper tail of R from its first value on."""
+        """Return the upper tail of R from its first value on."""
         variance = sum(count * law.variance for law, count in self.others)
         half = ceil(_reach(variance, [law for law, _ in self.others]))
         size = 1 << (2 * half + 1).bit_length()

@@ -1,4 +1,4 @@
-"""A total that was estimated from its own noisy count n and the sum n* of the noisy parts, under any laws.
+"""A total estimated from its own noisy count n and the sum n* of the noisy parts, under any laws.
 
 The estimate is the mode of `p(n - M) eta(n* - M)` over M >= 0, the lower middle of a plateau. Both laws are symmetric and
 log-concave, so it lies between n and n*, and rises with n. Two-sided geometric noise has a rule of its own
@@ -24,7 +24,7 @@ TIE = 1e-9
 
 
 def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the parts, and what the released total says of the true one and of the noisy parts' sum.
+    """Tabulate the parts, and the likelihood of the released total given the true one and the noisy parts' sum.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def estimates(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
 
 
 def _plateau(law, eta, gap: int) -> tuple[int, int]:
-    """Return first and last mode, less n*, where n is so far above n*."""
+    """Return first and last mode, less n*, if n is so far above n*."""
     between = np.arange(min(gap, 0), max(gap, 0) + 1)
     log = law.logpmf(gap - between) + eta.at(between)
     highest = np.flatnonzero(log >= log.max() - TIE)
@@ -69,7 +69,7 @@ def _plateau(law, eta, gap: int) -> tuple[int, int]:
 
 
 def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
-    """Return for every sum of noisy parts the largest noisy total that is estimated as zero; below all where none is."""
+    """Return for every sum of noisy parts the largest noisy total estimated as zero; below all if there is none."""
     refuse_wide(own.size * sums.size)
     return own[0] - 1 + (estimates(problem, own, sums) == 0).sum(axis=0)
 

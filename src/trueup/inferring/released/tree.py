@@ -93,7 +93,7 @@ class ReleasedTree:
         return weights_of(laws, kind, self.algorithm)
 
     def splits(self, settled: NDArray[np.bool_]) -> ReleasedSplits:
-        """Return the the splits of a positive count among parts that are not settled."""
+        """Return the splits of a positive count among parts that are not settled."""
         child_ptr, groups, even = self.problem.child_ptr, [], []
         for v in np.flatnonzero(np.diff(child_ptr) > 0):
             children = np.arange(child_ptr[v], child_ptr[v + 1])

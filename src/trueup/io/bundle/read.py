@@ -116,7 +116,7 @@ class StoredRelease(Release):
 
     @cached_property
     def spec(self) -> Spec:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the the spec that the bundle holds."""
+        """Return the spec that the bundle holds."""
         return read_spec(self.folder, self.manifest)[1]
 
     @cached_property
@@ -138,7 +138,7 @@ class StoredRelease(Release):
 
     @cached_property
     def errors(self) -> dict[Margin, NDArray]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Return the the standard errors (counts) of the tables that state them."""
+        """Return the standard errors (counts) of the tables that state them."""
         return {margin: errors for margin, (_, errors) in self._tables.items() if errors is not None}
 
     @cached_property
@@ -153,7 +153,7 @@ class StoredRelease(Release):
 
     @property
     def digest(self) -> str:
-        """Return the the digest of its measurements."""
+        """Return the digest of its measurements."""
         return self.manifest["measurements"]
 
     @property

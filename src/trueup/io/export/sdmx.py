@@ -92,7 +92,7 @@ class _Flow:
         return cls(identifier(slug(margin)), agency, table, (area, *attributes), (status, free, *more))
 
     def columns(self) -> dict[str, NDArray]:
-        """Return the the columns of the SDMX-CSV file."""
+        """Return the columns of the SDMX-CSV file."""
         size, shape = (
             self.table.cells.size(self.table.margin),
             self.table.cells.margin_shape(self.table.margin),

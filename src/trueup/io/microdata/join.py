@@ -277,7 +277,7 @@ class _Linking:
         return [p for p in self.join.attributes if p.persons]
 
     def _inside(self, part: AttributePart) -> list[int]:
-        """Return the the kinds of persons that an attribute counts."""
+        """Return the kinds of persons that an attribute counts."""
         link = next(x for x in self.joined.links if x.attribute == part.name)
         attributes = self.joined.persons.own
         (at,) = [i for i, a in enumerate(attributes) if any(r.name == link.counted for r in a.recodes)]

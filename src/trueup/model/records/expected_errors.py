@@ -102,7 +102,7 @@ class ErrorClass:
         return replace(self, margins=tuple(raised))
 
     def margin(self, confidence: float) -> float:
-        """Return the the margin of error (counts) at one of `CONFIDENCES`."""
+        """Return the margin of error (counts) at one of `CONFIDENCES`."""
         return self.margins[CONFIDENCES.index(confidence)]
 
 
@@ -153,7 +153,7 @@ class ExpectedErrors:
 
     @cached_property
     def tables(self) -> dict[Margin, tuple[ErrorClass, ...]]:
-        """Return the the classes of each table."""
+        """Return the classes of each table."""
         return {table: tuple(c for c in self.classes if c.table == table) for table in self._names}
 
     @property

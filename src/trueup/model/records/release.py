@@ -103,7 +103,7 @@ class Release(Tabled):
 
     @property
     def cells(self) -> Cells:
-        """Return the the finest cells."""
+        """Return the finest cells."""
         return self.measurements.cells
 
     @property
@@ -154,7 +154,7 @@ class Release(Tabled):
 
     @property
     def frame(self) -> str | None:
-        """Return the the library of the dataframe that was measured."""
+        """Return the library of the dataframe that was measured."""
         return self.measurements.frame
 
     def _facts(self) -> dict[str, str]:

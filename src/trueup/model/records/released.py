@@ -1,4 +1,4 @@
-"""Counts that were released to add up, without the noisy counts behind them."""
+"""Counts released to add up, without the noisy counts behind them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trueup.model.three_lines import ThreeLines
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleasedCounts(ThreeLines):
-    """Released counts alone: what `infer` takes where no measurements were published.
+    """Released counts alone, for `infer` when no measurements were published.
 
     Attributes
     ----------
@@ -41,10 +41,10 @@ class ReleasedCounts(ThreeLines):
 
     @property
     def cells(self) -> Cells:
-        """The finest cells."""
+        """Return the finest cells."""
         return self.problem.cells
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the release protected, at what cost, as its spec says."""
+        """Return the guarantee of the release, as its spec states it."""
         return self.problem.guarantee

@@ -54,7 +54,7 @@ class AssessmentView:
         return [m for m in self.record.levels if not m.attributes or m == finest]
 
     def parent(self, margin: Margin) -> str:
-        """Return the the level above that of a margin."""
+        """Return the level above that of a margin."""
         return plain(self.places[self.places.index(margin.level) - 1])
 
     @property

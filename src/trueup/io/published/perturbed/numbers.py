@@ -41,7 +41,7 @@ ENGLISH, CONTINENTAL = Convention(",", "."), Convention(".", ",")
 
 
 def conventions(part: PublishedTable) -> list[Convention]:
-    """Return the the conventions that an entry leaves open."""
+    """Return the conventions that an entry leaves open."""
     given = [
         each
         for each in (ENGLISH, CONTINENTAL)
