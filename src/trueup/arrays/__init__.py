@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trueup.arrays.chains import JudgedChain as JudgedChain
+    from trueup.arrays.chains import judge_chain as judge_chain
     from trueup.arrays.drawing import NoisyCounts as NoisyCounts
     from trueup.arrays.drawing import add_up as add_up
     from trueup.arrays.drawing import noise_keeping as noise_keeping
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Cost": "trueup.noise.cost",
+    "JudgedChain": "trueup.arrays.chains",
     "LatticeNoise": "trueup.arrays.lattice",
     "NoisyCounts": "trueup.arrays.drawing",
     "Projected": "trueup.arrays.projection",
@@ -60,6 +63,7 @@ _HOMES = {
     "discrete_laplace": "trueup.arrays.laws",
     "epsilon_of": "trueup.arrays.losses",
     "fieller": "trueup.kernel.statistics.fieller",
+    "judge_chain": "trueup.arrays.chains",
     "multinomial_mode": "trueup.kernel.multinomial.mode",
     "noise_interval": "trueup.arrays.laws",
     "noise_keeping": "trueup.arrays.drawing",

@@ -110,7 +110,7 @@ class LatticeNoise:
         Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definitions 9 and 13.
         """
         law = _law(epsilon, rho, norm)
-        return cls(bind(law, _cells(A), A, options={"slowest": slowest}))
+        return cls(bind(law, cells_of(A), A, options={"slowest": slowest}))
 
     @property
     def lattice(self) -> Lattice:
@@ -196,7 +196,14 @@ def _law(epsilon: Number | None, rho: Number | None, norm: str):
     return (LatticeLaplace if norm == "l1" else LatticeL2Laplace)(exact_number(epsilon, "epsilon"))
 
 
-def _cells(A: Matrix) -> int:
+def cells_of(A: Matrix) -> int:
+    """Return the number of columns of a matrix.
+
+    Raises
+    ------
+    SpecError
+        If it is no matrix.
+    """
     try:
         shape = np.shape(A) if not hasattr(A, "shape") else A.shape  # pyright: ignore[reportAttributeAccessIssue]
     except ValueError:
