@@ -172,7 +172,7 @@ def test_figures_depend_on_the_seed_alone():
 
 
 def test_a_difference_is_a_failure_and_the_rest_still_runs(app, monkeypatch):
-    quick = next(kind for kind in frame.ITEMS if kind.name == "zhu-figure-6")
+    quick = next(kind for kind in frame.ITEMS if kind.name == "zhu-variances")
     monkeypatch.setattr(frame, "ITEMS", (quick, NeedsFile, Wrong))
     monkeypatch.setattr(command, "WORKERS", 1)
     done = CliRunner().invoke(app, ["reproduce", "all", "--quick", "--json"])
@@ -219,7 +219,7 @@ def test_a_malformed_file_is_its_item_s_error_and_the_rest_still_runs(
     (tmp_path / file).write_bytes(
         gzip.compress(of_blocks(content).encode()) if file.endswith("gz") else content.encode()
     )
-    kinds = tuple(kind for kind in frame.ITEMS if kind.name in (name, "zhu-figure-6"))
+    kinds = tuple(kind for kind in frame.ITEMS if kind.name in (name, "zhu-variances"))
     monkeypatch.setattr(frame, "ITEMS", kinds)
     monkeypatch.setattr(command, "WORKERS", 1)
     out = tmp_path / "out"
@@ -227,7 +227,7 @@ def test_a_malformed_file_is_its_item_s_error_and_the_rest_still_runs(
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 1
     found = {item["name"]: item for item in json.loads(done.stdout)["items"]}
-    assert found["zhu-figure-6"]["status"] == "agrees"
+    assert found["zhu-variances"]["status"] == "agrees"
     assert found[name]["status"] == "error"
     assert file in found[name]["needs"]
     assert "No figures: " in (out / "reproduce.html").read_text()
@@ -254,7 +254,7 @@ def test_page_and_json_are_written_together_or_refused_before_any_work(app, tmp_
 
 @pytest.mark.thorough
 def test_items_run_in_processes_as_they_do_here(monkeypatch):
-    two = tuple(kind for kind in frame.ITEMS if kind.name in ("zhu-figure-6", "zhu-new-mexico"))
+    two = tuple(kind for kind in frame.ITEMS if kind.name in ("zhu-variances", "zhu-new-mexico"))
     monkeypatch.setattr(frame, "ITEMS", two)
     here, there = (frame.reproduce("all", Setting(quick=True), workers=workers) for workers in (1, 2))
     assert [each.found for each in here] == [each.found for each in there]
