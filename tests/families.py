@@ -106,3 +106,22 @@ def random_family(rng: np.random.Generator) -> tuple[FamilyCells, list[Measured]
         if len(family.tables) > 1:
             laws = [DiscreteLaplace(Fraction(1, int(k))) for k in rng.integers(1, 4, len(margins))]
             return family, [Measured(f"q{i}", m, law) for i, (m, law) in enumerate(zip(margins, laws))]
+
+
+def random_ring(rng: np.random.Generator) -> tuple[FamilyCells, list[Measured]]:
+    """The three two-way tables of three attributes, at levels drawn at random, perhaps with a count of all places."""
+    attributes = (
+        Attribute("x", ("0", "1")),
+        Attribute("y", ("0", "1", "2", "3"), recodes=(Recode("half", ("low", "high"), (0, 1, 1, 1)),)),
+        Attribute("z", ("0", "1", "2")),
+    )
+    cells = Cells(TREES[rng.integers(len(TREES))], attributes)
+    levels = cells.tree.levels
+    margins = [Margin(str(rng.choice(levels)), pair) for pair in (("x", "y"), ("y", "z"), ("x", "z"))]
+    margins += [Margin(levels[-1])] * (len(levels) > 1) + [Margin(levels[0], ("half",))] * (
+        rng.random() < 0.5
+    )
+    margins = list(dict.fromkeys(cells.margin(m) for m in margins))
+    laws = [DiscreteLaplace(Fraction(1, int(k))) for k in rng.integers(1, 4, len(margins))]
+    headers = [Measured(f"q{i}", m, law) for i, (m, law) in enumerate(zip(margins, laws))]
+    return family_of(cells, margins), headers

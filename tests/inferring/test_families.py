@@ -20,9 +20,11 @@ import trueup as tu
 from tests.families import CLINICS, ministry, visits
 from trueup.cli.infer import _areas
 from trueup.errors import SpecError
+from trueup.inferring import family_moves
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.io.bundle.posterior import write_posterior
 from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.layouts.family_rules import closed_constraints
 from trueup.layouts.family_walk import FamilyWalk
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
@@ -49,6 +51,12 @@ SMALL = {
     "nothing but the total": ((A, B), AREAS, [("area",), ("all", "a")], ()),
     "places and attributes": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ()),
     "an invariant": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ("all", "a")),
+    "a ring": (
+        (A, B, C),
+        Tree.from_columns(["all"], [{}]),
+        [("all", "a", "b"), ("all", "b", "c"), ("all", "a", "c")],
+        (),
+    ),
     "a zero": ((A, B), AREAS, [("area", "a"), ("all", "a", "b")], ({"a": "a0", "b": "b1"},)),
 }
 
@@ -145,18 +153,22 @@ def largest_z(draws: np.ndarray, tables: np.ndarray, log: np.ndarray) -> float:
 @pytest.mark.parametrize("name", SMALL)
 def test_chains_have_the_moments_of_enumeration(name, prior, rng):
     constraints, headers, values = small(name)
-    walk = FamilyWalk.of(constraints, headers)
-    tables = agreeing(constraints.cells, walk.open_, MOST)
-    log = log_likelihood(constraints, headers, values, tables)
+    closed = closed_constraints(constraints)
+    walk = FamilyWalk.of(closed, headers)
+    tables = agreeing(closed.cells, walk.open_, MOST)
+    log = log_likelihood(closed, headers, values, tables)
     given, concentrations = PRIORS[prior]
+    if prior == "given":
+        given = Hierarchical(concentrations=given.concentrations[: len(closed.cells.tables)])
     right = log + (0 if isinstance(given, Flat) else log_prior(walk, tables, concentrations))
     method = FamilyMoves(prior=given)
     assert method.refuses(constraints, headers) is None
     found = method.apply(method.prepare(constraints, headers), values, 20_000, rng, lambda done, of: None)
     assert not found.refused
-    assert largest_z(found.draws, tables, right) < LIMIT
+    shown = constraints.cells.of_closed(tables)
+    assert largest_z(found.draws, shown, right) < LIMIT
     wrong = log + log_prior(walk, tables, np.array([2.0, 0.4] if prior == "given" else [0.1, 0.1]))
-    assert largest_z(found.draws, tables, wrong) > LIMIT
+    assert largest_z(found.draws, shown, wrong) > LIMIT
 
 
 def test_the_posterior_of_a_ministry(tmp_path, rng):
@@ -234,6 +246,14 @@ def test_what_is_said_of_inference_leaves_a_family_a_family(asked):
 )
 def test_a_method_for_one_table_and_ratios_lay_the_full_cross_out(asked):
     assert Problem.of(ministry(infer=asked), CLINICS).constraints.structure() == "histogram"
+
+
+def test_a_ring_whose_joint_table_is_large_is_refused_with_its_size(monkeypatch):
+    monkeypatch.setattr(family_moves, "MOST_JOINT", 7)
+    constraints, headers, _ = small("a ring")
+    assert "'all x a x b x c' of 8 cells, which nothing measures" in str(
+        FamilyMoves().refuses(constraints, headers)
+    )
 
 
 def test_what_it_cannot_keep_is_refused():

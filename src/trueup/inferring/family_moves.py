@@ -34,6 +34,7 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.kernel.families.walk import WalkState, tuned, walk
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.layouts.family import FamilyProblem, family_problem
+from trueup.layouts.family_rules import closed_constraints, family_cells
 from trueup.layouts.family_walk import FamilyWalk
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -46,6 +47,8 @@ from trueup.run.deadline import Deadline
 REMEDY = "allow more minutes, or measure more"
 TUNING_ROUNDS, TUNING_SWEEPS = 12, 40
 """Rounds in which lengths of moves are tuned, and sweeps of each; what was drawn in them is left out."""
+MOST_JOINT = 2000
+"""Cells of the joint table up to which a ring is drawn: they follow from nothing but their sums and the prior."""
 BLOCK_SECONDS = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
 
@@ -58,7 +61,8 @@ class FamilyMoves(InferenceMethod):
     other cells with all tables that must follow, and whole records come and go. These moves are known to reach every state.
     Under the hierarchical prior the number of records is flat, and the cells of each table are Dirichlet-multinomial given what
     the table shares with its parent in the junction tree, all alike; nothing more is assumed of how tables belong together.
-    Each table's concentration is drawn with its counts.
+    Each table's concentration is drawn with its counts. A ring of tables is drawn as sums of the joint table that closes it; of
+    that nothing is measured, and nothing is told.
 
     Attributes
     ----------
@@ -83,7 +87,12 @@ class FamilyMoves(InferenceMethod):
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Refuse what chains of single records cannot keep, and prior parameters other than concentrations."""
-        prior = self.prior
+        prior, joint = self.prior, family_cells(constraints).joint
+        if joint is not None and (size := constraints.cells.size(joint)) > MOST_JOINT:
+            return (
+                f"a ring of tables is drawn with the joint table that closes it, '{joint}' of {size:,} cells, which nothing "
+                f"measures; chains take at most {MOST_JOINT:,}"
+            )
         if constraints.bounds:
             return "it keeps no bounds on a family of tables"
         if not _nested(constraints):
@@ -95,7 +104,7 @@ class FamilyMoves(InferenceMethod):
         if isinstance(prior, Hierarchical):
             if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
                 return "of the prior's parameters it takes concentrations alone"
-            tables = len(constraints.cells.finest_tables)
+            tables = len(family_cells(constraints).closed.tables)
             if len(prior.concentrations) not in (0, tables):
                 return f"it takes {tables} concentrations, one a table"
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
@@ -104,7 +113,7 @@ class FamilyMoves(InferenceMethod):
         self, constraints: Constraints, headers: Sequence[Measured]
     ) -> tuple[FamilyProblem, FamilyWalk]:
         """Lay the family out for starting points and for chains."""
-        return family_problem(constraints, headers), FamilyWalk.of(constraints, headers)
+        return family_problem(constraints, headers), FamilyWalk.of(closed_constraints(constraints), headers)
 
     def apply(
         self,
@@ -123,7 +132,7 @@ class FamilyMoves(InferenceMethod):
             judged = until_long_enough(engine, engine.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, engine.sweeps, deadline, REMEDY) from None
-        tables = tuple(dict.fromkeys(canonical(state[1].cells, h.margin) for h in state[1].headers))
+        tables = tuple(dict.fromkeys(canonical(state[0].shown, h.margin) for h in state[1].headers))
         return Drawn(
             thinned(judged.run, draws),
             independent=False,
@@ -207,8 +216,8 @@ class _Chains:
         return self._run(tell)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Judge all cells, and all sums that were measured or are shared."""
-        cells = self.family.cells
+        """Judge all cells, and all sums that were measured or are shared; of a ring those of its own tables."""
+        cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
         sizes = cells.n + sum(cells.size(m) for m in watched if m not in cells.tables)
         verdict = Verdict(r_hat_by_chance(sizes, ENOUGH))
@@ -218,7 +227,7 @@ class _Chains:
         return verdict.found
 
     def _label(self, margin: Margin):
-        return lambda i: self.family.cells.margin_label(margin, i)
+        return lambda i: self.problem.shown.margin_label(margin, i)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
         """Return a longer run with more sweeps to a draw; earlier sweeps become warm-up."""
@@ -259,7 +268,7 @@ class _Chains:
         run_side_by_side(chain, done, self.chains * sweeps, tell, self._stop, self.limit)
         self.sweeps += sweeps
         self.seconds = (time.process_time() - began) / (self.chains * sweeps)
-        return out, tallies
+        return self.problem.shown.of_closed(out), tallies
 
     def _stop(self) -> None:
         self.stopped = True

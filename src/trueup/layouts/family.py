@@ -17,7 +17,9 @@ from trueup.kernel.histogram.marginals import Marginal, marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys
+from trueup.layouts.family_joint import WIDTH, JointTable
 from trueup.layouts.family_rules import (
+    closed_constraints,
     closed_zeros,
     family_cells,
     invariant_margins,
@@ -28,6 +30,7 @@ from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, Recode, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in
+from trueup.model.family_sets import spanned_margin, variables
 from trueup.model.header import Measured, split
 from trueup.model.nested import canonical
 
@@ -96,24 +99,30 @@ class FamilyProblem:
     Attributes
     ----------
     constraints, headers
-        What must hold and what was measured.
+        What must hold in the closed family, and what was measured.
+    shown
+        The cells of the tables themselves.
     least_squares
         Least squares of all tables together.
     tables
         Layouts of the tables.
     order
         Their positions, a parent in the junction tree before its children.
+    joint
+        The joint table that closes a ring, which nothing measures.
     """
 
     constraints: Constraints
     headers: tuple[Measured, ...]
+    shown: FamilyCells
     least_squares: FamilyLeastSquares
     tables: tuple[TableLayout, ...]
     order: tuple[int, ...]
+    joint: JointTable | None = None
 
     @property
     def cells(self) -> FamilyCells:
-        """Return the cells of all tables."""
+        """Return the cells of all tables of the closed family."""
         return family_cells(self.constraints)
 
     def fit(self, rows: NDArray, *, subtrees: bool = False) -> list[list[NDArray]]:
@@ -128,6 +137,9 @@ class FamilyProblem:
             ]
             for name, size in zip(self.cells.tree.levels, sizes, strict=True)
         ]
+        if self.joint is not None:
+            fitted = self.joint.fitted(answers)
+            answers[self.joint.level].append(fitted)
         return self.least_squares.fit(answers, subtrees=subtrees)
 
     def estimates(self, rows: NDArray, margin: Margin) -> NDArray:
@@ -186,13 +198,14 @@ class FamilyProblem:
     @cached_property
     def standard_errors(self) -> dict[Margin, NDArray]:
         """Return standard errors (counts) of least squares for every measured margin and every separator."""
-        cells = self.cells
+        cells = self.shown
         margins = {canonical(cells, h.margin) for h in self.headers} | {*cells.tables, *cells.separators}
         return {m: self._spread(m) for m in sorted(margins, key=str)}
 
     def _spread(self, margin: Margin) -> NDArray:
         level = self.cells.tree.level(margin.level)
-        variances = self.least_squares.variances(level, self.marginal(margin))
+        known = self.joint.measured if self.joint is not None else self.least_squares
+        variances = known.variances(level, self.marginal(margin))
         places = self.cells.tree.sizes[level]
         return np.sqrt(np.broadcast_to(variances, (places, variances.shape[1]))).ravel()
 
@@ -209,9 +222,11 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     SpecError
         If a table is not measured, or no order of the tables keeps its invariants.
     """
-    cells = family_cells(constraints)
+    shown = family_cells(constraints)
     refuse_wide_levels(headers, OF_HISTOGRAMS)
-    refuse_unmeasured_tables(cells, headers)
+    refuse_unmeasured_tables(shown, headers)
+    constraints = closed_constraints(constraints)
+    cells = family_cells(constraints)
     bases = bases_of(cells)
     plan = [
         [
@@ -223,15 +238,38 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     ]
     seen = [m for level in plan for m, _ in level]
     axes = [Axis.of([np.zeros(base.size, np.int64), *(m[i] for m in seen)]) for i, base in enumerate(bases)]
-    least_squares = FamilyLeastSquares.prepare(axes, Spine(cells.tree.child_ptr), plan)
+    spine = Spine(cells.tree.child_ptr)
+    least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     known = invariant_margins(constraints)
     junction = rooted(cells, known)
     zeros = closed_zeros(constraints, junction)
+    joint = None
+    if shown.joint is not None:
+        joint = _joint(shown.joint, cells, headers, least_squares, bases, zeros)
+        wide = WIDTH * max(variance for level in plan for _, variance in level)
+        plan[joint.level].append((_marginal(cells, bases, shown.joint), wide))
+        least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     tables = tuple(
         _table(cells, headers, least_squares, bases, junction, known[i], zeros[i], i)
         for i in range(len(cells.tables))
     )
-    return FamilyProblem(constraints, tuple(headers), least_squares, tables, junction.order)
+    return FamilyProblem(constraints, tuple(headers), shown, least_squares, tables, junction.order, joint)
+
+
+def _joint(
+    margin: Margin,
+    cells: FamilyCells,
+    headers: Sequence[Measured],
+    measured: FamilyLeastSquares,
+    bases: Sequence[Recode],
+    zeros: Sequence[NDArray[np.bool_]],
+) -> JointTable:
+    at = cells.tables.index(margin)
+    part, level = cells.parts[at], cells.tree.level
+    shared = (spanned_margin(cells, variables(cells, h.margin, cells.used) & cells.sets[at]) for h in headers)
+    held = dict.fromkeys(m for m in shared if m is not None)
+    sums = tuple((level(m.level), _marginal(cells, bases, m), part.groups(margin, m)) for m in held)
+    return JointTable(part, level(margin.level), measured, sums, np.tile(~zeros[at], part.shape[0]))
 
 
 def bases_of(cells: FamilyCells) -> list[Recode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,11 @@ def family_cells(constraints: Constraints) -> FamilyCells:
     """Return the constraints' cells, asserting that they belong to a family."""
     assert isinstance(constraints.cells, FamilyCells), "only a family of tables is laid out so"
     return constraints.cells
+
+
+def closed_constraints(constraints: Constraints) -> Constraints:
+    """Return the same constraints on the closed family."""
+    return replace(constraints, cells=family_cells(constraints).closed)
 
 
 def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) -> None:

@@ -12,7 +12,6 @@ from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.model.cells import Cells, Margin, conditions
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
 from trueup.model.family import FamilyCells, family_of
-from trueup.model.family_sets import cyclic
 from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
@@ -44,9 +43,7 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     if _asks_for_one_table(spec) or _measures_all(spec, cells):
         return cells
     constraints = build_constraints(spec, cells)
-    if crossing(constraints) and (fault := cyclic(cells, constraints.held)) and cells.n > LARGEST_CROSS:
-        raise fault
-    family = family_if_acyclic(constraints)
+    family = family_if_any(constraints, demanded=cells.n > LARGEST_CROSS)
     if family and constraints.bounds:
         raise SpecError(
             f"a bound on '{constraints.bounds[0].margin}' is not kept in a family of tables",
@@ -80,16 +77,22 @@ def crossing(constraints: Constraints) -> bool:
     return not any(cells.contains(cells.finest, margin) for margin in constraints.held)
 
 
-def family_if_acyclic(constraints: Constraints) -> FamilyCells | None:
-    """Return the cells of the tables alone if these cross, none is the full cross, and they are an acyclic family; else None.
+def family_if_any(constraints: Constraints, *, demanded: bool = False) -> FamilyCells | None:
+    """Return the cells of the tables alone if these cross, none is the full cross, and they are a family; else None.
 
     Raises
     ------
     SpecError
-        If the full cross has more cells than can be numbered.
+        If the full cross has more cells than can be numbered, or if a family is demanded and they are none.
     """
     cells = constraints.cells
-    if not crossing(constraints) or cyclic(cells, constraints.held):
+    if not crossing(constraints):
+        return None
+    try:
+        family = family_of(cells, constraints.held)
+    except SpecError:
+        if demanded:
+            raise
         return None
     if cells.n > 2**62:
         raise SpecError(
@@ -97,7 +100,7 @@ def family_if_acyclic(constraints: Constraints) -> FamilyCells | None:
             needed="at most 2^62",
             remedy="leave out attributes that no query is by, or measure fewer in one release",
         )
-    return family_of(cells, constraints.held)
+    return family
 
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:

@@ -4,13 +4,17 @@ A margin is a set of variables: its level with all levels above it, and its attr
 that are used. The *tables* of a family are its largest margins; what two of them share is a margin of both, their
 separator. If the sets have a junction tree, tables that agree on its separators are margins of one table of records (see
 `trueup.kernel.families.sets`), so that cells need to exist inside the tables alone.
+
+A *ring* has none. Its tables are margins of one table of records if they are sums of the tables of a *closed* family: the
+same with the smallest joint table that makes it acyclic, which methods settle and which nothing shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +23,16 @@ from trueup.errors import SpecError
 from trueup.kernel.families.sets import JunctionTree, junction_tree, maximal
 from trueup.kernel.histogram.marginals import Marginal
 from trueup.model.cells import Attribute, Cells, Margin, Recode
-from trueup.model.family_sets import Variable, cyclic, spanned_margin, sums_to, variables
+from trueup.model.family_sets import Variable, closing_table, cyclic, spanned_margin, sums_to, variables
 from trueup.model.tree import Tree
+
+MOST_JOINT = 100_000
+"""Cells of the joint table up to which a ring is closed by it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FamilyCells(Cells):
-    """The cells of an acyclic family: those of its tables, table after table.
+    """The cells of a family: those of its tables, table after table.
 
     Sums of a margin are taken within the first table that holds it; agreeing tables give the same.
 
@@ -35,6 +42,8 @@ class FamilyCells(Cells):
         The largest margins, no one of which is a sum of another.
     used
         All margins that the family must hold.
+    joint
+        The joint table that closes a ring of them; None for an acyclic family.
 
     Examples
     --------
@@ -49,6 +58,7 @@ class FamilyCells(Cells):
 
     tables: tuple[Margin, ...] = ()
     used: tuple[Margin, ...] = ()
+    joint: Margin | None = None
 
     def __repr__(self) -> str:
         return f"FamilyCells(tables={[str(table) for table in self.tables]}, n={self.n})"
@@ -60,7 +70,20 @@ class FamilyCells(Cells):
 
     def on(self, tree: Tree) -> FamilyCells:
         """Return the family's tables on other places."""
-        return FamilyCells(tree, self.attributes, self.tables, self.used)
+        return replace(self, tree=tree)
+
+    @cached_property
+    def closed(self) -> FamilyCells:
+        """Return an acyclic family whose tables these are, or are sums of: with the joint table that closes a ring."""
+        if self.joint is None:
+            return self
+        return _largest_of(self, (*self.used, self.joint))
+
+    def of_closed(self, values: NDArray) -> NDArray:
+        """Sum cells `(..., n)` of the closed family into these tables."""
+        if self.joint is None:
+            return values
+        return np.concatenate([self.closed.sum(values, table) for table in self.tables], axis=-1)
 
     @cached_property
     def parts(self) -> tuple[Cells, ...]:
@@ -181,7 +204,8 @@ class FamilyCells(Cells):
         return tuple(variables(self, table, self.used) for table in self.tables)
 
     def junction(self, root: int = 0) -> JunctionTree:
-        """Return a junction tree of the tables."""
+        """Return a junction tree of the tables; a ring has one once it is closed."""
+        assert self.joint is None, "a ring has no junction tree"
         return junction_tree(self.sets, root)
 
     def separator(self, one: int, other: int) -> Margin:
@@ -191,19 +215,25 @@ class FamilyCells(Cells):
         return shared
 
     @cached_property
-    def separators(self) -> tuple[Margin, ...]:
-        """Return the margins that tables of a junction tree share, each once."""
+    def shared(self) -> tuple[tuple[int, int], ...]:
+        """Return pairs of tables that agree where all do: those of a junction tree; all of a ring."""
+        if self.joint is not None:
+            return tuple(combinations(range(len(self.tables)), 2))
         tree = self.junction()
-        return tuple(dict.fromkeys(self.separator(i, tree.parent[i]) for i in tree.order[1:]))
+        return tuple((i, tree.parent[i]) for i in tree.order[1:])
+
+    @cached_property
+    def separators(self) -> tuple[Margin, ...]:
+        """Return the margins that tables of a junction tree share, each once; those of all pairs of a ring."""
+        return tuple(dict.fromkeys(self.separator(*pair) for pair in self.shared))
 
     def disagreements(self, counts: NDArray, slack: float = 0) -> Iterator[tuple[Margin, str]]:
-        """Yield margins that a junction tree's tables share, with up to three groups each that differ by more than a slack."""
-        for i, parent in enumerate(self.junction().parent):
-            if parent >= 0:
-                shared = self.separator(i, parent)
-                gap = self.sum_in(i, counts, shared) - self.sum_in(parent, counts, shared)
-                for group in np.flatnonzero(np.abs(gap) > slack)[:3]:
-                    yield shared, self.margin_label(shared, int(group))
+        """Yield margins that tables share, with up to three groups each that differ by more than a slack."""
+        for i, other in self.shared:
+            shared = self.separator(i, other)
+            gap = self.sum_in(i, counts, shared) - self.sum_in(other, counts, shared)
+            for group in np.flatnonzero(np.abs(gap) > slack)[:3]:
+                yield shared, self.margin_label(shared, int(group))
 
 
 def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
@@ -212,19 +242,23 @@ def family_of(cells: Cells, margins: Sequence[Margin]) -> FamilyCells:
     Raises
     ------
     SpecError
-        If it is not acyclic: it names the smallest joint table that would close it.
+        If recodes cross, or if the margins are a ring and no joint table of at most `MOST_JOINT` cells closes it.
     """
+    joint = None
     if fault := cyclic(cells, margins):
-        raise fault
-    sets = [variables(cells, margin, margins) for margin in margins]
-    tables = [margins[i] for i in maximal(sets)]
-    order = {
-        margin: (cells.tree.level(margin.level), len(margin.attributes), margin.attributes)
-        for margin in tables
-    }
-    return FamilyCells(
-        cells.tree, cells.attributes, tuple(sorted(tables, key=order.__getitem__)), tuple(margins)
-    )
+        joint = closing_table(cells, margins)
+        if joint is None or cells.size(joint) > MOST_JOINT:
+            raise fault
+    return _largest_of(FamilyCells(cells.tree, cells.attributes, joint=joint), margins)
+
+
+def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
+    """Return the largest of some margins as a family; if one of them is the joint table of a ring, it is closed."""
+    tables = [margins[i] for i in maximal([variables(family, margin, margins) for margin in margins])]
+    level = family.tree.level
+    ordered = tuple(sorted(tables, key=lambda m: (level(m.level), len(m.attributes), m.attributes)))
+    joint = None if family.joint in margins else family.joint
+    return replace(family, tables=ordered, used=tuple(margins), joint=joint)
 
 
 def _alone(family: FamilyCells, table: Margin) -> Cells:

@@ -68,15 +68,12 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
     >>> print(cyclic(cells, pairs).needed)
     tables without a ring; the smallest joint table that breaks this one is 'all x a x b x c' (27 cells)
     """
-    sets = [variables(cells, margin, margins) for margin in margins]
-    held = maximal(sets)
-    tables, own = [margins[i] for i in held], [sets[i] for i in held]
-    if crossed := _crossed(cells, own):
+    tables, sets = _largest(cells, margins)
+    if crossed := _crossed(cells, sets):
         return _crossing(*crossed)
-    if not (core := cyclic_core(own)):
+    if not (core := cyclic_core(sets)):
         return None
-    chosen = closing_sets(own, lambda union: _size(cells, union))
-    joint = spanned_margin(cells, frozenset().union(*(own[i] for i in chosen)))
+    joint = _closing(cells, sets)
     named = ", ".join(f"'{tables[i]}'" for i in core)
     closed = f"'{joint}' ({cells.size(joint):,} cells)" if joint else "one of all of them"
     whole = cells.finest
@@ -91,6 +88,32 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
         needed=f"tables without a ring; the smallest joint table that breaks this one is {closed}",
         remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables{third}",
     )
+
+
+def closing_table(cells: Cells, margins: Sequence[Margin]) -> Margin | None:
+    """Return the smallest joint table that breaks a ring of margins; None if there is no ring, or recodes cross.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Attribute
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all"], [{}]), tuple(Attribute(name, ("0", "1")) for name in "abcd"))
+    >>> str(closing_table(cells, [Margin("all", tuple(pair)) for pair in ("ab", "bc", "ac", "cd")]))
+    'all x a x b x c'
+    """
+    _, sets = _largest(cells, margins)
+    return None if _crossed(cells, sets) or not cyclic_core(sets) else _closing(cells, sets)
+
+
+def _largest(cells: Cells, margins: Sequence[Margin]) -> tuple[list[Margin], list[frozenset[Variable]]]:
+    sets = [variables(cells, margin, margins) for margin in margins]
+    held = maximal(sets)
+    return [margins[i] for i in held], [sets[i] for i in held]
+
+
+def _closing(cells: Cells, sets: Sequence[frozenset[Variable]]) -> Margin | None:
+    chosen = closing_sets(sets, lambda union: _size(cells, union))
+    return spanned_margin(cells, frozenset().union(*(sets[i] for i in chosen)))
 
 
 def _size(cells: Cells, own: frozenset[Variable]) -> int:

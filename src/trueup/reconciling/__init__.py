@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.kernel.status import Status
-from trueup.model.build import family_if_acyclic
+from trueup.model.build import family_if_any
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.family import FamilyCells
@@ -155,14 +155,14 @@ def reconcile(
 
 
 def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
-    """Return noisy tables that others published as a family of tables, if their margins form an acyclic one.
+    """Return noisy tables that others published as a family of tables, if their margins form one.
 
     Such tables are read into their full cross, which their own methods of inference take.
     """
     constraints = problem.constraints
     noisy = all(h.groups is None and h.law.additive and not h.law.joint for h in measurements.headers)
     family = noisy and measurements.guarantee.kind == "none" and not problem.spec.reconcile
-    if not family or (cells := family_if_acyclic(constraints)) is None:
+    if not family or (cells := family_if_any(constraints)) is None:
         return measurements
     return replace(measurements, cells=cells)
 

@@ -28,7 +28,8 @@ class FamilyTree(FromTheTop):
     table sees, each down to the deepest level at which one does. Then tables are settled in the order of a junction tree. The
     first is settled whole, from the top place down; each further one given what it shares with its parent, for every place
     and cell of that a transportation problem, so that whole nonnegative tables always exist and agree. As they agree, they
-    are margins of one table of records.
+    are margins of one table of records. A ring of tables is closed by the smallest joint table that makes it acyclic, which
+    nothing measures: it is fitted to what is measured of its sums, settled with the others, and not released.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ class FamilyTree(FromTheTop):
     ) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding. With `drawn` tables are drawn."""
         return in_chunks(
-            values, state.cells.n, rng, lambda rows, seeds: self._settled(state, rows, seeds, drawn)
+            values, state.shown.n, rng, lambda rows, seeds: self._settled(state, rows, seeds, drawn)
         )
 
     def _settled(
@@ -83,5 +84,6 @@ class FamilyTree(FromTheTop):
         solved = not stats["units without a place"] and stats[
             "largest optimality residual (counts)"
         ] <= tolerance_for(rows, UNSETTLED)
+        counts = state.shown.of_closed(counts)
         counts = np.rint(counts).astype(np.int64) if self.integer else counts
         return Solution(counts, Status.SOLVED if solved else Status.UNSOLVED, stats)

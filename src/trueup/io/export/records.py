@@ -46,6 +46,12 @@ def record_columns(release: Release) -> dict[str, NDArray]:
     if not isinstance(cells, FamilyCells):
         at = np.repeat(np.arange(cells.n), counts)
         return {name: column[at] for name, column in named_columns(cells, cells.finest).items()}
+    if cells.joint is not None:
+        raise SpecError(
+            "tables in a ring are released without the joint table that closes them, so that records cannot be drawn from them",
+            needed="tables without a ring",
+            remedy=f"measure '{cells.joint}' too, however noisily",
+        )
     return _of_family(cells, cells.split(counts), rng)
 
 

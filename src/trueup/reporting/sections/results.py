@@ -114,7 +114,7 @@ def _tables(cells: Cells, levels: list[str]) -> list[Margin]:
     sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
     places = [Margin(name) for name in sizes if name in levels and 1 < sizes[name] <= LARGEST_TABLE]
     by = [Margin(cells.tree.levels[0], (attribute.name,)) for attribute in cells.attributes]
-    return [*places, *by][:MOST_PICTURES]
+    return [margin for margin in (*places, *by) if cells.holds(margin)][:MOST_PICTURES]
 
 
 def _blocks(
