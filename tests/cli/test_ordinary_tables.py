@@ -47,11 +47,15 @@ VALUES = ["f", "m", "0-4", "65+", "mean", "1", "2.0", "nobody's", "low", "'", "Ã
 
 @dataclass(frozen=True)
 class MadeUp:
-    """A table, its public places (none where it has none), and the words that `new` is given."""
+    """A table, its public places (none where it has none), and the words that `new` is given.
+
+    With `own` places the table of counts lists them itself.
+    """
 
     rows: pandas.DataFrame
     places: pandas.DataFrame | None
     words: tuple[str, ...]
+    own: bool = False
 
 
 def made_up(rng: np.random.Generator) -> MadeUp:
@@ -67,7 +71,9 @@ def made_up(rng: np.random.Generator) -> MadeUp:
     if places is not None:
         words += ["--levels", ",".join(places)]
     if rng.random() < 0.5:
-        return MadeUp(_counts(rng, places, attributes), places, (*words, "--count", "how many"))
+        own = places is not None and rng.random() < 0.5
+        words += ["--count", "how many", *(["--public-places"] if own else [])]
+        return MadeUp(_counts(rng, places, attributes), places, tuple(words), own)
     rows = _records(rng, places, attributes)
     if rng.random() < 0.5:
         rows["who"] = rng.integers(0, max(1, len(rows) // 2), len(rows))
@@ -122,13 +128,15 @@ def succeeds(*words) -> str:
 def goes_all_the_way(table: MadeUp, folder: Path) -> None:
     spec, out = folder / "spec.toml", folder / "released"
     table.rows.to_csv(folder / "rows.csv", index=False)
-    listed = []
+    listed, places = [], folder / ("rows.csv" if table.own else "places.csv")
     if table.places is not None:
         table.places.to_csv(folder / "places.csv", index=False)
-        listed = ["--geography", folder / "places.csv"]
-    data = ["--data", folder / "rows.csv"]
+        listed = ["--geography", places]
+    data, explained = ["--data", folder / "rows.csv"], listed
+    if table.own:
+        listed = []
     succeeds("new", spec, *data, *listed, *table.words, "--yes")
-    succeeds("explain", spec, *listed)
+    succeeds("explain", spec, *explained)
     succeeds("release", spec, *data, *listed, "--out", out)
     succeeds("check", out)
     succeeds("infer", out, "--draws", 100, "--out", folder / "posterior")
@@ -153,6 +161,7 @@ def test_the_tables_are_as_various_as_they_are_said_to_be():
     tables = [made_up(np.random.default_rng([seed, 7])) for seed in range(60)]
     assert 15 < sum("--count" in table.words for table in tables) < 45
     assert 5 < sum(table.places is None for table in tables) < 30
+    assert sum(table.own for table in tables) > 8
     assert sum("--id" in table.words for table in tables) > 8
     assert all(_cells(table) <= LARGEST for table in tables)
 

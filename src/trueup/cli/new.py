@@ -200,8 +200,11 @@ def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] |
 
     if places is None:
         return _listed(levels) if levels is not None else None
-    proposed = {str(level["name"]): level for level in propose_levels(open_table(places), header)}
-    asked = _listed(ask(levels, "Columns of places, from large to small", ",".join(proposed)))
+    held, given = open_table(places), _listed(levels) if levels is not None else []
+    if header is None and given and set(given) <= set(held.columns()):
+        header = given
+    proposed = {str(level["name"]): level for level in propose_levels(held, header)}
+    asked = given or _listed(ask(None, "Columns of places, from large to small", ",".join(proposed)))
     return [proposed.get(name, name) for name in asked]
 
 
