@@ -40,6 +40,27 @@ def test_what_it_prints_are_commands_that_run(folder):
     assert tu.read_release(folder / "NEW").guarantee.amount == 2
 
 
+def test_a_family_of_named_tables_is_drafted_and_runs(folder):
+    """Tables that cross each other, with half of the loss for one."""
+    named = "--table town --table 'county x sex' --table 'sex x age' --matters 'county x sex'"
+    (folder / "people.csv").write_text("county,town,sex,age\n01,a,f,old\n01,a,m,young\n02,c,m,old\n")
+    said = succeeds(
+        f"new towns.toml {GIVEN} --levels county,town --attribute sex=f,m --attribute age=young,old {named} --yes"
+    )
+    for line in re.findall(r": trueup (.*)", said):
+        succeeds(f"{line} --quick" if line.startswith("explain") else line)
+    spec = tu.Spec.read("towns.toml")
+    assert {q.name: {k: str(v) for k, v in q.budgets.items()} for q in spec.queries} == {
+        "total": {"town": "1/4"},
+        "sex": {"county": "1/2"},
+        "sex x age": {"all": "1/4"},
+    }
+    assert len(tu.read_release(folder / "NEW").cells.finest_tables) == 3
+    refused = run(*shlex.split(f"new other.toml {GIVEN} --attribute sex=f,m --table 'town x race' --yes"))
+    assert refused.returncode
+    assert "table 'town x race' names 'race'" in refused.stderr
+
+
 def test_questions_are_asked_for_what_is_not_given(folder, monkeypatch):
     answers = iter(["child", "", "", "town", "sex=f,m", "", "Towns", "1/2", "town x sex"])
     asked = []

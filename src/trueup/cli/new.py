@@ -55,6 +55,13 @@ Attributes = Annotated[
     list[str] | None,
     option("--attribute", "A column to count by with all values that it may have, sex=f,m; may be repeated."),
 ]
+Tables = Annotated[
+    list[str] | None,
+    option(
+        "--table",
+        "A table to release, 'district x sex x age'; may be repeated. By default each adds an attribute to the one before.",
+    ),
+]
 Matters = Annotated[str | None, option("--matters", "The table that matters most; it gets half of the loss.")]
 Epsilon = Annotated[str | None, option("--epsilon", "Privacy loss of the release.")]
 Yes = Annotated[bool, option("--yes", "Ask nothing: take what is proposed where nothing is given.")]
@@ -75,6 +82,7 @@ def new_command(
     levels: Levels = None,
     public_places: PublicPlaces = None,
     attribute: Attributes = None,
+    tables: Tables = None,
     matters: Matters = None,
     epsilon: Epsilon = None,
     yes: Yes = False,
@@ -83,6 +91,7 @@ def new_command(
     if published:
         own = {"--data": data, "--unit": unit, "--count": count, "--id": identifier, "--most": most}
         own |= {"--levels": levels, "--public-places": public_places, "--attribute": attribute}
+        own |= {"--table": tables}
         refuse_beside_published(own | {"--matters": matters, "--epsilon": epsilon})
         draft_from_published(spec, [*published, *(more or [])], title, geography, encoding)
         return
@@ -124,6 +133,7 @@ def new_command(
         "unit": who,
         "count": counted or None,
         "keys": "public" if places is table else None,
+        "tables": tables or (),
         "epsilon": ask(epsilon, "Privacy loss (epsilon) of the whole release", "1"),
         **limit,
     }

@@ -32,6 +32,7 @@ def draft(
     id: str | None = None,
     records: int | None = None,
     keys: str | None = None,
+    tables: Sequence[str] = (),
 ) -> tuple[Document, dict[str, str]]:
     """Draft the parts of a spec, and list by part what is left to decide; see `trueup.Spec.of`."""
     held = open_table(table)
@@ -41,11 +42,18 @@ def draft(
     given = [_attribute(part) for part in _listed(attributes)]
     used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, id])]
     require(held, used)
-    _refuse_vast(given)
+    if not tables:
+        _refuse_vast(given)
     if not stated or "column" in stated[0]:
         stated = [{"name": "all"}, *stated]
     name_apart(stated, given)
     whole = rational(1 if epsilon is None else epsilon, "epsilon")
+    places, names = [level["name"] for level in stated], [a["name"] for a in given]
+    drafted = (
+        queries_of_tables(tables, places, names, whole, matters)
+        if tables
+        else queries(places, names, whole, matters)
+    )
     document = {
         "title": title or "Untitled",
         "table": {
@@ -62,7 +70,7 @@ def draft(
         },
         "levels": stated,
         "attributes": given,
-        "queries": queries([level["name"] for level in stated], [a["name"] for a in given], whole, matters),
+        "queries": drafted,
     }
     unused = [c for c in columns if c not in used]
     return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, unused))
@@ -159,15 +167,7 @@ def queries(
     """
     chain = [list(attributes[: k + 1]) for k in range(len(attributes))]
     names = [*levels, *(" x ".join([levels[-1], *by]) for by in chain)]
-    if matters is not None and matters not in names:
-        raise SpecError(f"'{matters}' is no table of the draft", needed=f"one of: {', '.join(names)}")
-    others = max(len(names) - 1, 1)
-    share = {
-        name: epsilon / len(names)
-        if matters is None or len(names) == 1
-        else epsilon / (2 if name == matters else 2 * others)
-        for name in names
-    }
+    share = _shares(names, epsilon, matters)
     total = {
         "name": untaken("total", [" x ".join(by) for by in chain]),
         "epsilon": {level: share[level] for level in levels},
@@ -181,6 +181,59 @@ def queries(
         for by in chain
     )
     return [total, *measured]
+
+
+def queries_of_tables(
+    tables: Sequence[str],
+    levels: Sequence[str],
+    attributes: Sequence[str],
+    epsilon: Fraction,
+    matters: str | None = None,
+) -> list[Document]:
+    """Return queries that measure exactly these tables, each of a level (by default the first) and attributes.
+
+    Raises
+    ------
+    SpecError
+        If a table names what is neither a level nor an attribute, or if what matters is none of the tables.
+
+    Examples
+    --------
+    >>> queries_of_tables(["town", "town x sex", "sex x age"], ["all", "town"], ["sex", "age"], Fraction(1))[1:]
+    [{'name': 'sex', 'attributes': ['sex'], 'epsilon': {'town': Fraction(1, 3)}}, \
+{'name': 'sex x age', 'attributes': ['sex', 'age'], 'epsilon': {'all': Fraction(1, 3)}}]
+    """
+    share = _shares(list(dict.fromkeys(tables)), epsilon, matters)
+    found: dict[tuple[str, ...], dict[str, Fraction]] = {}
+    for table, amount in share.items():
+        parts = [part.strip() for part in table.split(" x ")]
+        level, by = (parts[0], parts[1:]) if parts[0] in levels else (levels[0], parts)
+        if unknown := [name for name in by if name not in attributes]:
+            raise SpecError(
+                f"table '{table}' names '{unknown[0]}'",
+                needed=f"one level or none ({', '.join(levels)}), then attributes ({', '.join(attributes) or 'none are given'})",
+            )
+        found.setdefault(tuple(name for name in attributes if name in by), {})[level] = amount
+    named = [" x ".join(by) for by in found if by]
+    return [
+        {
+            "name": " x ".join(by) or untaken("total", named),
+            **({"attributes": list(by)} if by else {}),
+            "epsilon": budgets,
+        }
+        for by, budgets in found.items()
+    ]
+
+
+def _shares(names: Sequence[str], epsilon: Fraction, matters: str | None) -> dict[str, Fraction]:
+    """Divide the loss evenly, or half of it to the table that matters most."""
+    if matters is not None and matters not in names:
+        raise SpecError(f"'{matters}' is no table of the draft", needed=f"one of: {', '.join(names)}")
+    even = matters is None or len(names) == 1
+    return {
+        name: epsilon / len(names) if even else epsilon / (2 if name == matters else 2 * (len(names) - 1))
+        for name in names
+    }
 
 
 def measured_tables(measured: Iterable[Any]) -> list[str]:
