@@ -160,3 +160,28 @@ def test_exact_tables_that_exclude_each_other_are_named_by_both_verbs(tmp_path):
         assert done.returncode == 2
         assert "these 3 published values" in " ".join(done.stderr.split())
         assert not (tmp_path / verb).exists()
+
+
+HIDDEN = {
+    "a table": "area,young,old,all\nA,20,30,50\nB,x,x,41\nC,7,9,16\n",
+    "levels of a code": "geo,sex,n\nX,T,107\nX1,F,20\nX1,M,30\nX1,T,50\nX2,F,x\nX2,M,x\nX2,T,57\n",
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_hidden_counts_that_sums_bound_are_reconciled_and_shown_as_hidden(name, tmp_path):
+    file, spec, out = tmp_path / "t.csv", tmp_path / "s.toml", tmp_path / "counts"
+    file.write_text(HIDDEN[name])
+    assert run("new", spec, "--published", file).returncode == 0
+    done = run("reconcile", "--perturbed", spec, "--table", file, "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert run("check", out).returncode == 0
+    assert run("export", out, "--to", "csv", "--out", tmp_path / "csv").returncode == 0
+    finest = max((tmp_path / "csv").glob("*-*.csv"), key=lambda path: len(path.read_text()))
+    table = pandas.read_csv(finest)
+    hidden = table[table["published"].isna() & table[table.columns[0]].isin(["B", "X2"])]
+    assert len(hidden) == 2
+    assert hidden["released"].sum() == {"a table": 41, "levels of a code": 57}[name]
+    assert (table["released"] == table["published"])[~table["published"].isna()].all()
+    noted = json.loads((out / "public" / "manifest.json").read_text())["noted"]
+    assert any("Nothing is published of 2 counts alone" in text for text in noted)

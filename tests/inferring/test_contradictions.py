@@ -71,3 +71,16 @@ def test_of_many_values_a_set_is_named_that_contradicts_by_itself(monkeypatch):
     assert error is not None
     assert "'all' published as 30" in str(error)
     assert "no part of them does" in str(error)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_large_values_are_named_too(seed):
+    rng = np.random.default_rng([13, seed])
+    cells = crossing(2, 2)
+    true = rng.integers(10**6, 10**9, cells.n)
+    margins = [cells.finest, Margin("all", ("sex",))]
+    values = [3 * (cells.sum(true, margin) // 3) for margin in margins]
+    values[1][0] += 3 * rng.integers(10**4, 10**5)
+    error = contradicting_values(*published(cells, margins, values))
+    assert error is not None
+    assert "these 3 published values" in str(error)

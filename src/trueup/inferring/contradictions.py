@@ -6,8 +6,8 @@ set of rows if and only if multipliers u (of upper ends) and l (of lower ends), 
     (u - l) A >= 0 in every cell        and        u high - l low < 0.
 
 The smallest set is the one with the fewest rows whose multipliers are not zero: a mixed integer program with one binary
-variable a row. It speaks of real x; on nested tables real and whole x are excluded together. Where many rows are given,
-those of a first certificate (a linear program's dual) are searched alone, and the set is smallest among them.
+variable a row. It speaks of real x; on nested tables real and whole x are excluded together. Where rows are many or values
+large, rows are left out one by one of those of a first certificate (a linear program's dual), as long as the rest excludes all.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from trueup.noise.law import NO_LIMIT
 
 SEARCHED = 1500
 """Rows up to which the smallest set of all is searched for."""
+COUNTABLE = 10_000
+"""Ends of intervals up to which the solver's tolerance (1e-6) cannot take a multiplier for none."""
 LARGEST_MULTIPLIER = 16.0
 SECONDS = 20.0
 SHOWN = 8
@@ -67,14 +69,14 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
         np.concatenate([block.upper for block in blocks]),
         [label for block in blocks for label in block.labels],
     )
-    every = len(rows.labels) <= SEARCHED
-    some = rows if every else rows.among(_certificate(rows))
-    if len(some.labels) and (found := _smallest(some)) is not None:
-        at, proved = found
-        least = "the smallest such set" if every and proved else "no part of them does"
+    ends = (abs(end[np.isfinite(end)]) for end in (rows.low, rows.high))
+    every = len(rows.labels) <= SEARCHED and max(end.max(initial=0) for end in ends) < COUNTABLE
+    at, proved = _smallest(rows) if every else (_irreducible(rows, _certificate(rows)), False)
+    if len(at):
+        least = "the smallest such set" if proved else "no part of them does"
         return InfeasibleError(
             f"no true counts explain these {len(at)} published values and rules together ({least}): "
-            + "; ".join(some.labels[k] for k in at[:SHOWN])
+            + "; ".join(rows.labels[k] for k in at[:SHOWN])
             + (f"; and {len(at) - SHOWN} more" if len(at) > SHOWN else ""),
             remedy="check that the laws, codes and tables belong together; or that one value is no misprint",
         )
@@ -119,8 +121,8 @@ def _certificate(rows: _Rows) -> NDArray[np.int64]:
     return np.unique(np.concatenate([upper, lower])[held])
 
 
-def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool] | None:
-    """Return the fewest rows that have a certificate, and whether that is proved; None if there is none."""
+def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool]:
+    """Return the fewest rows that have a certificate, none if there is none, and whether that is proved."""
     m = len(rows.labels)
     columns = scipy.sparse.csc_array(rows.matrix)
     columns.sort_indices()
@@ -154,5 +156,36 @@ def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool] | None:
         options={"time_limit": SECONDS},
     )
     if found.x is None:
-        return None
+        return np.zeros(0, np.int64), False
     return np.flatnonzero(found.x[2 * m :] > 0.5), found.status == 0
+
+
+def _irreducible(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Leave out rows, many at a time at first, as long as the others still exclude each other."""
+    size = max(len(at) // 2, 1)
+    while len(at):
+        start = 0
+        while start < len(at):
+            less = np.delete(at, slice(start, start + size))
+            if len(less) and _excluded(rows.among(less)):
+                at = less
+            else:
+                start += size
+        if size == 1:
+            break
+        size //= 2
+    return at
+
+
+def _excluded(rows: _Rows) -> bool:
+    """Return True if a linear program finds no counts of at least zero for the rows."""
+    upper, lower = np.isfinite(rows.high), np.isfinite(rows.low)
+    matrix = scipy.sparse.csc_array(
+        scipy.sparse.vstack([rows.matrix[upper], -rows.matrix[lower]], format="csc")
+    )
+    matrix = matrix[:, np.diff(matrix.indptr) > 0]
+    sides = np.concatenate([rows.high[upper], -rows.low[lower]])
+    found: Any = scipy.optimize.linprog(
+        np.zeros(matrix.shape[1]), matrix, sides, bounds=(0, None), method="highs"
+    )
+    return found.status == 2

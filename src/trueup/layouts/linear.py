@@ -146,8 +146,10 @@ def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
 
 def _alone(problem: LinearProblem) -> NDArray[np.bool_]:
     """Return a mask `(n,)` of the cells that some measured sum counts alone."""
-    rows, found = problem.fit_matrix, np.zeros(problem.cells.n, bool)
-    found[rows.indices[rows.indptr[:-1][np.diff(rows.indptr) == 1]]] = True
+    found = np.zeros(problem.cells.n, bool)
+    for header in problem.headers:
+        rows = problem.sums(header.margin, header.groups)
+        found[rows.indices[rows.indptr[:-1][np.diff(rows.indptr) == 1]]] = True
     return found
 
 
@@ -157,7 +159,7 @@ def refuse_unmeasured_rows(problem: LinearProblem) -> None:
     covered = [
         h for h in problem.headers if canonical(problem.cells, h.margin) == finest and h.groups is None
     ]
-    if not covered and not (problem.constraints.joined and _alone(problem).all()):
+    if not covered and not _alone(problem).all():
         raise SpecError(
             f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
             remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",

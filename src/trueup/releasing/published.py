@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup import reporting
 from trueup.errors import InfeasibleError, SpecError
@@ -18,11 +19,15 @@ from trueup.io.bundle.places import write_places
 from trueup.io.bundle.published import write_published
 from trueup.io.bundle.write import begin_bundle, describe_measured, finish_bundle, write_release
 from trueup.io.published.perturbed import read_perturbed
+from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.perturbed import load_perturbed
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
+from trueup.noise.law import NO_LIMIT
+from trueup.noise.perturbed import CountInterval
 from trueup.reconciling import reconcile
+from trueup.reconciling.general_projection import GeneralProjection
 from trueup.releasing.log import Log, stages
 
 
@@ -72,7 +77,11 @@ def _reconciled(measurements: Measurements, method: str | None) -> Release:
     try:
         return reconcile(measurements, method)
     except SpecError:
-        _refuse_unknown(measurements)
+        if (lost := _unpublished(measurements)).size:
+            bounded = _with_bounds_of_sums(measurements, lost)
+            return replace(_reconciled(bounded, method), measurements=measurements)
+        if method is None and any(header.groups is not None for header in measurements.headers):
+            return _reconciled(measurements, GeneralProjection.name)  # takes codes beside values in any table
         raise
     except InfeasibleError as error:
         from trueup.inferring.contradictions import contradicting_values  # slow to import
@@ -81,19 +90,51 @@ def _reconciled(measurements: Measurements, method: str | None) -> Release:
         raise named or error from None
 
 
-def _refuse_unknown(measurements: Measurements) -> None:
-    """Refuse a problem with a finest count that nothing published determines alone, and name it."""
+def _unpublished(measurements: Measurements) -> NDArray[np.int64]:
+    """Return the finest counts of which nothing is published alone."""
     cells, known = measurements.cells, np.zeros(measurements.cells.n, bool)
     for header in measurements.headers:
         if canonical(cells, header.margin) == cells.finest:
             known[slice(None) if header.groups is None else header.groups] = True
-    if (lost := np.flatnonzero(~known)).size:
+    return np.flatnonzero(~known)
+
+
+def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) -> Measurements:
+    """Return the published values with a range for each count of which nothing is published, as sums that hold it bound it.
+
+    Upper ends are rounded up to powers of two, so that few ranges stand for many counts.
+    """
+    cells, most = measurements.cells, np.full(measurements.cells.n, np.inf)
+    for header, values in zip(measurements.headers, measurements.values):
+        high = np.full(cells.size(header.margin), np.inf)
+        ends = np.asarray(header.law.bounds(values)[1], float)
+        high[slice(None) if header.groups is None else header.groups] = np.where(
+            ends < NO_LIMIT, ends, np.inf
+        )
+        most = np.minimum(most, high[cells.groups(cells.finest, header.margin)])
+    most = np.maximum(most[lost], 1)
+    if (free := lost[np.isinf(most)]).size:
         raise SpecError(
-            f"nothing is published of '{cells.label(int(lost[0]))}' alone"
-            + (f", nor of {lost.size - 1:,} more" if lost.size > 1 else ""),
-            needed="a value, or a range such as '1-4', of every finest count, or sums that leave one choice",
+            f"nothing is published of '{cells.label(int(free[0]))}' alone"
+            + (f", nor of {free.size - 1:,} more" if free.size > 1 else "")
+            + ", and no published sum bounds it",
+            needed="a value, or a range such as '1-4', of every finest count, or of a sum that holds it",
             remedy="write in `codes` of its table what stands for it, a range in the place of 'unknown'",
         )
+    powers = np.ceil(np.log2(most)).astype(np.int64)
+    headers, values = list(measurements.headers), list(measurements.values)
+    for power in np.unique(powers).tolist():
+        law, groups = CountInterval(0, 2**power), lost[powers == power]
+        headers.append(Measured("bounds of sums", cells.finest, law, groups))
+        values.append(np.full(len(groups), law.centre))
+    spec: Any = measurements.spec
+    spec.note(
+        [
+            f"Nothing is published of {len(lost):,} counts alone, '{cells.label(int(lost[0]))}' first: what stands there is one "
+            "choice among those that published sums allow."
+        ]
+    )
+    return replace(measurements, headers=tuple(headers), values=tuple(values))
 
 
 def _measured(folder: Path, measurements: Measurements) -> dict[str, Any]:

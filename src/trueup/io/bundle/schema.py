@@ -121,7 +121,7 @@ class _Manifest(_Part):
     ledger: _Stamp | None
     method: dict[str, Any] = {}
     checks: dict[str, bool] = {}
-    stats: dict[str, float] = {}
+    stats: dict[str, float | str | None] = {}
     misses: list[_Miss] = []
     counts: list[_Counts] = []
     expected: _Expected | None = Field(None, alias="expected errors")

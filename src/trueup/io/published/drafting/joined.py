@@ -92,8 +92,8 @@ def _entry(
         if at.column != place.name:
             columns[at.column] = place.name
         totals |= _total_of(at.column, place)
-        if not at.prefix and place is table.places[-1]:
-            totals |= _summing(at.column, place, table, undecided, totals)
+        if not at.prefix and place is table.places[-1] and at.column not in totals:
+            totals |= _root_of(at.column, place) or _summing(at.column, place, table, undecided, totals)
         alone = (
             len(table.places) == 1
             and not at.prefix
@@ -128,6 +128,14 @@ def _entry(
         if finest
     ]
     return DraftedTable(table, level, cells, named, columns, totals, ragged, "" in upper)
+
+
+def _root_of(name: str, column: SeenColumn) -> dict[str, str]:
+    """Return the code of places with which all others begin, as the one that stands for their sum."""
+    codes = sorted(set(column.held))
+    first = codes[0] if len(codes) > 2 else "1"
+    rooted = first != "1" and " " not in "".join(codes) and all(code.startswith(first) for code in codes)
+    return {name: first} if rooted else {}
 
 
 def _summing(

@@ -32,7 +32,7 @@ def cells_of(table: SeenTable, attributes: list[DraftedKey], undecided: list[str
     rest = [c for c in columns if c is not total]
     for group in _groups(rest, total):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
-        if among is not None:
+        if among is not None or (total is not None and len(group) == 1):
             drawn.values.append(next(n for n in ("other", "all others", "rest") if n not in drawn.values))
         _say_unnamed(table, [drawn], undecided)
         for column in group:
