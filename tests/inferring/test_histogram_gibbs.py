@@ -267,6 +267,18 @@ def test_structural_zeros_and_lower_bounds_hold(rng):
     assert (cells.sum(posterior.draws, Margin("block")) >= np.array(least.lower)).all()
 
 
+def test_chains_start_where_the_finest_cells_were_not_measured(rng):
+    cells = places((1, 2))
+    laws = {Margin("all", ("sex",)): GAUSSIAN("4"), Margin("block"): GAUSSIAN("4")}
+    truth = rng.poisson(100.0, cells.n)
+    measured = noisy(cells, truth, laws, rng)
+    rules = Constraints(cells, tuple(laws))
+    posterior = infer(measured, HistogramGibbs(tier="approximate"), spec=rules, draws=100)
+    for margin in laws:
+        means = cells.sum(posterior.draws, margin).mean(axis=(0, 1))
+        assert np.abs(means - cells.sum(truth, margin)).max() < 15
+
+
 @pytest.mark.parametrize("exact", [(), (Margin("tract", ("race",)),)])
 def test_upper_bounds_hold_and_bind(exact, rng):
     """Places hold 9 at most where noise says more, whatever is exact above them."""

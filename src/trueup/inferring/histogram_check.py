@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import Progress, announce, silent
 from trueup.inferring.within import parts_within
@@ -152,8 +153,13 @@ class _Own:
 
 
 def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] | None:
-    """Return least squares of everything and the basis as a matrix; None if structural zeros were folded away."""
-    prepared = histogram_problem(problem.constraints, problem.headers, folded=True)
+    """Return least squares of everything and the basis as a matrix; None if structural zeros were folded away, or if these
+    leave finest cells undetermined.
+    """
+    try:
+        prepared = histogram_problem(problem.constraints, problem.headers, folded=True)
+    except SpecError:
+        return None
     if not prepared.fold.trivial:
         return None
     fit, _ = prepared.least_squares(np.concatenate([np.asarray(v, float) for v in problem.values])[None])

@@ -33,6 +33,8 @@ ESTIMATING, DRAWING = 0.4, 0.2
 """Gaps of grids, in standard scores: while hyperparameters are sought, and for draws."""
 LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
+ROUNDING = 1e-8
+"""Error of means that is stated where every count is a point of its grid: what rounding leaves."""
 LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 """Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
 FEW_ROUNDS = 8
@@ -194,7 +196,7 @@ def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
     _, known = grid.settle(split)
     fine = grid.moments(known.p)
     moved = np.abs(fine[0] - coarse[0]) / (fine[1] + LEAST_COUNT)
-    return grid.settled(split), float(moved.max())
+    return grid.settled(split), max(float(moved.max()), ROUNDING)
 
 
 def approximate(
