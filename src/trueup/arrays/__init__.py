@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trueup.arrays.chains import JudgedChain as JudgedChain
     from trueup.arrays.chains import judge_chain as judge_chain
+    from trueup.arrays.drawing import CountsWithin as CountsWithin
     from trueup.arrays.drawing import NoisyCounts as NoisyCounts
     from trueup.arrays.drawing import add_up as add_up
     from trueup.arrays.drawing import noise_keeping as noise_keeping
+    from trueup.arrays.drawing import noise_within as noise_within
     from trueup.arrays.drawing import sample as sample
     from trueup.arrays.inequalities import posterior_within as posterior_within
     from trueup.arrays.lattice import LatticeNoise as LatticeNoise
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from trueup.arrays.tree_posterior import posterior_of_tree as posterior_of_tree
     from trueup.arrays.trees import project_table as project_table
     from trueup.arrays.trees import reconcile_tree as reconcile_tree
+    from trueup.arrays.within import NoiseWithin as NoiseWithin
     from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
     from trueup.kernel.statistics.fieller import fieller as fieller
     from trueup.noise.cost import Cost as Cost
@@ -46,8 +49,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Cost": "trueup.noise.cost",
+    "CountsWithin": "trueup.arrays.drawing",
     "JudgedChain": "trueup.arrays.chains",
     "LatticeNoise": "trueup.arrays.lattice",
+    "NoiseWithin": "trueup.arrays.within",
     "NoisyCounts": "trueup.arrays.drawing",
     "Projected": "trueup.arrays.projection",
     "ReleasedPosterior": "trueup.arrays.released",
@@ -67,6 +72,7 @@ _HOMES = {
     "multinomial_mode": "trueup.kernel.multinomial.mode",
     "noise_interval": "trueup.arrays.laws",
     "noise_keeping": "trueup.arrays.drawing",
+    "noise_within": "trueup.arrays.drawing",
     "posterior_of_released": "trueup.arrays.released",
     "posterior_of_tree": "trueup.arrays.tree_posterior",
     "posterior_within": "trueup.arrays.inequalities",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
+from math import inf, prod
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, whole_vector
 from trueup.arrays.lattice import LatticeNoise, Norm
 from trueup.arrays.trees import level_order
+from trueup.arrays.within import NoiseWithin
 from trueup.errors import DataError, SpecError
 from trueup.measuring.entropy import words
 from trueup.noise.cost import Cost
@@ -139,6 +140,92 @@ def noise_keeping(
     if charge is not None:
         charge(noise.loss)
     return NoisyCounts(counts + sample(noise, 1)[0], noise)
+
+
+class CountsWithin(NamedTuple):
+    """Noisy counts of a feasible set, and the noise that they have.
+
+    Attributes
+    ----------
+    values
+        (n,) whole counts that obey every rule.
+    noise
+        Its proved loss for each unit of distance, how it is drawn, its bias by count.
+    """
+
+    values: Integers
+    noise: NoiseWithin
+
+
+def noise_within(
+    x: ArrayLike,
+    *,
+    epsilon: Number,
+    sensitivity: Number = 1,
+    A: Matrix | None = None,
+    lower: ArrayLike = -inf,
+    upper: ArrayLike = inf,
+    R: Matrix | None = None,
+    least: ArrayLike = (),
+    slowest: float = 60.0,
+    charge: Charge | None = None,
+) -> CountsWithin:
+    """Counts with whole noise whose outcomes are the feasible counts alone, which the true ones are known to be.
+
+    Parameters
+    ----------
+    x
+        (n,) confidential whole counts, which obey the rules. No error holds one of them.
+    epsilon, sensitivity
+        The loss, and the largest L1 distance between the counts of two neighbours, both of which obey the rules.
+    A
+        (m, n) whole numbers: sums that are published as they are, and kept.
+    lower, upper
+        Bounds of the counts, (n,) or one.
+    R, least
+        Known inequalities `R x >= least`.
+    slowest
+        Expected seconds of one draw beyond which the noise is refused.
+    charge
+        Called with the loss before any noise is drawn.
+
+    Returns
+    -------
+    CountsWithin
+        `values`, and the `noise`, with `epsilon`, `explain()` and `bias(x)`.
+
+    Raises
+    ------
+    DataError
+        The counts are not whole, or break a rule.
+    SpecError
+        Rules do not fit the counts, or no exact sampler is fast enough.
+    PrivacyError
+        The rules leave one table.
+
+    Notes
+    -----
+    Near a bound the mean of a noisy count is not the true one; `bias` says by how much, by count.
+
+    References
+    ----------
+    Dharangutte, Gao, Gong and Yu, section 6.
+
+    Examples
+    --------
+    >>> answers = noise_within([0, 1, 1, 0, 1], epsilon=1, lower=0, upper=1)
+    >>> sorted({0, 1} | set(answers.values.tolist())), answers.noise.bias([0, 1, 1, 0, 1])[:2].round(3).tolist()
+    ([0, 1], [0.269, -0.269])
+    """
+    counts = whole_vector(x, "the counts")
+    amount = exact_number(epsilon, "epsilon")
+    each = amount / exact_number(sensitivity, "sensitivity")
+    noise = NoiseWithin.of(
+        counts, epsilon=each, A=A, lower=lower, upper=upper, R=R, least=least, slowest=slowest
+    )
+    if charge is not None:
+        charge(Cost("epsilon", amount))
+    return CountsWithin(noise.draw(counts, 1, words)[0], noise)
 
 
 def add_up(

@@ -1,0 +1,311 @@
+"""How noise on the parts of a feasible set is drawn, exactly, at the largest rate whose loss is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, exp, floor, inf, log, log2
+from typing import Any
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
+
+from trueup.arrays.lattice import bind
+from trueup.errors import PrivacyError, SpecError
+from trueup.kernel.table_walks.rows import enumerate_fibre
+from trueup.noise.lattice.cost import laplace_factor, log_mass, tries_for
+from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.law import Integers, Words
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+
+Reals = NDArray[np.float64]
+LISTED = 600
+"""Tables of a part up to which they are listed."""
+BITS = 32
+"""Of the factor `exp(-rate)` where whole weights are drawn from; it is rounded up, which lowers the loss."""
+WIDEST_SLOW = 2**16
+"""Of a box whose width is less than 1 / rate."""
+LONGEST_WEIGHTS, MOST_STEPS = 2**18, 2_000_000
+"""Bits of the weights of a sum, and products for its tables, up to which it is drawn by them."""
+SLACK, MARGIN = 1e-9, 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Cells bound by rules of their own.
+
+    Attributes
+    ----------
+    cells
+        Which they are.
+    how
+        How they are drawn, and what is known of their loss.
+    rate
+        Of `exp(-rate |x - y|_1)`.
+    draw
+        `draw(x, count, words)`: feasible counts `(count, k)` given the part's own.
+    mean
+        The mean of what is drawn given x; None where it is not known.
+    """
+
+    cells: Integers
+    how: str
+    rate: float
+    draw: Callable[[Integers, int, Words], Integers]
+    mean: Callable[[Integers], Reals] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """Sums that are kept, bounds, and inequalities `R y >= least`."""
+
+    kept: Any
+    sums: Integers
+    low: Reals
+    high: Reals
+    rows: Any
+    least: Reals
+
+    def among(self, cells: Integers) -> Rules:
+        """Return the rules of some cells."""
+        kept, rows = self.kept[:, cells], self.rows[:, cells]
+        mine, own = (np.flatnonzero(np.diff(each.indptr)) for each in (kept, rows))
+        return Rules(
+            kept[mine], self.sums[mine], self.low[cells], self.high[cells], rows[own], self.least[own]
+        )
+
+    def hold(self, y: Integers) -> NDArray[np.bool_]:
+        """Return True where vectors `(k, n)` that keep the sums obey the rest."""
+        inside = ((y >= self.low) & (y <= self.high)).all(axis=1)
+        return inside & (y @ self.rows.T >= self.least - SLACK).all(axis=1)
+
+
+PINNED = "one value, published as it is"
+
+
+def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float) -> Part:
+    """Choose how cells that rules tie together are drawn."""
+    own = rules.among(cells)
+    bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
+    if bounded and (tables := _tables(own)) is not None:
+        return _listed(cells, tables, epsilon)
+    if bounded and (part := _sum(cells, own, epsilon)) is not None:
+        return part
+    return _tried(cells, own, epsilon, slowest, bounded)
+
+
+def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Part:
+    """Single cells of boxes alike: two-sided geometric noise until it is inside; on few values, values kept by chance."""
+    width, open_ = float(high[0] - low[0]), low[0] == -inf and high[0] == inf
+    if width == 0:
+        return _pinned(cells)
+
+    def loss(rate: float) -> float:
+        q, beyond = exp(-rate), exp(-rate * width)
+        return rate + (0.0 if open_ else log((1 + q - q * q - beyond) / (1 - q * beyond)))
+
+    largest = epsilon if open_ or width == 1 else _rounded_down(_largest(loss, float(epsilon)))
+    law = DiscreteLaplace(largest)
+    narrow = float(largest) * width < 1
+    if narrow and width > WIDEST_SLOW:
+        raise SpecError(f"epsilon is too small for a box of {width:.3g} counts", needed="a larger one")
+    factor = _factor(float(largest))
+
+    def propose(x: Integers, at: Integers, words: Words) -> tuple[Integers, NDArray[np.bool_]]:
+        if not narrow:
+            y = x + law.sample(x.size, words)
+            return y, (y >= low[at]) & (y <= high[at])
+        y = low[at].astype(np.int64) + _uniform(int(width) + 1, x.size, words)
+        kept = np.ones(x.size, bool)
+        left = np.abs(y - x)
+        while (again := np.flatnonzero(kept & (left > 0))).size:  # with probability factor^|y - x|
+            kept[again] = np.frombuffer(words(4 * again.size), np.uint32) < factor
+            left[again] -= 1
+        return y, kept
+
+    def draw(x: Integers, count: int, words: Words) -> Integers:
+        given, at = np.tile(x, count), np.tile(np.arange(x.size), count)
+        y, left = given.copy(), np.arange(given.size)
+        while left.size:
+            found, kept = propose(given[left], at[left], words)
+            y[left[kept]] = found[kept]
+            left = left[~kept]
+        return y.reshape(count, x.size)
+
+    def mean(x: Integers) -> Reals:
+        reach, found = law.reach(1e-18), []
+        for count, first, last in zip(x, low, high):
+            y = np.arange(max(first, count - reach), min(last, count + reach) + 1)
+            mass = law.pmf(y - count)
+            found.append(mass @ y / mass.sum())
+        return np.array(found)
+
+    rate = _rate(factor) if narrow else float(largest)
+    return Part(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
+
+
+def _uniform(size: int, count: int, words: Words) -> Integers:
+    """Draw whole numbers below `size`, exactly."""
+    out, left = np.empty(count, np.int64), np.arange(count)
+    most = 2**32 // size * size
+    while left.size:
+        drawn = np.frombuffer(words(4 * left.size), np.uint32)
+        kept = drawn < most
+        out[left[kept]] = drawn[kept] % size
+        left = left[~kept]
+    return out
+
+
+def _pinned(cells: Integers) -> Part:
+    return Part(cells, PINNED, 0.0, lambda x, count, words: np.tile(x, (count, 1)), lambda x: x.astype(float))
+
+
+def _tables(own: Rules) -> Integers | None:
+    """List the tables of a part; None where they are many."""
+    matrix = scipy.sparse.csr_array(scipy.sparse.vstack([own.kept.astype(float), own.rows]))
+    low: Reals = np.append(own.sums, own.least - SLACK).astype(float)
+    high: Reals = np.append(own.sums, np.full(own.least.size, inf)).astype(float)
+    if np.abs(low[np.isfinite(low)]).max(initial=0) >= 2**50:
+        return None
+    found = enumerate_fibre(matrix, low - SLACK, high + SLACK, (own.low, own.high), LISTED)
+    return None if found is None else found[own.hold(found)]
+
+
+def _listed(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
+    """A part whose tables are listed: whole weights of each, and the loss by all pairs."""
+    if len(tables) == 1:
+        return _pinned(cells)
+    apart = np.abs(tables[:, None, :] - tables).sum(axis=2)
+    pairs = np.where(apart > 0, apart, inf)
+
+    def loss(rate: float) -> float:
+        z = np.log(np.exp(-rate * apart).sum(axis=1))
+        return rate + float(((z[:, None] - z) / pairs).max())
+
+    alike = (np.sort(apart, axis=1) == np.sort(apart[0])).all()  # the same distances from each: Z is constant
+    factor = _factor(float(epsilon) if alike else _largest(loss, float(epsilon)))
+    if not alike and loss(_rate(factor)) > float(epsilon):
+        factor = _factor(float(epsilon) / 2)
+    longest = int(apart.max())
+    weight = [factor**d << BITS * (longest - d) for d in range(longest + 1)]
+
+    def draw(x: Integers, count: int, words: Words) -> Integers:
+        distance = np.abs(tables - x).sum(axis=1).tolist()
+        running = np.cumsum(np.array([weight[d] for d in distance], object)).tolist()
+        return tables[[_position(running, words) for _ in range(count)]]
+
+    def mean(x: Integers) -> Reals:
+        mass = (factor / 2.0**BITS) ** np.abs(tables - x).sum(axis=1)
+        return mass @ tables / mass.sum()
+
+    told = "a set whose tables are listed, drawn by whole weights; its loss exactly"
+    return Part(cells, told, _rate(factor), draw, mean)
+
+
+def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> Part | None:
+    """One sum within finite bounds: cell by cell, from whole weights of what is left; None where it is no such part."""
+    width = own.high - own.low
+    one = own.kept.shape[0] == 1 and not own.rows.shape[0] and (own.kept.data == 1).all()
+    if not one or not (width.sum() * BITS <= LONGEST_WEIGHTS):
+        return None
+    widths, low = width.astype(np.int64).tolist(), own.low.astype(np.int64)
+    if sum(w + 1 for w in widths) * sum(widths) > MOST_STEPS:
+        return None
+    total, two = int(own.sums[0] - low.sum()), max(widths) == 1
+    factor = _factor(float(epsilon if two else epsilon / 2))
+
+    def draw(x: Integers, count: int, words: Words) -> Integers:
+        at = (x - low).tolist()
+        weights = [
+            [factor ** abs(v - c) << BITS * (w - abs(v - c)) for v in range(w + 1)]
+            for c, w in zip(at, widths)
+        ]
+        left = [[1]]  # of the cells from i on, the weight of each sum
+        for row in reversed(weights):
+            sums = [0] * (len(left[-1]) + len(row) - 1)
+            for v, own in enumerate(row):
+                for s, rest in enumerate(left[-1]):
+                    sums[v + s] += own * rest
+            left.append(sums[: total + 1])
+        out = np.empty((count, cells.size), np.int64)
+        for drawn in out:
+            rest = total
+            for i, row in enumerate(weights):
+                behind = left[-2 - i]
+                mass = [w * behind[rest - v] if 0 <= rest - v < len(behind) else 0 for v, w in enumerate(row)]
+                drawn[i] = _position(np.cumsum(np.array(mass, object)).tolist(), words)
+                rest -= int(drawn[i])
+        return out + low
+
+    told = f"a sum within bounds, drawn cell by cell by whole weights; its loss {'exactly' if two else 'at most'}"
+    return Part(cells, told, _rate(factor), draw, None)
+
+
+def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> Part:
+    """Noise that keeps the sums, until it obeys the rest."""
+    rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
+    try:
+        bound = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest}).bound
+    except PrivacyError:
+        return _pinned(cells)
+    dense = own.kept.toarray()
+    tries = tries_for(-log_mass(dense, [laplace_factor(rate)] * cells.size)) if bounded else 1.0
+    if (seconds := tries * sum(choice.seconds for _, choice in bound.pieces)) > slowest:
+        raise SpecError(
+            f"a part of {cells.size} cells may take {seconds:.2g} s: where counts lie at all bounds, about {tries:.2g} tries",
+            needed=f"at most {slowest:g} s: a larger epsilon, bounds on both sides of few cells, or smaller parts",
+            remedy="use plain noise, and project it on the set",
+        )
+
+    def draw(x: Integers, count: int, words: Words) -> Integers:
+        out, done, size = np.empty((count, cells.size), np.int64), 0, max(count, 64)
+        while done < count:
+            y = x + bound.draw(size, words).vectors
+            y = y[own.hold(y)][: count - done]
+            out[done : done + len(y)] = y
+            done += len(y)
+        return out
+
+    if bounded:
+        told = "cells under rules, redrawn until they hold; its loss at most"
+        return Part(cells, told, float(rate), draw, None)
+    return Part(cells, "sums that are kept; its loss exactly", float(rate), draw, lambda x: x.astype(float))
+
+
+def _largest(loss: Callable[[float], float], epsilon: float) -> float:
+    """Return a rate whose loss is at most epsilon, and hardly less."""
+    low, high = epsilon / 2, epsilon
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if loss(middle) <= epsilon * (1 - MARGIN) else (low, middle)
+    return low
+
+
+def _rounded_down(rate: float) -> Fraction:
+    """Return a fraction of 30 bits just below."""
+    scale = 2.0 ** (30 - ceil(log2(rate)))
+    return Fraction(floor(rate * scale)) / Fraction(scale)
+
+
+def _factor(rate: float) -> int:
+    """Return `exp(-rate)` in units of 2^-32, rounded up: its rate is no larger."""
+    return max(min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS - 1), 1)
+
+
+def _rate(factor: int) -> float:
+    return BITS * log(2) - log(factor)
+
+
+def _position(running: list[int], words: Words) -> int:
+    """Draw a position in proportion to whole weights, given their running sums, exactly."""
+    total, low = running[-1], 0
+    size = (total.bit_length() + 7) // 8
+    while (number := int.from_bytes(words(size), "little") >> (8 * size - total.bit_length())) >= total:
+        pass
+    high = len(running) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if number < running[middle] else (middle + 1, high)
+    return low

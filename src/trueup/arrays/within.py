@@ -1,0 +1,139 @@
+"""Noise whose outcomes are the feasible counts alone: boxes, sums within boxes, inequalities that are known.
+
+On the feasible set F the law is `exp(-rate |x - y|_1) / Z(x)`. For tables x and x' of F that are d apart the loss is at most
+`rate d + |log Z(x) - log Z(x')| <= 2 rate d`. It is `rate d` where Z is constant: without bounds, on two values, and for sums
+of cells with two values each, which permutations turn into each other. F splits into parts that share no rule; each gets the
+largest rate that is proved: exact for single cells, where `Z(x + 1) / Z(x)` is largest at a bound, and for listed tables.
+
+The law: Dharangutte, Gao, Gong and Yu, section 6. The loss: McSherry and Talwar's exponential mechanism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+
+import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.arrays.exact import Matrix, Number, exact_number, limits_of, matrix_rows
+from trueup.arrays.feasible_parts import PINNED, SLACK, Part, Rules, boxes, ruled
+from trueup.errors import DataError, PrivacyError, SpecError
+from trueup.noise.law import Integers, Words
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseWithin:
+    """Noise on a feasible set, which holds the counts that it is added to.
+
+    Attributes
+    ----------
+    epsilon
+        Loss for each unit of L1 distance between two tables of the set, proved.
+    parts
+        Sets of cells that share rules with no others.
+    """
+
+    epsilon: Fraction
+    parts: tuple[Part, ...]
+    _rules: Rules
+
+    @classmethod
+    def of(
+        cls,
+        x: Integers,
+        *,
+        epsilon: Number,
+        A: Matrix | None = None,
+        lower: ArrayLike = -inf,
+        upper: ArrayLike = inf,
+        R: Matrix | None = None,
+        least: ArrayLike = (),
+        slowest: float = 60.0,
+    ) -> NoiseWithin:
+        """Lay out noise within the set that counts x are in; of x itself only `A x`, which is public, is used."""
+        rules = _rules_of(x, A, (lower, upper), R, least)
+        amount = exact_number(epsilon, "epsilon")
+        parts = tuple(_parts(rules, amount, slowest))
+        if all(part.how == PINNED for part in parts):
+            raise PrivacyError("the rules leave one table", needed="a set that holds at least two")
+        return cls(amount, parts, rules)
+
+    @property
+    def rates(self) -> Reals:
+        """Rate of each cell (n,): the law of y is `exp(-sum rate |x - y|)` on the set; 0 where nothing varies."""
+        out = np.zeros(self._rules.low.size)
+        for part in self.parts:
+            out[part.cells] = part.rate
+        return out
+
+    def draw(self, x: Integers, count: int, words: Words) -> Integers:
+        """Draw `(count, n)` feasible counts around counts of the set."""
+        out = np.empty((count, x.size), np.int64)
+        for part in self.parts:
+            out[:, part.cells] = part.draw(x[part.cells], count, words)
+        return out
+
+    def bias(self, x: ArrayLike) -> Reals:
+        """Return the mean error of each cell if the counts were x; NaN where it is not known."""
+        given = np.asarray(x, np.int64)
+        out = np.full(given.size, np.nan)
+        for part in self.parts:
+            if part.mean is not None:
+                out[part.cells] = part.mean(given[part.cells]) - given[part.cells]
+        return out
+
+    def explain(self) -> list[str]:
+        """Say of how many parts each is drawn in which way, and what is known of its loss."""
+        kinds = [part.how for part in self.parts]
+        return [f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)]
+
+
+def _rules_of(
+    x: Integers,
+    A: Matrix | None,
+    box: tuple[ArrayLike, ArrayLike],
+    R: Matrix | None,
+    least: ArrayLike,
+) -> Rules:
+    """Read the rules, and refuse counts that break them."""
+    n = x.size
+    none = scipy.sparse.csr_array((0, n))
+    kept, rows = (none if rule is None else matrix_rows(rule, n, name) for rule, name in ((A, "A"), (R, "R")))
+    if (kept.data != np.rint(kept.data)).any():
+        raise SpecError("A holds a number that is not whole", needed="whole numbers")
+    kept = scipy.sparse.csr_array(kept, dtype=np.int64)
+    low, high = np.ceil(limits_of(box[0], "lower", n)), np.floor(limits_of(box[1], "upper", n))
+    limits = limits_of(least, "least", rows.shape[0])
+    if (np.abs(x) >= 2**53).any():
+        raise SpecError("the counts are beyond 2^53", needed="counts that doubles hold")
+    if (x < low).any() or (x > high).any() or (rows @ x < limits - SLACK).any():
+        raise DataError("the counts are not in the set", needed="counts that obey every rule")
+    return Rules(kept, kept @ x, low, high, rows, limits)
+
+
+def _components(rules: Rules) -> tuple[list[Integers], Integers]:
+    """Return the cells that rules tie together, set by set, and those that no rule names."""
+    both = scipy.sparse.csr_array(scipy.sparse.vstack([abs(rules.kept), abs(rules.rows)]))
+    graph = scipy.sparse.block_array([[None, both], [both.T, None]])
+    labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][both.shape[0] :]
+    named = np.diff(both.tocsc().indptr) > 0
+    ruled = np.flatnonzero(named)[np.argsort(labels[named], kind="stable")]
+    ties = np.split(ruled, np.flatnonzero(np.diff(labels[ruled])) + 1) if ruled.size else []
+    return ties, np.flatnonzero(~named)
+
+
+def _parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[Part]:
+    """Choose how each part is drawn."""
+    ties, alone = _components(rules)
+    parts = [ruled(rules, cells, epsilon, slowest) for cells in ties]
+    low, high = rules.low[alone], rules.high[alone]
+    kind = np.stack([high - low, low == -inf], axis=1)
+    for one in np.unique(kind, axis=0):
+        same = (kind == one).all(axis=1)
+        parts.append(boxes(alone[same], low[same], high[same], epsilon))
+    return parts
