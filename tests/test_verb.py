@@ -88,7 +88,7 @@ def test_a_record_knows_its_spec():
     assert (trueup.reconcile(noisy, spec=spec).counts == released.counts).all()
     posterior = trueup.infer(noisy, spec=spec, draws=20)
     assert (posterior.draws == trueup.infer(released, draws=20).draws).all()
-    with pytest.raises(SpecError, match="do not know their spec"):
+    with pytest.raises(SpecError, match="without their spec"):
         trueup.reconcile(dataclasses.replace(noisy, spec=None))
 
 

@@ -139,13 +139,13 @@ def test_the_bias_stays_below_its_bound_and_the_bound_is_not_trivial(rng):
             InfeasibleError,
             "not whole",
         ),
-        (lambda: project_table([[3, 4], [2, 1]], [0], [[2, 3]]), SpecError, "no tuple of axes"),  # pyright: ignore[reportArgumentType]
+        (lambda: project_table([[3, 4], [2, 1]], [0], [[2, 3]]), SpecError, "not a tuple of axes"),  # pyright: ignore[reportArgumentType]
         (lambda: project_table([[3, 4], [2, 1]], [(0, 0)], [[[2, 3], [2, 3]]]), SpecError, "not in order"),
         (lambda: project_table([[3, 4]], [(1, 0)], [[[2], [3]]]), SpecError, "not in order"),
         (lambda: project_table([[3, 4]], [], []), SpecError, "no margin"),
         (lambda: project_table(np.zeros((0, 2)), [(1,)], [[0, 0]]), SpecError, "no cell"),
-        (lambda: project_table([["a"]], [()], [0]), SpecError, "no table of numbers"),
-        (lambda: project_table([[1, 2], [3]], [()], [0]), SpecError, "no table of numbers"),
+        (lambda: project_table([["a"]], [()], [0]), SpecError, "not a table of numbers"),
+        (lambda: project_table([[1, 2], [3]], [()], [0]), SpecError, "not a table of numbers"),
         (lambda: project_table([[np.nan, 4]], [()], [3]), SpecError, "not all finite"),
         (lambda: project_table([[3, 4]], [(1,)], [[np.nan, 3]]), SpecError, "not all finite"),
         (lambda: project_table([[3, 4], [2, 1]], [()], [3], variances=[1, 1]), SpecError, "variances have"),

@@ -181,7 +181,7 @@ def test_a_fraction_is_never_truncated(method, rng):
     whole = infer(record, method, spec=tree_constraints(cells)).summary()["mean"]
     assert np.isfinite(whole).all()
     values = (record.values[0] + 0.7, record.values[1].astype(float))
-    with pytest.raises(DataError, match=r"'all' is no whole number.*discrete-laplace"):
+    with pytest.raises(DataError, match=r"'all' is not whole.*discrete-laplace"):
         infer(Measurements(cells, record.headers, values, PUBLISHED), method, spec=tree_constraints(cells))
 
 

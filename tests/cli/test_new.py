@@ -135,7 +135,7 @@ def test_named_columns_of_a_table_of_counts_are_its_places_whatever_they_are_cal
     ("more", "words"),
     [
         ("--levels town", "no public list of places"),
-        ("--count n --id who --most 2", "--id and --most are of a table of records"),
+        ("--count n --id who --most 2", "--id and --most apply to a table of records"),
         ("--id nobody --most 2", "no column 'nobody'"),
     ],
 )

@@ -217,7 +217,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(release, tmp_path
         trueup.export(release, tmp_path / "out", "pdf")
     with pytest.raises(SpecError, match="no level 'country'"):
         trueup.export(release, tmp_path / "out", tables="country")
-    with pytest.raises(SpecError, match="'x y' is no agency"):
+    with pytest.raises(SpecError, match="'x y' is not an SDMX agency"):
         trueup.export(release, tmp_path / "out", "sdmx-csv", agency="x y")
     with pytest.raises(SpecError, match="is asked for wide"):
         trueup.export(release, tmp_path / "out", "sdmx-csv", wide="sex")

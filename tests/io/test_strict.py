@@ -183,7 +183,7 @@ def test_a_workbook_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_pat
         for _ in range(600):
             out.write(b" " * 1_000_000)
     assert path.stat().st_size < 5_000_000
-    with pytest.raises(DataError, match="unpacks to more"):
+    with pytest.raises(DataError, match="expands to more"):
         open_workbook(path)
 
 

@@ -223,7 +223,7 @@ BAD = [
     ("going on with other data", lambda f: going_on(f, rewritten("people.csv", "block,race,age\n"), data=f / "people.csv"),
      DataError, "the data are not those"),
     ("going on towards another target", lambda f: going_on(f, out=f / "other"),
-     BundleError, "the run goes to"),
+     BundleError, "the run writes to"),
     ("going on towards a target in which something stands by now", taken_meanwhile,
      BundleError, "move away what stands there"),
     ("going on without the ledger that was charged", lambda f: charged_then(f, account(f), None),

@@ -141,7 +141,7 @@ def test_a_fine_coast_is_simplified():
     [
         ("{", "holds no shapes"),
         ('{"features": []}', "holds no shapes"),
-        (json.dumps({"features": [square("77", 0, 0)]}), "no shape has the key"),
+        (json.dumps({"features": [square("77", 0, 0)]}), "no shape has a property with the key"),
         (json.dumps({"features": [at_odds("01", [[["x", 1]]])]}), "cannot be read"),
         (json.dumps({"features": [at_odds("01", [[[float("nan"), 1.0]]])]}), "cannot be read"),
         (json.dumps({"features": [at_odds("01", 7)]}), "cannot be read"),

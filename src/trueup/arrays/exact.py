@@ -71,7 +71,7 @@ def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
     """
     given = np.asarray(values)
     if given.ndim != 1 or given.dtype.kind not in "iuf":
-        raise DataError(f"{what} are no vector of numbers", needed="one whole number for each cell, (n,)")
+        raise DataError(f"{what} are not a vector of numbers", needed="one whole number for each cell, (n,)")
     if given.dtype.kind == "f" and not (np.isfinite(given) & (given == np.rint(given))).all():
         raise DataError(f"{what} are not all whole numbers", needed="whole numbers")
     if given.size and not (np.abs(given.astype(float)) < LARGEST).all():
@@ -111,7 +111,7 @@ def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} are no numbers", needed="one number for each cell, (n,)") from None
+        raise SpecError(f"{what} are not numbers", needed="one number for each cell, (n,)") from None
     if given.ndim == 0 and size is not None:
         given = np.full(size, float(given))
     if given.ndim != 1 or (size is not None and given.size != size):
@@ -138,7 +138,7 @@ def measured_vector(values: ArrayLike, measured: NDArray[np.bool_], what: str) -
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} are no numbers", needed=f"{measured.size} numbers") from None
+        raise SpecError(f"{what} are not numbers", needed=f"{measured.size} numbers") from None
     if given.shape != measured.shape:
         raise SpecError(f"{what} have shape {given.shape}", needed=f"{measured.size} numbers")
     return real_vector(np.where(measured, given, 0.0), what)
@@ -150,7 +150,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
     Raises
     ------
     SpecError
-        If it is no matrix of numbers or has another number of columns, or a number is not finite.
+        If it is not a matrix of numbers or has another number of columns, or a number is not finite.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
         given = matrix if scipy.sparse.issparse(matrix) else np.asarray(matrix, float)
         rows = scipy.sparse.csr_array(given.reshape(1, -1) if given.ndim == 1 else given, dtype=float)  # pyright: ignore[reportAttributeAccessIssue]
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} is no matrix of numbers", needed=f"rows of {n} numbers each") from None
+        raise SpecError(f"{what} is not a matrix of numbers", needed=f"rows of {n} numbers each") from None
     if rows.shape[1] != n:
         raise SpecError(f"{what} has {rows.shape[1]} columns", needed=f"one for each of {n} cells")
     if not (np.abs(rows.data) < HUGE).all():

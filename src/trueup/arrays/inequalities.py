@@ -79,7 +79,7 @@ def posterior_within(
     known = [form for form in forms if form is not None]
     if len(known) < n or len({kind >= DISCRETE_GAUSSIAN for kind, _ in known}) > 1:
         raise SpecError(
-            "a law cannot be drawn under inequalities, or discrete and continuous ones are mixed",
+            "these laws cannot be drawn together under inequalities",
             needed="discrete Laplace or Gaussian noise of every count, or their continuous versions",
         )
     kinds, scales = np.array([k for k, _ in known]), np.array([s for _, s in known])

@@ -230,10 +230,10 @@ def _ends(low: Limit, high: Limit, size: int, what: str) -> tuple[Reals, Reals]:
             for end, none in ((low, -np.inf), (high, np.inf))
         ]
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} have other shapes", needed=f"{size} limits each, or one number") from None
+        raise SpecError(f"{what} have unequal shapes", needed=f"{size} limits each, or one number") from None
     beyond = (ends[0] == np.inf).any() or (ends[1] == -np.inf).any()
     if np.isnan(ends).any() or (ends[0] > ends[1]).any() or beyond:
-        raise SpecError(f"{what} are no limits", needed="each lower limit at most its upper one")
+        raise SpecError(f"{what} are not valid limits", needed="each lower limit at most its upper one")
     return ends[0], ends[1]
 
 
@@ -273,7 +273,7 @@ def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
         )
     if not np.isfinite(answer.x).all():
         needed = "more `seconds`, or `whole=False`" if integer else "rules that leave more room"
-        raise ConvergenceError(f"no point was found: {answer.status}", needed=needed)
+        raise ConvergenceError(f"no solution was found: {answer.status}", needed=needed)
 
 
 CONFLICTING = 400

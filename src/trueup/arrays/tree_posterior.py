@@ -108,7 +108,7 @@ def posterior_of_tree(
         law is not None and law.discrete and value != np.rint(value)
         for law, value in zip(each, y, strict=True)
     ):
-        raise DataError("a value is not whole, and its noise is", needed="whole values, or continuous laws")
+        raise DataError("a value is not whole, although its noise is", needed="whole values, or continuous laws")
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     low = np.full(order.size, 0 if nonnegative else -OPEN)
@@ -142,13 +142,13 @@ def _deepened(
         if (least > most).any():
             if (bounds(child_ptr, low, high)[0] > bounds(child_ptr, low, high)[1]).any():
                 raise InfeasibleError(
-                    "exact values of the tree exclude each other", remedy="correct one of them"
+                    "exact values of the tree contradict each other", remedy="correct one of them"
                 )
             short = np.ones(low.size, bool)
         elif (least <= -OPEN).any() or (most >= OPEN).any():
             raise SpecError(
-                "nothing bounds some count",
-                needed="a law of it, or of a sum that holds it, and counts above zero",
+                "some count has no bound",
+                needed="a law for it or for a sum that contains it, and nonnegative counts",
             )
         else:
             solved = solve(child_ptr, with_divisors(factors, least, most), tolerance)
@@ -157,7 +157,7 @@ def _deepened(
                 return solved
         if not short.any() or depth[short].max() + 1 >= DEPTHS.size:
             raise ConvergenceError(
-                "the values are so far from adding up that no tables hold their posterior",
-                remedy="look for a value that is wrong",
+                "the values are too far from adding up for their posterior to be computed",
+                remedy="look for a wrong value",
             )
         depth[short] += 1

@@ -62,7 +62,7 @@ def level_order(parents: ArrayLike) -> LevelOrder:
         or (up >= up.size).any()
     ):
         raise SpecError(
-            "the parents make no tree", needed="(n,) the number of each node's parent, and -1 for one root"
+            "the parents do not form a tree", needed="(n,) the number of each node's parent, and -1 for one root"
         )
     children = np.argsort(up, kind="stable")  # by parent, the root first
     first = np.searchsorted(up[children], np.arange(up.size + 1))
@@ -76,7 +76,7 @@ def level_order(parents: ArrayLike) -> LevelOrder:
         order[counted : counted + below.size] = below
         position, counted = position + 1, counted + below.size
     if counted < up.size:
-        raise SpecError("the parents make no tree: some nodes do not lead to the root", needed="no circles")
+        raise SpecError("the parents do not form a tree: some nodes do not lead to the root", needed="no circles")
     child_ptr[-1] = counted
     return LevelOrder(order, child_ptr)
 
@@ -134,7 +134,7 @@ def reconcile_tree(
     q = np.ascontiguousarray(q[order])
     if (node := unidentified(child_ptr, messages(child_ptr, q)[1])) >= 0:
         raise SpecError(
-            f"what is measured does not determine node {order[node]}", needed="all parts of a sum but one"
+            f"the measurements do not determine node {order[node]}", needed="all parts of a sum but one"
         )
     x = _nonnegative(child_ptr, q, y) if nonnegative else least_squares(child_ptr, q, y)
     if not nonnegative:
@@ -154,7 +154,7 @@ def _refuse_conflict(child_ptr: Integers, q: Reals, y: Reals, x: Reals) -> None:
     inner = np.diff(child_ptr) > 0
     off = np.abs(np.where(inner, sums - x, 0.0)) + np.where(q == 0, np.abs(x - y), 0.0)
     if off.max() > 1e-6 * max(1.0, float(np.abs(y).max())):
-        raise InfeasibleError("exact values of the tree exclude each other", remedy="correct one of them")
+        raise InfeasibleError("exact values of the tree contradict each other", remedy="correct one of them")
 
 
 def _nonnegative(child_ptr: Integers, q: Reals, y: Reals) -> Reals:
@@ -173,7 +173,7 @@ def _nonnegative(child_ptr: Integers, q: Reals, y: Reals) -> Reals:
     answer = nearest_point(rows, fit)
     if answer.status is not Status.SOLVED:
         raise InfeasibleError(
-            "exact values of the tree exclude counts that are not negative", remedy="correct one of them"
+            "exact values of the tree allow no nonnegative counts", remedy="correct one of them"
         )
     return answer.x
 
@@ -248,7 +248,7 @@ def _table(values: ArrayLike, what: str) -> Reals:
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} are no table of numbers", needed="numbers, as many in each row") from None
+        raise SpecError(f"{what} are not a table of numbers", needed="numbers, as many in each row") from None
     real_vector(given.ravel(), what)
     return given
 
@@ -258,7 +258,7 @@ def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
     try:
         axes = tuple(int(a) for a in margin)
     except (TypeError, ValueError):
-        raise SpecError(f"the margin {margin!r} is no tuple of axes", needed="such as (0,)") from None
+        raise SpecError(f"the margin {margin!r} is not a tuple of axes", needed="such as (0,)") from None
     if list(axes) != sorted(set(axes)):
         raise SpecError(
             f"the axes of margin {axes} are not in order", needed="each axis once, from the first"
@@ -274,8 +274,8 @@ def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative
             for axes, t in ((m, b), (k, c))
         ]
         if np.abs(both[0] - both[1]).max() > 1e-6 * max(1.0, float(np.abs(both[0]).max())):
-            raise InfeasibleError(f"the sums of margins {m} and {k} exclude each other", remedy="correct one")
+            raise InfeasibleError(f"the sums of margins {m} and {k} contradict each other", remedy="correct one")
     if nonnegative and any((b < 0).any() for b in known):
-        raise InfeasibleError("a sum is negative, and no count may be", remedy="correct it")
+        raise InfeasibleError("a sum is negative, but counts must not be", remedy="correct it")
     if whole and any((b != np.rint(b)).any() for b in known):
         raise InfeasibleError("a sum is not whole", remedy="correct it, or take `whole=False`")

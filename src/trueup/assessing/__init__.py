@@ -202,7 +202,7 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
         if name not in margins:
             raise SpecError(f"a threshold is on '{name}'", needed=f"a published table: {', '.join(margins)}")
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not isfinite(limit):
-            raise SpecError(f"the threshold on '{name}' is no number", needed="a finite count")
+            raise SpecError(f"the threshold on '{name}' is not a number", needed="a finite count")
         found[margins[name]] = {f"{limit:,g}": limit}
     return found
 

@@ -165,7 +165,7 @@ def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, coun
     if counts:
         if identifier or most:
             raise SpecError(
-                "--id and --most are of a table of records, and this one holds counts",
+                "--id and --most apply to a table of records, but this table holds counts",
                 remedy="leave them out; say by `contribution` in each query of the spec to how many counts one unit adds",
             )
         return {}

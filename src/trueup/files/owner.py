@@ -168,7 +168,7 @@ def _refuse_living(owner: Owner, take_over: bool) -> None:
     if not take_over:
         raise BusyError(
             f"{who} works on '{owner.folder}', or died: it has given no sign of life for {silent:.0f} s",
-            needed="somebody who knows that it is dead",
+            needed="confirmation that it has ended",
             remedy="make sure that it has ended, then add --take-over",
         )
 

@@ -97,7 +97,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
     allowed = min(LARGEST, max(SMALL, DENSEST * path.stat().st_size))
     if unpacked > allowed or members > MEMBERS:
         raise DataError(
-            f"'{path.name}' unpacks to more than {allowed:,} bytes or {MEMBERS:,} parts",
+            f"'{path.name}' expands to more than {allowed:,} bytes or {MEMBERS:,} parts",
             remedy="save the table as CSV or Parquet",
         )
 

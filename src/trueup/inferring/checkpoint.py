@@ -86,7 +86,7 @@ class Checkpoint:
                 replace_whole(folder / KEY, json.dumps({"run": key}), private=True)
         if _record(folder).get("run") != key:
             raise BundleError(
-                f"'{folder}' holds something else than this run's chains",
+                f"'{folder}' holds the chains of another run",
                 needed="the same values, method, number of draws and version of trueup, or a new folder",
                 remedy="remove it, or move it away",
             )

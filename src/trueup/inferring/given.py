@@ -35,7 +35,7 @@ def refuse_fractions(measured: Measurements) -> None:
             )
             needs = "an invariant is" if header.exact else f"counts with noise of law '{header.law.name}' are"
             raise DataError(
-                f"the published value {float(values[at]):g} of '{label}' is no whole number, and {needs} whole",
+                f"the published value {float(values[at]):g} of '{label}' is not whole, and {needs} whole",
                 remedy="give the values as they were published, or the law that made them ('laplace', 'gaussian')",
             )
 

@@ -111,7 +111,7 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
     per_cell = kind.reshape(places, n)
     if (per_cell != per_cell[0]).any() or len(np.unique(kind >= DISCRETE_GAUSSIAN)) > 1:
         raise SpecError(
-            "the cells of different places carry different kinds of noise", needed="one law for each cell"
+            "the cells of different places have different kinds of noise", needed="one law for each cell"
         )
     rows, bounds, names = _rows(constraints)
     low, high = _box(constraints)

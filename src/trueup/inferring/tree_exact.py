@@ -211,7 +211,7 @@ class TreeExact(InferenceMethod):
         mixture = spread.parts(estimate, free, draws, rng, progress)
         if splits.mean and mixture.unsolved >= FAILURES:
             raise ConvergenceError(
-                "two kinds of parts do not serve about their mode", remedy="set most_kinds = 1"
+                "the posterior under two kinds of parts could not be computed", remedy="set most_kinds = 1"
             )
         record = {"prior": mixture.record(splits, estimate, free)}
         if odds:
@@ -266,7 +266,7 @@ class TreeExact(InferenceMethod):
                 progress(draws, draws)
         if not np.isfinite(exact[2]).all():
             raise ConvergenceError(
-                "some marginals are beyond floating-point numbers",
+                "some marginals exceed the range of floating-point numbers",
                 remedy="give the prior's concentrations, or another prior",
             )
         dropped = min(float(sum(w * top.dropped for w, top, _ in tops)) + rounding, 1.0)

@@ -195,7 +195,7 @@ class TreeGrid:
             begun  # the next point of the hyperparameters begins where this one did
         )
         raise ConvergenceError(
-            "no grids hold the posterior: the measurements may disagree with each other, the prior or the bounds",
+            "the posterior could not be computed on grids: the measurements may contradict each other, the prior or the bounds",
             remedy="check that the laws and values belong to these margins; or name a prior",
         )
 

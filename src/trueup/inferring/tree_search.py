@@ -172,7 +172,7 @@ class SolutionSearch:
                 evidence, expected = self._evidence(ROUGH)
             if not (np.isfinite(evidence) and np.isfinite(expected).all()):
                 raise ConvergenceError(
-                    "the posterior at some parameters of the prior is beyond floating-point numbers",
+                    "the posterior at some parameters of the prior exceeds the range of floating-point numbers",
                     remedy="name a prior with given concentrations, or another one",
                 )
             self.work.end_evaluation()

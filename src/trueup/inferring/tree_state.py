@@ -77,7 +77,7 @@ class TreeState:
             raise InfeasibleError(
                 f"no counts to which {self.prior.name!r} gives mass add up to what is fixed at "
                 f"'{self.problem.nested.label(at)}'",
-                remedy="give mass to the counts between, or correct the prior",
+                remedy="allow the counts between, or correct the prior",
             )
 
     def _refuse_empty(self, lower: NDArray, upper: NDArray, what: str) -> None:

@@ -72,9 +72,9 @@ class ReleasedSum:
 
     def __post_init__(self) -> None:
         if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < LARGEST:
-            raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
+            raise SpecError("the released counts are out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat | Poisson) and not isinstance(self.prior_total, Flat):
-            raise SpecError("priors on both the parts and the total", needed="one of them")
+            raise SpecError("priors are given on both the parts and the total", needed="one of them")
         refuse_laws(set(self.laws), self.algorithm)
         refuse_laws({self.total_law} - {None}, 2)
 

@@ -78,7 +78,7 @@ class Terms:
                 remedy=did_you_mean(self.neighbours, get_args(Neighbours)),
             )
         if not isinstance(self.checks, int) or isinstance(self.checks, bool) or self.checks < 0:
-            raise SpecError("the number of checks is no whole number from 0")
+            raise SpecError("the number of checks is not a whole number of at least 0")
         for what, given, known in (
             ("caps renew", self.renews, "yearly"),
             ("the series of data is", self.series, "monthly"),

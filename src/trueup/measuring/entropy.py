@@ -38,5 +38,5 @@ def _failed(why: str) -> TrueupError:
     return TrueupError(
         f"the operating system's source of randomness failed: {why}",
         needed="os.urandom, from which all noise is made",
-        remedy="mend the system's source (getrandom or /dev/urandom), then run again; there is no other source",
+        remedy="repair the system's source (getrandom or /dev/urandom), then run again; there is no other source",
     )

@@ -46,7 +46,7 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     family = family_if_any(constraints, demanded=cells.n > LARGEST_CROSS)
     if family and constraints.bounds:
         raise SpecError(
-            f"a bound on '{constraints.bounds[0].margin}' is not kept in a family of tables",
+            f"a bound on '{constraints.bounds[0].margin}' cannot be kept when several tables share margins",
             needed="tables without bounds",
             remedy="leave the bounds out",
         )

@@ -62,8 +62,8 @@ def kept_of(constraints: Constraints, *, total: bool) -> Kept:
         return Kept.of(whole, total=total)
     if constraints.invariants or constraints.zeros:
         raise SpecError(
-            f"the attributes have {combinations:,} combinations, over which it is worked out what invariants and structural "
-            "zeros say",
+            f"the attributes have {combinations:,} combinations, too many to work out what invariants and "
+            "structural zeros imply",
             needed=f"at most {MOST_COMBINATIONS:,}",
             remedy="leave out the invariants and zeros, or measure fewer attributes in one release",
         )

@@ -438,5 +438,5 @@ SplitPrior = Annotated[
 
 def _one(each: Each) -> float:
     if isinstance(each, tuple):
-        raise SpecError("a prior with a parameter for each cell", needed="the prior of one cell, by `at`")
+        raise SpecError("the prior has a parameter for each cell", needed="the prior of one cell, by `at`")
     return float(each)

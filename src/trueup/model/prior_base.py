@@ -40,7 +40,7 @@ class BasePrior:
     def refuse_varying(self) -> None:
         """Refuse parameters that were given for each cell."""
         if self.varying:
-            raise SpecError(f"prior '{self.name}' with a parameter for each cell", needed="one for all cells")
+            raise SpecError(f"prior '{self.name}' has a parameter for each cell", needed="one for all cells")
 
     def at(self, cell: int) -> Self:
         """Return the prior of one cell."""
@@ -88,7 +88,7 @@ class BasePrior:
             If its mass is everywhere.
         """
         if (window := self.window()) is None:
-            raise SpecError(f"prior '{self.name}' has mass everywhere", needed="a prior with a window")
+            raise SpecError(f"prior '{self.name}' has no finite window", needed="a prior with finite support, or one whose tails vanish")
         return self.logpmf(np.arange(window[1] + 1))
 
 

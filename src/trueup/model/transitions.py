@@ -30,12 +30,12 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
         cause = getattr(error, "strerror", None) or "it is no CSV in UTF-8"
         raise SpecError(f"cannot read the transitions from '{path}': {cause}", needed=_NEEDED) from None
     if not rows or not {"i", "j", "p"} <= set(rows[0]):
-        raise SpecError(f"'{path.name}' has not the columns i, j and p", needed=_NEEDED)
+        raise SpecError(f"'{path.name}' lacks the columns i, j and p", needed=_NEEDED)
     try:
         entries = [(int(row["i"]), int(row["j"]), float(str(row["p"]).replace(",", "."))) for row in rows]
     except (TypeError, ValueError):
         raise SpecError(
-            f"'{path.name}' holds something else than numbers", needed="whole i and j, and p"
+            f"'{path.name}' holds something other than numbers", needed="whole i and j, and p"
         ) from None
     if wide := [(i, j) for i, j, _ in entries if not 0 <= i <= WIDEST or abs(j - i) > LARGEST_CHANGE]:
         raise SpecError(

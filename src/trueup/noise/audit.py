@@ -133,7 +133,7 @@ def audit(
 
 def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: float) -> None:
     if not (law.discrete and law.additive) or law.exact:
-        raise SpecError(f"law {law.name!r} draws nothing", needed="a law on the integers that adds noise")
+        raise SpecError(f"law {law.name!r} cannot be drawn", needed="a law on the integers that adds noise")
     if law.joint:
         raise SpecError(f"law {law.name!r} draws vectors that keep invariants", needed="a law of one count")
     if checked_draws(size) < 1000:

@@ -80,7 +80,7 @@ class Hyperbolic:
         most = MOST_EPSILON * float(self.sensitivity.min())
         if total > most:
             raise SpecError(
-                "so large a total of epsilon makes practically no noise",
+                "the total epsilon is so large that there would be practically no noise",
                 needed=f"at most {most:,.6g} epsilon",
             )
 

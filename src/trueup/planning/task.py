@@ -100,7 +100,7 @@ class PlanningTask:
         cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
             raise SpecError(
-                "linear rules, or cells that are no partition, have no closed form of the error",
+                "the spec has linear rules, or cells that do not partition the units, so that its errors have no closed form",
                 needed="nested or crossing tables of one partition",
             )
         if cells.is_family:

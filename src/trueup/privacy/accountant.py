@@ -60,7 +60,7 @@ class Loss:
         parts = ("epsilon", "rho", "converted", "delta")
         left = {name: getattr(self, name) - getattr(other, name) for name in parts}
         if min(left.values()) < 0:
-            raise PrivacyError("a loss is taken back that was no part of the sum", remedy="report this")
+            raise PrivacyError("the subtracted loss was not part of the sum", remedy="report this")
         return replace(self, **left)
 
     @property
@@ -115,7 +115,7 @@ def _check(cost: object) -> None:
     if not isinstance(cost, Cost):
         raise SpecError(f"a cost is of type {type(cost).__name__}", needed="a Cost")
     if cost.currency not in ("epsilon", "rho"):
-        raise SpecError(f"a cost in '{cost.currency}'", needed="epsilon or rho")
+        raise SpecError(f"a cost is stated in '{cost.currency}'", needed="epsilon or rho")
     for name, value in (("amount", cost.amount), ("delta", cost.delta)):
         if not isinstance(value, Fraction):
             raise SpecError(f"the {name} of a cost is of type {type(value).__name__}", needed="a Fraction")

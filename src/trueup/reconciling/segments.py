@@ -187,11 +187,11 @@ def segment_plan(
         are not determined, or structural zeros tie too many codes together.
     """
     if reason := refuses_on_histogram(constraints):
-        raise SpecError(f"constraints that reconciliation by parts does not keep: {reason}")
+        raise SpecError(f"reconciliation by parts cannot keep the constraints: {reason}")
     cells, fold = constraints.cells, small_fold(constraints)
     if fold is None:
         raise SpecError(
-            "structural zeros that tie too many combinations of attribute values together",
+            "the structural zeros tie too many combinations of attribute values together",
             needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
             remedy="reconcile the whole tree at once: give --engine memory",
         )

@@ -80,7 +80,7 @@ def changes(
     margin = new.cells.margin(table or Margin(tree.levels[-1], new.cells.coarsest.attributes))
     if not table and margin.level not in old.cells.tree.levels:
         raise SpecError(
-            f"the first has no level '{margin.level}'", needed=f"one of {', '.join(old.cells.tree.levels)}"
+            f"the first release has no level '{margin.level}'", needed=f"one of {', '.join(old.cells.tree.levels)}"
         )
     margin = canonical(new.cells, margin)
     _refuse_other_values(old.cells, new.cells, margin)
@@ -132,7 +132,7 @@ def _refuse_unlike(old: Record, new: Record) -> None:
         raise SpecError("a release and a posterior are compared", needed="two releases, or two posteriors")
     if _digest(old) == _digest(new):
         raise SpecError(
-            "both are of the same measurements, so that their noise is the same",
+            "both were made from the same measurements, so that their noise is the same",
             needed="two releases, each measured by itself",
         )
 

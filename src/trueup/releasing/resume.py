@@ -53,7 +53,7 @@ def refuse_changes(
             "--expect-rows is not what the run began with", remedy="give the same number, or none"
         )
     if out is not None and str(Path(out).absolute()) != plan["out"]:
-        raise BundleError(f"the run goes to '{plan['out']}'", remedy="give that folder as --out, or none")
+        raise BundleError(f"the run writes to '{plan['out']}'", remedy="give that folder as --out, or none")
 
 
 def _text(spec: Spec | str | Path) -> str:

@@ -81,7 +81,7 @@ def report(
     Raises
     ------
     SpecError
-        If there is no report for that kind of record, or it does not know its spec.
+        If there is no report for that kind of record, or it was made without its spec.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def report(
     stated = getattr(record, "spec", None) if spec is None else spec
     if stated is None:
         raise SpecError(
-            f"the {type(record).__name__} does not know its spec", remedy="give it: report(record, spec)"
+            f"the {type(record).__name__} was made without its spec", remedy="give it: report(record, spec)"
         )
     if isinstance(record, Release):
         return Report.of(lay_out(record, stated, ledger, level=level, shapes=shapes))

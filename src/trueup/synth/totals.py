@@ -81,7 +81,7 @@ def _refuse_bad(names: list[str], codes: list[str]) -> None:
             raise DataError(f"the table of totals holds the {what} '{twice[0]}' twice", needed="one row each")
     if bad := [c for c in codes if not (c.isascii() and c.isdigit()) or len(c) != len(codes[0])]:
         raise DataError(
-            f"the code '{bad[0]}' of a region is unfit", needed="digits, equally many for all regions"
+            f"the code '{bad[0]}' of a region is not usable", needed="digits, equally many for all regions"
         )
 
 

@@ -40,7 +40,7 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
     dense = matrix.toarray() if hasattr(matrix, "toarray") else matrix  # pyright: ignore[reportAttributeAccessIssue]
     a = np.atleast_2d(np.asarray(dense, float))
     if a.ndim != 2 or not np.isfinite(a).all():
-        raise SpecError("the equalities are no matrix of finite numbers", needed="a row for each of them")
+        raise SpecError("the equalities are not a matrix of finite numbers", needed="a row for each of them")
     v = np.ones(a.shape[1]) if variances is None else np.asarray(variances, float)
     if v.shape != a.shape[1:] or not (np.isfinite(v) & (v >= 0)).all():
         raise SpecError(
@@ -148,5 +148,5 @@ def nonnegative_bias_bound(law: Law, n: int, smallest: float, farthest: float) -
     0.297
     """
     if not (smallest >= 0 and farthest >= 0):
-        raise SpecError("a negative smallest count or distance", needed="numbers that are 0 or more")
+        raise SpecError("the smallest count or the distance is negative", needed="numbers that are 0 or more")
     return farthest * outside_probability(law, n, smallest)

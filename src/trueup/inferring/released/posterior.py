@@ -99,4 +99,4 @@ def _tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 def refuse_zero(problem: ReleasedSum) -> None:
     """Refuse a total of zero, whose posterior `trueup.inferring.released.zero` computes."""
     if problem.trials == 0:
-        raise SpecError("a released total of zero", needed="at least one released count above zero")
+        raise SpecError("the released total is zero", needed="at least one released count above zero")

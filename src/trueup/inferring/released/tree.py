@@ -72,7 +72,7 @@ class ReleasedTree:
 
     def __post_init__(self) -> None:
         if self.counts.max() >= LARGEST:
-            raise SpecError("released counts out of range", needed="counts from 0 to 2^31")
+            raise SpecError("the released counts are out of range", needed="counts from 0 to 2^31")
         refuse_laws([h.law for h in self.problem.headers if not h.exact], self.algorithm)
 
     def settled(self) -> NDArray[np.bool_]:
@@ -210,7 +210,7 @@ class ReleasedTreeChain:
 def far_apart() -> InfeasibleError:
     """Return the error for releases whose noise would lie beyond its tables (1e-18 of its mass)."""
     return InfeasibleError(
-        "no noisy counts near the released ones go with the prior and the laws",
+        "no noisy counts near the released ones are possible under the prior and the laws",
         needed="counts as a multinomial method released them, and a prior that allows counts near them",
         remedy="check the method, the laws and the prior",
     )

@@ -32,7 +32,7 @@ def record_columns(release: Release) -> dict[str, NDArray]:
     cells, counts = release.cells, np.asarray(release.counts)
     if counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
         raise SpecError(
-            "the released counts are no numbers of records",
+            "the released counts are not numbers of records",
             needed="whole counts of 0 and more",
             remedy="reconcile with a method of whole nonnegative counts",
         )
@@ -88,6 +88,6 @@ def refuse_overlapping_records(cells: Cells) -> None:
     """
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
-            f"the values of '{overlapping[0]}' overlap, so that counts are no numbers of records",
+            f"the values of '{overlapping[0]}' overlap, so that counts are not numbers of records",
             needed="attributes of which each record has one value",
         )

@@ -50,7 +50,7 @@ def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
     """
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_\-]*(\.[A-Za-z][A-Za-z0-9_\-]*)*", agency):
         raise SpecError(
-            f"'{agency}' is no agency of SDMX", needed="letters, digits, dots, such as XX or ABC.STATS"
+            f"'{agency}' is not an SDMX agency", needed="letters, digits, dots, such as XX or ABC.STATS"
         )
     if wide := next((table for table in exported.tables if table.wide), None):
         raise SpecError(

@@ -289,7 +289,7 @@ class _Tabulation:
         row, value = Relation(table.name, bad).select(["row", "value"]).values()
         where = table.row(int(row[0]))
         whole_counts(value, column, lambda at: where)
-        raise DataError(f"column '{column}' in {where} holds no whole number")
+        raise DataError(f"column '{column}' in {where} holds something other than a whole number")
 
     def _first(self, query: str) -> Any:
         return next(iter(self.connection.execute(query).fetchall()), None)

@@ -231,9 +231,9 @@ def _numbers(column: NDArray, law: Law) -> NDArray:
     try:
         found = np.array([read(str(value)) for value in column])
     except ValueError:
-        raise DataError("column 'COUNT' holds something else than whole numbers") from None
+        raise DataError("column 'COUNT' holds something other than whole numbers") from None
     if not np.isfinite(found).all():
-        raise DataError("column 'COUNT' holds something else than numbers")
+        raise DataError("column 'COUNT' holds something other than numbers")
     return found
 
 

@@ -224,7 +224,7 @@ class Measurements(Tabled):
         if spec is not None and (own is None or spec is not own.spec):
             return Problem(spec, self.cells)
         if own is None:
-            raise SpecError("the measurements do not know their spec", remedy="give it: spec=...")
+            raise SpecError("the measurements were read without their spec", remedy="give it: spec=...")
         return own
 
     def rng(self) -> np.random.Generator:

@@ -68,7 +68,7 @@ class OnLattice:
             )
         slowest = options.get("slowest", 0)
         if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
-            raise SpecError("the option 'slowest' is no number of seconds", needed="a number such as 300")
+            raise SpecError("the option 'slowest' is not a number of seconds", needed="a number such as 300")
         return self.on(lattice, **options)
 
     def scaled(self, factor: Fraction) -> Self:

@@ -389,7 +389,7 @@ def probabilities(probability: ArrayLike) -> Reals:
     try:
         p = np.asarray(probability, dtype=np.float64)
     except (TypeError, ValueError):
-        raise SpecError("a probability is no number", needed="probabilities between 0 and 1") from None
+        raise SpecError("a probability is not a number", needed="probabilities between 0 and 1") from None
     if not np.all((p >= 0) & (p <= 1)):
         raise SpecError("a probability is outside [0, 1]", needed="probabilities between 0 and 1")
     return p

@@ -157,7 +157,7 @@ def _read_transitions(given: Any) -> str:
             given = json.loads(given)
         except ValueError:
             raise SpecError(
-                "the transitions are no JSON", needed="a list of rows {change: probability}"
+                "the transitions are not JSON", needed="a list of rows {change: probability}"
             ) from None
     if (
         not isinstance(given, Sequence)
@@ -165,7 +165,7 @@ def _read_transitions(given: Any) -> str:
         or not all(isinstance(row, Mapping) and row for row in given)
     ):
         raise SpecError(
-            "the transitions are no list of rows", needed='rows such as {"-1": 0.25, "0": 0.5, "1": 0.25}'
+            "the transitions are not a list of rows", needed='rows such as {"-1": 0.25, "0": 0.5, "1": 0.25}'
         )
     rows = [
         {_change(change, x): _probability(p, x) for change, p in row.items()} for x, row in enumerate(given)

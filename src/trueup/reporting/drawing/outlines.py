@@ -100,7 +100,7 @@ def matched(cells: Cells, features: Sequence[Mapping[str, Any]]) -> tuple[str, d
                     best = (level, found)
     if not best[1]:
         raise DataError(
-            "no shape has the key of a place",
+            "no shape has a property with the key of a place",
             needed="a property with the keys of a level, such as the code of the county",
         )
     return best
