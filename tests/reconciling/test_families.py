@@ -155,7 +155,9 @@ def test_bounds_are_refused(rng):
         cells, tuple(h.margin for h in headers), bounds=(Bound(headers[0].margin, 0, 9),)
     )
     assert "bounds" in str(FamilyTree().refuses(constraints))
-    with pytest.raises(SpecError, match="a bound on 'region' cannot be kept when several tables share margins"):
+    with pytest.raises(
+        SpecError, match="a bound on 'region' cannot be kept when several tables share margins"
+    ):
         Problem.of(ministry(constraints={"bounds": [{"level": "region", "upper": 9000}]}), CLINICS)
 
 

@@ -108,7 +108,9 @@ def posterior_of_tree(
         law is not None and law.discrete and value != np.rint(value)
         for law, value in zip(each, y, strict=True)
     ):
-        raise DataError("a value is not whole, although its noise is", needed="whole values, or continuous laws")
+        raise DataError(
+            "a value is not whole, although its noise is", needed="whole values, or continuous laws"
+        )
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
     low = np.full(order.size, 0 if nonnegative else -OPEN)

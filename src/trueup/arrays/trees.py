@@ -62,7 +62,8 @@ def level_order(parents: ArrayLike) -> LevelOrder:
         or (up >= up.size).any()
     ):
         raise SpecError(
-            "the parents do not form a tree", needed="(n,) the number of each node's parent, and -1 for one root"
+            "the parents do not form a tree",
+            needed="(n,) the number of each node's parent, and -1 for one root",
         )
     children = np.argsort(up, kind="stable")  # by parent, the root first
     first = np.searchsorted(up[children], np.arange(up.size + 1))
@@ -76,7 +77,9 @@ def level_order(parents: ArrayLike) -> LevelOrder:
         order[counted : counted + below.size] = below
         position, counted = position + 1, counted + below.size
     if counted < up.size:
-        raise SpecError("the parents do not form a tree: some nodes do not lead to the root", needed="no circles")
+        raise SpecError(
+            "the parents do not form a tree: some nodes do not lead to the root", needed="no circles"
+        )
     child_ptr[-1] = counted
     return LevelOrder(order, child_ptr)
 
@@ -274,7 +277,9 @@ def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative
             for axes, t in ((m, b), (k, c))
         ]
         if np.abs(both[0] - both[1]).max() > 1e-6 * max(1.0, float(np.abs(both[0]).max())):
-            raise InfeasibleError(f"the sums of margins {m} and {k} contradict each other", remedy="correct one")
+            raise InfeasibleError(
+                f"the sums of margins {m} and {k} contradict each other", remedy="correct one"
+            )
     if nonnegative and any((b < 0).any() for b in known):
         raise InfeasibleError("a sum is negative, but counts must not be", remedy="correct it")
     if whole and any((b != np.rint(b)).any() for b in known):

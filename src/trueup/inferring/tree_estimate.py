@@ -155,7 +155,9 @@ def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Fou
     def solved(theta: NDArray) -> Found:
         nonlocal failures
         if failures >= FAILURES:
-            raise ConvergenceError("the search for two kinds of parts failed repeatedly", remedy="set most_kinds = 1")
+            raise ConvergenceError(
+                "the search for two kinds of parts failed repeatedly", remedy="set most_kinds = 1"
+            )
         try:
             return solve(theta)
         except ConvergenceError:

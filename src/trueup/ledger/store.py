@@ -35,7 +35,10 @@ def store_at(url: str) -> Store:
     if scheme == "sqlite" and url and not url.startswith(("postgresql:", "postgres:")):
         return SqliteStore(Path(url.removeprefix("sqlite://").removeprefix("sqlite:")))
     known = scheme if scheme.isalnum() else "another place"
-    raise BudgetError(f"the ledger's address '{known}' is not recognised", needed="a file path, sqlite:///PATH or postgresql://...")
+    raise BudgetError(
+        f"the ledger's address '{known}' is not recognised",
+        needed="a file path, sqlite:///PATH or postgresql://...",
+    )
 
 
 class SqliteStore:

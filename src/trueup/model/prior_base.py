@@ -88,7 +88,10 @@ class BasePrior:
             If its mass is everywhere.
         """
         if (window := self.window()) is None:
-            raise SpecError(f"prior '{self.name}' has no finite window", needed="a prior with finite support, or one whose tails vanish")
+            raise SpecError(
+                f"prior '{self.name}' has no finite window",
+                needed="a prior with finite support, or one whose tails vanish",
+            )
         return self.logpmf(np.arange(window[1] + 1))
 
 

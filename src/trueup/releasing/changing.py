@@ -80,7 +80,8 @@ def changes(
     margin = new.cells.margin(table or Margin(tree.levels[-1], new.cells.coarsest.attributes))
     if not table and margin.level not in old.cells.tree.levels:
         raise SpecError(
-            f"the first release has no level '{margin.level}'", needed=f"one of {', '.join(old.cells.tree.levels)}"
+            f"the first release has no level '{margin.level}'",
+            needed=f"one of {', '.join(old.cells.tree.levels)}",
         )
     margin = canonical(new.cells, margin)
     _refuse_other_values(old.cells, new.cells, margin)

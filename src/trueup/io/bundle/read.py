@@ -195,7 +195,9 @@ def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
 def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     record = unverified_measurements(folder, manifest)
     if record.digest != manifest["measurements"]:
-        raise BundleError(f"the measurements in '{folder}' were altered: their digest differs from the manifest's")
+        raise BundleError(
+            f"the measurements in '{folder}' were altered: their digest differs from the manifest's"
+        )
     return record
 
 

@@ -46,7 +46,9 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
     from trueup.kernel.lattice_samplers.tape import run
 
     if weights is not None:
-        raise SpecError("weights are given with the L2 norm", remedy="use 'lattice-laplace' or 'lattice-gaussian'")
+        raise SpecError(
+            "weights are given with the L2 norm", remedy="use 'lattice-laplace' or 'lattice-gaussian'"
+        )
     if beyond := unwalkable(lattice.pieces):
         given = f"the L2 norm on {lattice.n} cells would need {beyond}"
         raise SpecError(given, needed="a smaller table", remedy="use 'lattice-laplace'")
