@@ -238,10 +238,8 @@ def test_the_loss_is_that_of_the_same_queries_beside_their_full_cross():
     assert [h.law for h in tables.headers] == [h.law for h in full.headers]
 
 
-def test_what_is_not_there_yet_says_so(tmp_path, rng):
+def test_parts_say_that_they_are_not_there_yet(tmp_path, rng):
     problem = Problem.of(ministry(), CLINICS)
-    with pytest.raises(SpecError, match="planning is not available yet"):
-        tu.plan(problem, targets={"clinic": "40@95%"})
     with pytest.raises(SpecError, match="released in memory"):
         release(problem, visits(rng), tmp_path / "out", executor=LocalPool(1))
 

@@ -190,8 +190,11 @@ class Cells:
         return True
 
     def holding(self, margin: Margin) -> Cells:
-        """Return True if a margin is a sum of these cells; in a family, of one table's cells."""
+        """Return the cells of which a margin is a sum; in a family, one table's."""
         return self
+
+    def refuse_unheld(self, margin: Margin) -> None:
+        """Raise SpecError if a margin is no sum of these cells, as it may be in a family."""
 
     def margin(self, given: Margin | str) -> Margin:
         """Read a margin given as text: a level, then attributes or recodes, each after a cross.

@@ -116,7 +116,7 @@ class Constraints:
     @cached_property
     def chain(self) -> tuple[Margin, ...] | None:
         """Return all margins in play from coarse to fine, or None if they are not nested."""
-        return chain(self.cells, self._in_play)
+        return None if self.cells.is_family else chain(self.cells, self._in_play)
 
     @property
     def _in_play(self) -> tuple[Margin, ...]:

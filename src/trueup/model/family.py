@@ -144,13 +144,17 @@ class FamilyCells(Cells):
             If no table holds it.
         """
         margin = self._named(margin)
-        if not (holders := self.holders(margin)):
+        self.refuse_unheld(margin)
+        return self.sum_in(self.holders(margin)[0], values, margin)
+
+    def refuse_unheld(self, margin: Margin) -> None:
+        """Raise SpecError if no table holds a margin."""
+        if not self.holders(margin):
             raise SpecError(
                 f"no table holds '{margin}'",
                 needed=f"a table or a sum of one: {', '.join(map(str, self.tables))}",
                 remedy="measure it by a query of its own",
             )
-        return self.sum_in(holders[0], values, margin)
 
     def sum_in(self, table: int, values: NDArray, margin: Margin | str) -> NDArray:
         """Sum cells `(..., n)` into the groups of a margin within one table."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.histogram.shapes import Shapes
 from trueup.model.cells import Cells, Margin
+from trueup.model.family import FamilyCells
+from trueup.model.kept_of_family import MOST_COMBINATIONS
 from trueup.planning.areas import AreaTable
 from trueup.planning.targets import Target
 
@@ -25,6 +28,8 @@ Reals = NDArray[np.float64]
 FUSED_CODES = 12
 """Structural zeros are held while they tie together at most so many combinations of values: dense blocks cost their cube.
 (In `examples/pl94.toml` there are 15, for four times the work and a budget that differs by 2e-7.)"""
+VAGUE = 1e-9
+"""Precision with which the full cross of a family of tables is taken as measured, as a share of its most precise table's."""
 SWEEPS = 2
 """Precisions whose covariances are kept."""
 
@@ -38,7 +43,7 @@ class Expected:
     Attributes
     ----------
     cells
-        The finest cells.
+        The finest cells; of a family of tables its full cross, of which no array of all places is made.
     measured
         The k measured tables.
     model
@@ -47,6 +52,8 @@ class Expected:
         Areas off the hierarchy, where targets name them.
     fold
         How structural zeros are taken out.
+    family
+        The largest tables of a family: its full cross is the last table of `model`, measured with next to no precision.
 
     Examples
     --------
@@ -65,6 +72,7 @@ class Expected:
     model: ErrorVariances
     areas: AreaTable | None = None
     fold: Fold | None = None
+    family: tuple[Margin, ...] = ()
 
     @classmethod
     def of(
@@ -82,14 +90,18 @@ class Expected:
         SpecError
             If the measured tables do not determine the cells of the last level.
         """
+        family = cells.tables if isinstance(cells, FamilyCells) else ()
+        cells = _full_cross(cells)
         fold = Fold.of(cells.shape[1:], [cells.where(zero)[0] for zero in zeros])
         fold = fold if fold.widest <= FUSED_CODES else Fold.of(cells.shape[1:])
         marginals = [fold.marginal(cells.marginal(m.attributes)) for m in (cells.finest, *measured, *others)]
         levels = [cells.tree.level(m.level) for m in measured]
         tables = tuple(zip(levels, marginals[1 : len(levels) + 1]))
+        if family:
+            tables = (*tables, (len(cells.tree.levels) - 1, marginals[0]))
         model = ErrorVariances(Domain.of(marginals), Shapes.of(cells.tree.child_ptr), tables)
-        expected = cls(cells, tuple(measured), model, areas, fold)
-        if not expected.model.determined(np.ones(len(measured), bool)):
+        expected = cls(cells, tuple(measured), model, areas, fold, family)
+        if not family and not expected.model.determined(np.ones(len(measured), bool)):
             raise SpecError(
                 f"the measured tables do not determine the counts of '{cells.finest}'",
                 needed=f"'{cells.finest}' measured, however noisily, or tables that determine it",
@@ -99,7 +111,12 @@ class Expected:
 
     @cached_property
     def needed(self) -> NDArray[np.bool_]:
-        """Return a smallest set (k,) of tables that determine the finest cells, leaving out coarse tables first."""
+        """Return a smallest set (k,) of tables that determine the finest cells, leaving out coarse tables first.
+
+        Of a family these are its largest tables.
+        """
+        if self.family:
+            return np.array([m in self.family for m in self.measured])
         kept = np.array([m.level == self.cells.tree.levels[-1] for m in self.measured])
         for at in sorted(np.flatnonzero(kept), key=lambda i: self.cells.size(self.measured[i])):
             kept[at] = False
@@ -141,6 +158,12 @@ class Expected:
         context, kind = np.unravel_index(int(np.argmax(variances)), variances.shape)
         return float(variances[context, kind]), int(context), int(kind)
 
+    def sweep(self, precisions: Reals) -> Swept:
+        """Return covariances at precisions (k,), infinite if exact."""
+        if not self.family:
+            return self.model.sweep(precisions)
+        return self.model.sweep(np.append(precisions, VAGUE * precisions[np.isfinite(precisions)].max()))
+
     @cached_property
     def _sweeps(self) -> dict[bytes, Swept]:
         return {}
@@ -148,7 +171,7 @@ class Expected:
     def _swept(self, precisions: Reals) -> Swept:
         """Return covariances at precisions, kept for further questions on them."""
         key = precisions.tobytes()
-        found = self._sweeps.pop(key, None) or self.model.sweep(precisions)
+        found = self._sweeps.pop(key, None) or self.sweep(precisions)
         self._sweeps[key] = found
         if len(self._sweeps) > SWEEPS:
             self._sweeps.pop(next(iter(self._sweeps)))
@@ -162,10 +185,10 @@ class Expected:
 
     def weighted(self, precisions: Reals, weights: Mapping[Margin, float]) -> tuple[Reals, Reals]:
         """Return a weighted sum of mean error variances (1,) and minus its derivatives (1, k)."""
-        swept = self.model.sweep(precisions)
+        swept = self.sweep(precisions)
         wanted = [(self.level(m), self.mean_form(m), weight) for m, weight in weights.items() if weight]
         means, slopes = self.model.means(swept, wanted)
-        return np.array([means @ [weight for *_, weight in wanted]]), slopes[None]
+        return np.array([means @ [weight for *_, weight in wanted]]), self._of_measured(slopes[None])
 
     def of_areas(self, margin: Margin) -> bool:
         """Return True if a table is by areas off the hierarchy."""
@@ -202,8 +225,8 @@ class Expected:
 
     def largest(self, precisions: Reals, targets: Sequence[Target], limits: Reals) -> tuple[Reals, Reals]:
         """Return error variances of targets as shares of their limits (j,), and minus their derivatives (j, k)."""
-        swept = self.model.sweep(precisions)
-        values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.measured)))
+        swept = self.sweep(precisions)
+        values, slopes = np.zeros(len(targets)), np.zeros((len(targets), len(self.model.tables)))
         single = []
         for j, target in enumerate(targets):
             if self.of_areas(target.margin):
@@ -217,7 +240,11 @@ class Expected:
                 single.append((j, (self.level(target.margin), form, context)))
         if single:
             slopes[[j for j, _ in single]] = self.model.slopes(swept, [wanted for _, wanted in single])
-        return values / limits, slopes / limits[:, None]
+        return values / limits, self._of_measured(slopes) / limits[:, None]
+
+    def _of_measured(self, slopes: Reals) -> Reals:
+        """Leave out the derivatives by the precision of a family's full cross."""
+        return slopes[:, : len(self.measured)]
 
     def _largest_area(self, swept: Swept, target: Target) -> tuple[float, Reals]:
         variances, forms = self._area_errors(swept, target)
@@ -229,3 +256,15 @@ class Expected:
             weight = (np.arange(areas) == area).astype(float)
         slopes = area_slopes(self.model, swept, self._laid_out, [(forms[int(kind)], weight)])
         return float(weight @ variances[:, kind]), slopes[0]
+
+
+def _full_cross(cells: Cells) -> Cells:
+    if not isinstance(cells, FamilyCells):
+        return cells
+    if (combinations := prod(cells.whole.shape[1:])) > MOST_COMBINATIONS:
+        raise SpecError(
+            f"the attributes have {combinations:,} combinations, whose errors are worked out together",
+            needed=f"at most {MOST_COMBINATIONS:,} to plan several tables",
+            remedy="plan the tables that share attributes in specs of their own",
+        )
+    return cells.whole

@@ -54,7 +54,7 @@ def margin_ratio(expected: Expected, precisions: Reals, target: Target) -> float
     """
     if target.mean:
         return normal_ratio(target.confidence)
-    swept = expected.model.sweep(precisions)
+    swept = expected.sweep(precisions)
     variance, context, kind = expected.worst(swept, target.margin)
     cell = list(expected.model.cells_of(expected.marginal(target.margin)))[kind]
     parts = list(noise_weights(expected, swept, precisions, target, cell, context))

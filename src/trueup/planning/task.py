@@ -103,12 +103,6 @@ class PlanningTask:
                 "the spec has linear rules, or cells that do not partition the units, so that its errors have no closed form",
                 needed="nested or crossing tables of one partition",
             )
-        if cells.is_family:
-            raise SpecError(
-                "planning is not available yet for tables that share margins without the table that would hold them all",
-                needed="a query on the finest cells",
-                remedy="compare budgets with `trueup explain`, which says the expected error of every table",
-            )
         headers, guarantee = problem.headers, problem.guarantee
         currencies = {charge.currency for charge in guarantee.charges}
         if len(currencies) != 1:
@@ -124,6 +118,8 @@ class PlanningTask:
         of_levels = (t.margin for t in wanted if t.margin.level in cells.tree.levels)
         others = {*(constraints.chain or ()), *named, *of_levels, *noise}
         of_areas = tuple(t.margin for t in wanted if t.margin.level not in cells.tree.levels)
+        for margin in (*others, *(Margin(cells.tree.levels[-1], m.attributes) for m in of_areas)):
+            cells.refuse_unheld(margin)
         expected = Expected.of(cells, measured, (*others, *of_areas), table, constraints.zeros)
         tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
         task = cls(problem, expected, tables, noise, currencies.pop(), wanted, {})
