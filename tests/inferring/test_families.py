@@ -21,6 +21,7 @@ from tests.families import CLINICS, ministry, visits
 from trueup.cli.infer import _areas
 from trueup.errors import SpecError
 from trueup.inferring import family_moves
+from trueup.inferring.areas import infer_areas
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.io.bundle.posterior import write_posterior
 from trueup.kernel.statistics.diagnostics import diagnose
@@ -264,9 +265,42 @@ def test_what_it_cannot_keep_is_refused():
     wrong = FamilyMoves(prior=Hierarchical(concentrations=(1.0,)))
     assert "4 concentrations" in str(wrong.refuses(other.constraints, other.headers))
     simulated = tu.simulate(other, np.zeros(other.cells.n, int), np.random.default_rng(1))
-    with pytest.raises(SpecError, match="without `within`"):
-        tu.infer(simulated, within="region=R0")
     with pytest.raises(SpecError, match="does not fit"):
         tu.infer(simulated, "tree-exact")
-    with pytest.raises(SpecError, match="areas are inferred from one table"):
-        _areas(other.cells, Path("areas.csv"), "area", None)
+    with pytest.raises(SpecError, match="no table holds 'clinic x sex'"):
+        _areas(other.cells, Path("areas.csv"), "area", "sex")
+
+
+def test_one_region_is_inferred_from_what_was_measured_in_it(rng):
+    """Tables of the country are left out, intervals hold, and areas sum draws."""
+    problem = Problem.of(ministry(), CLINICS)
+    truth = problem.cells.tally(rng.choice(problem.cells.whole.n, 3000), np.ones(3000, int))
+    noisy = tu.simulate(problem, truth, rng)
+    posterior = tu.infer(noisy, within="region=R1", draws=400)
+    assert [str(table) for table in posterior.cells.tables] == [
+        "region x diagnosis",
+        "district x sex x age",
+        "clinic",
+    ]
+    for margin, places in (("clinic", 6), ("district x sex x age", 3 * 6), ("region x diagnosis", 20)):
+        true = problem.cells.sum(truth, margin).reshape(4, -1)[1]
+        described = posterior.summary(margin)
+        assert true.size == places
+        held = (described["low"] <= true) & (true <= described["high"])
+        assert held.mean() > 0.6
+    for draw in posterior.draws.reshape(-1, posterior.cells.n)[::50]:
+        assert list(posterior.cells.disagreements(draw)) == []
+    areas = CLINICS[CLINICS.region == "R1"].assign(area=["east", "west"] * 3)
+    found = infer_areas(posterior, areas)
+    west = posterior.sums("clinic")[..., 1::2].sum(axis=-1)
+    assert found["mean"][1] == pytest.approx(west.mean())
+
+
+def test_released_counts_of_a_region_stand_beside_its_posterior(rng):
+    problem = Problem.of(ministry(), CLINICS)
+    truth = problem.cells.tally(rng.choice(problem.cells.whole.n, 3000), np.ones(3000, int))
+    released = tu.reconcile(tu.simulate(problem, truth, rng))
+    posterior = tu.infer(released, within="region=R2", draws=200)
+    for table in posterior.cells.tables:
+        own = posterior.cells.sum(posterior.released, table)
+        np.testing.assert_array_equal(own, released.sums(table).reshape(4, -1)[2])

@@ -255,16 +255,12 @@ def _known(cells: Any, labels: list[str]) -> tuple[str, ...]:
 
 def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
     """Read areas off the hierarchy; return a function that describes them given the posterior."""
-    from trueup.errors import SpecError
     from trueup.inferring.areas import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
     from trueup.planning.areas import AreaTable
 
-    if cells.is_family:
-        raise SpecError(
-            "areas are inferred from one table, and these are several that share margins",
-            remedy="keep the posterior with --out, and ask it: `trueup ask FOLDER area --areas FILE`",
-        )
     kept = [name.strip() for name in (by or "").split(",") if name.strip()]
-    refuse_overlapping(cells, cells.margin(Margin(cells.finest.level, tuple(kept))))
+    margin = cells.margin(Margin(cells.tree.levels[-1], tuple(kept)))
+    refuse_overlapping(cells, margin)
+    cells.refuse_unheld(margin)
     return partial(infer_areas, mapping=AreaTable.read(mapping, column, cells), by=kept)

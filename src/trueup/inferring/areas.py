@@ -68,17 +68,17 @@ def infer_areas(
     table = mapping if isinstance(mapping, AreaTable) else AreaTable.read(mapping, column, cells)
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(by)))
     refuse_overlapping(cells, margin)
+    cells.refuse_unheld(margin)
     level = probability_of(posterior.level if level is None else level)
     chains, draws, _ = posterior.draws.shape
-    each = posterior.draws.reshape(chains, draws, cells.shape[0], -1)
+    counts = posterior.sums(margin) if cells.is_family else posterior.draws
+    each = counts.reshape(chains, draws, cells.shape[0], -1)
     parts = []
     for area in range(len(table.names)):
         own = each[:, :, table.leaf[table.area == area]].sum(axis=2)
-        parts.append(
-            posterior.describe(
-                marginalise(own, cells.marginal(margin.attributes)).reshape(chains, draws, -1), level
-            )
-        )
+        if not cells.is_family:
+            own = marginalise(own, cells.marginal(margin.attributes))
+        parts.append(posterior.describe(own.reshape(chains, draws, -1), level))
     return {
         **_labels(posterior, margin, table),
         **{k: np.concatenate([p[k] for p in parts]) for k in parts[0]},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
+from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 
@@ -33,11 +35,6 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
     >>> place_named(cells, "all=all")
     (0, 0)
     """
-    if cells.is_family:
-        raise SpecError(
-            "one place with all below it is inferred of one table, and these are several that share margins",
-            remedy="infer all of them together, without `within`",
-        )
     tree = cells.tree
     level, _, key = text.partition("=")
     if level not in tree.levels[:-1]:
@@ -65,13 +62,16 @@ def within(
     measured: Measurements, constraints: Constraints, place: str
 ) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
     """Keep one place, written `level=key`, and everything below it; also return its finest cells."""
-    some, headers, values, leaves = parts_within(
-        constraints, measured.headers, measured.values, *place_named(measured.cells, place)
-    )
+    cells = measured.cells
+    at = place_named(cells, place)
+    some, headers, values, leaves = parts_within(constraints, measured.headers, measured.values, *at)
     record = replace(
         measured, cells=some.cells, headers=headers, values=values, bounds=(), sealed=measured.digest
     )
-    each = measured.cells.n // measured.cells.shape[0]
+    if isinstance(cells, FamilyCells) and isinstance(some.cells, FamilyCells):
+        tables = [(cells.starts[cells.tables.index(table)], table) for table in some.cells.tables]
+        return record, some, np.concatenate([first + _rows(cells, *at, table) for first, table in tables])
+    each = cells.n // cells.shape[0]
     return record, some, (leaves[:, None] * each + np.arange(each)).ravel()
 
 
@@ -82,11 +82,7 @@ def parts_within(
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept = len(tree.levels) - 1, tree.levels[top:]
     own = cells_within(cells, top, place)
-
-    def rows(margin: Margin) -> NDArray[np.int64]:
-        first, stop = tree.starts(top, tree.level(margin.level))[[place, place + 1]]
-        each = cells.size(margin) // tree.sizes[tree.level(margin.level)]
-        return np.arange(first * each, stop * each)
+    rows = partial(_rows, cells, top, place)
 
     def bound(one: Bound) -> Bound:
         ends = {name: getattr(one, name) for name in ("lower", "upper")}
@@ -101,9 +97,19 @@ def parts_within(
         bounds=tuple(bound(b) for b in constraints.bounds if b.margin.level in kept),
         linear=tuple(rule for rule in constraints.linear if rule.level in kept),
     )
+    if isinstance(cells, FamilyCells):
+        some = replace(some, cells=family_of(own, some.held))
     found = [_cut(h, v, rows(h.margin)) for h, v in zip(headers, values) if h.margin.level in kept]
     fewer, less = zip(*found) if found else ((), ())
     return some, tuple(fewer), tuple(less), np.arange(*tree.starts(top, last)[[place, place + 1]])
+
+
+def _rows(cells: Cells, top: int, place: int, margin: Margin) -> NDArray[np.int64]:
+    """Return the groups of a margin that lie in a place of level `top`."""
+    level = cells.tree.level(margin.level)
+    first, stop = cells.tree.starts(top, level)[[place, place + 1]]
+    each = cells.size(margin) // cells.tree.sizes[level]
+    return np.arange(first * each, stop * each)
 
 
 def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Measured, NDArray]:
