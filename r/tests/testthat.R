@@ -1,0 +1,4 @@
+library(testthat)
+library(trueup)
+
+test_check("trueup")
