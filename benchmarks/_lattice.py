@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numba import njit
@@ -20,11 +19,10 @@ PAIRS = 400
 CERTIFIED = 0.01
 
 
-def margins(rows: int, columns: int) -> np.ndarray:
-    """Row and column sums of a table in flat order."""
-    cells = list(product(range(rows), range(columns)))
-    down = [[int(i == row) for i, _ in cells] for row in range(rows)]
-    return np.array(down + [[int(j == column) for _, j in cells] for column in range(columns)])
+def margins(*shape: int) -> np.ndarray:
+    """Sums over each place of each axis in flat order."""
+    cells = np.indices(shape).reshape(len(shape), -1)
+    return np.array([cells[axis] == k for axis in range(len(shape)) for k in range(shape[axis])]).astype(int)
 
 
 def crossing(each: int = 2) -> np.ndarray:

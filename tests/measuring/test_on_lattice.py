@@ -153,11 +153,11 @@ def test_a_table_too_large_says_what_it_would_cost():
     head = (
         HEAD
         + "level = [{ name = 'all' }, { name = 'county', column = 'c' }]\n"
-        + (f"attribute = [{{ name = 'edu', values = {[str(i) for i in range(16)]} }}]\n")
+        + (f"attribute = [{{ name = 'edu', values = {[str(i) for i in range(90)]} }}]\n")
     )
-    frame = pandas.DataFrame([{"c": f"{c:02}", "edu": str(e), "n": 1} for c in range(16) for e in range(16)])
+    frame = pandas.DataFrame([{"c": f"{c:02}", "edu": str(e), "n": 1} for c in range(90) for e in range(90)])
     invariants = "{ level = 'county' }, { level = 'all', attributes = ['edu'] }"
-    with pytest.raises(SpecError, match=r"16 x 16 cells .* tries.*lattice-gaussian"):
+    with pytest.raises(SpecError, match=r"90 x 90 cells .* set-up of about .*lattice-gaussian"):
         plan(lattice_spec(head, "county", invariants, attributes=("edu",)), frame)
 
 

@@ -17,6 +17,14 @@ def table_margins(rows, columns):
     return np.array(down + across)
 
 
+def one_way_margins(*shape):
+    """Sums over each place of each axis of a grid in flat order."""
+    axes = np.indices(shape).reshape(len(shape), -1)
+    return np.array(
+        [axes[axis] == place for axis in range(len(shape)) for place in range(shape[axis])]
+    ).astype(int)
+
+
 def three_crossing_sums(each=2):
     """Three sets of records with every intersection present, `each` records in each of seven regions."""
     return np.array([[region >> k & 1 for region in range(1, 8) for _ in range(each)] for k in range(3)])
@@ -85,3 +93,34 @@ def slow_free(matrix, dependent, epsilons, count, rng, *, divide="exactly", acce
         kept.append(v[keep])
         total += keep.sum()
     return np.concatenate(kept)[:count]
+
+
+def slow_beginning(epsilon, k, left, summands=1, far=400):
+    """Probability that the cells of one row sum to zero where columns still lack `left`, by convolutions of plain masses."""
+    v = np.arange(-far, far + 1)
+    one = np.exp(-epsilon * np.abs(v))
+    sums = [one]
+    for _ in range(summands * k - 1):
+        sums.append(np.convolve(sums[-1], one, "same"))
+    cell, rest = sums[summands - 1], sums[summands * (k - 1) - 1]
+    total = (v == 0).astype(float)
+    for lack in left:
+        mass = cell * np.interp(lack - v, v, rest, 0.0, 0.0)
+        total = np.convolve(total, mass / mass.sum(), "same")
+    return total[far]
+
+
+def swapped(rng, epsilon, tables, sweeps):
+    """Change tables `(chains, r, c)` by so many sweeps of random swaps of two rows and columns (Metropolis)."""
+    chains, rows, columns = tables.shape
+    every = np.arange(chains)
+    for _ in range(sweeps * rows * columns // 4):
+        i, k = rng.choice(rows, 2, replace=False)
+        j, m = rng.choice(columns, 2, replace=False)
+        jump = rng.geometric(0.2, chains) * rng.choice([-1, 1], chains)
+        four = tables[:, [i, i, k, k], [j, m, j, m]]
+        new = four + jump[:, None] * np.array([1, -1, -1, 1])
+        gain = epsilon * (np.abs(four) - np.abs(new)).sum(axis=1)
+        moved = every[np.log1p(-rng.random(chains)) < gain]
+        tables[moved[:, None], [i, i, k, k], [j, m, j, m]] = new[moved]
+    return tables

@@ -234,7 +234,7 @@ def _hardest(lattice: Lattice) -> Sensitivity | None:
 def _of_piece(piece: Piece) -> tuple[int, int] | None:
     """Return the largest of the smallest changes of one piece; None if not found."""
     if piece.kind != "general":
-        size = {"free": 1, "sum": 2, "table": 4}[piece.kind]
+        size = {"free": 1, "sum": 2, "table": 4, "grid": 4}[piece.kind]
         return size, size
     if piece.dimension <= FEW and (listed := _listed(piece.basis)):
         return listed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -11,15 +10,12 @@ import pytest
 from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.lattice_samplers import tables
 from trueup.kernel.lattice_samplers.free import draw_free
 from trueup.kernel.lattice_samplers.sums import draw_sums
-from trueup.kernel.lattice_samplers.tables import draw_tables
 from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.cost import Sensitivity
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
-from trueup.noise.lattice.pairs import laplace_pairs
 from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_aggregates, laplace_steps, sizes
 
 DRAWS = 200_000
@@ -182,31 +178,6 @@ def test_rounding_and_missing_acceptance_are_rejected(mistake, rng):
     assert fits == (not mistake)
 
 
-@lru_cache(maxsize=1)
-def _law_of_a_table():
-    """Points of a 3 x 3 table and their law at epsilon 3/5; what lies beyond comes up less than once in a million draws."""
-    vectors = points(TABLE, [2, 5, 6, 7, 8], 12)
-    return vectors, law_of(vectors, l1(0.6))
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "mistake",
-    ["none", "CELL sure", "SUM sure", "GAP sure", "END sure", "TAIL never", "SHARE sure", "SHARE never"],
-)
-def test_a_table_with_a_wrong_coin_is_rejected(mistake, rng):
-    decisions, epsilon = Decisions(), Fraction(3, 5)
-    law, pairs = sizes(decisions, 3, epsilon), laplace_pairs(decisions, epsilon)
-    if mistake != "none":
-        name, outcome = mistake.split()
-        family = "lasting" if name in ("TAIL", "SHARE") else "fading"
-        getattr(pairs, family).floors[getattr(tables, name), 1:] = 2**64 - 1 if outcome == "sure" else 0
-    arguments = (3, 3, law, np.zeros(64, np.uint64), pairs)
-    drawn = run(draw_tables, arguments, (4 * DRAWS, 9), rng.bytes, decisions.settle).vectors
-    vectors, law = _law_of_a_table()
-    assert (p_value(drawn, vectors, law) > FALSE_ALARM) == (mistake == "none")
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("bits", [11, 12])
 def test_open_decisions_are_settled_exactly(bits, rng):
@@ -217,12 +188,10 @@ def test_open_decisions_are_settled_exactly(bits, rng):
         settled.append(case[0])
         return decisions.settle(*case)
 
-    law, pairs = sizes(decisions, 3, epsilon), laplace_pairs(decisions, epsilon)
     draws = 40_000
-    drawn = run(
-        draw_tables, (3, 3, law, np.zeros(64, np.uint64), pairs), (draws, 9), rng.bytes, settle
-    ).vectors
-    vectors = points(TABLE, [2, 5, 6, 7, 8], 6)
+    law = sizes(decisions, 3, epsilon)
+    drawn = run(draw_sums, (law, np.zeros(64, np.uint64)), (draws, 3), rng.bytes, settle).vectors
+    vectors = points(SUM3, [2], 20)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
     plan = lattice_integer.integer_plan(ALIKE, [[0, 1, 2], [3]], [0] * 5, [1, 0])
     steps, aggregates = (
@@ -233,8 +202,8 @@ def test_open_decisions_are_settled_exactly(bits, rng):
     drawn = run(draw_free, arguments, (draws, 5), rng.bytes, settle).vectors
     vectors = points(ALIKE, [3, 4], 16)
     assert p_value(drawn, vectors, law_of(vectors, l1(1.5))) > FALSE_ALARM
-    assert len(settled) > 500
-    assert len(set(settled)) >= 8
+    assert len(settled) > 200
+    assert len(set(settled)) >= 4
 
 
 def test_draws_do_not_depend_on_how_the_words_are_cut(rng, monkeypatch):

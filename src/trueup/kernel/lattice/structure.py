@@ -9,6 +9,7 @@ table with fixed margins, or left general.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -33,14 +34,15 @@ class Piece:
     Attributes
     ----------
     kind
-        `free` (no invariant), `sum` (one fixed sum), `table` (both margins fixed) or `general`.
+        `free` (no invariant), `sum` (one fixed sum), `table` (both margins fixed), `grid` (the one-way margins of three axes or
+        more) or `general`.
     cells
-        Indices of the piece's cells, `(k,)`; for a table `(r, c)`, rows and columns.
+        Indices of the piece's cells, `(k,)`; of a table or grid with its axes.
     invariants
         Its independent invariants, `(m, k)`, over the cells in flat order.
     """
 
-    kind: Literal["free", "sum", "table", "general"]
+    kind: Literal["free", "sum", "table", "grid", "general"]
     cells: Cells
     invariants: Matrix
 
@@ -203,7 +205,11 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
     grid = _grid(matrix)
     if grid is not None:
         ordered = matrix[algebra.independent_rows(matrix)][:, grid.ravel()]
-        return [Piece("table", cells[grid], ordered)] if min(grid.shape) > 1 else []
+        return (
+            [Piece("table" if grid.ndim == 2 else "grid", cells[grid], ordered)]
+            if min(grid.shape) > 1
+            else []
+        )
     matrix = matrix[algebra.independent_rows(matrix)]
     varies = ~algebra.pinned(matrix)
     if varies.all():
@@ -229,18 +235,37 @@ def _signed_sum(cells: Cells, matrix: Matrix) -> list[Piece]:
 
 
 def _grid(matrix: Matrix) -> NDArray[np.intp] | None:
-    """Return the `(r, c)` arrangement of cells whose row and column sums are the invariants, if any."""
-    margins = np.unique(matrix[~(matrix == 1).all(axis=1)], axis=0)
-    if not (np.all((margins == 0) | (margins == 1)) and np.all(margins.sum(axis=0) == 2)):
+    """Return the arrangement of cells by axes whose one-way margins are the invariants, if any."""
+    total = (matrix == 1).all(axis=1)
+    margins = np.unique(matrix[~total], axis=0)
+    if not (len(margins) and np.all((margins == 0) | (margins == 1))):
         return None
-    apart = (margins @ margins.T) == 0
-    down = np.flatnonzero(apart[0])
-    down = np.concatenate([[0], down[down != 0]])
-    across = np.setdiff1d(np.arange(len(margins)), down)
-    row, column = margins[down], margins[across]
-    if not (len(across) and np.all(row.sum(axis=0) == 1) and np.all(row @ column.T == 1)):
+    axes = _axes(margins)
+    if total.any() or any(axis.sum(axis=0).all() for axis in axes):
+        axes = [_completed(axis) for axis in axes]
+    if len(axes) < 2 or not all(np.all(axis.sum(axis=0) == 1) for axis in axes):
         return None
-    return np.argmax(row[:, None, :] * column[None, :, :], axis=2)
+    shape = tuple(map(len, axes))
+    place: Any = np.ravel_multi_index([np.argmax(axis, axis=0) for axis in axes], shape)
+    grid: Any = np.argsort(place)
+    return grid.reshape(shape) if np.array_equal(place[grid], np.arange(math.prod(shape))) else None
+
+
+def _completed(axis: Matrix) -> Matrix:
+    """Add the margin that an axis leaves out: the total is known."""
+    covered = axis.sum(axis=0)
+    return axis if covered.all() else np.vstack([axis, 1 - covered])
+
+
+def _axes(margins: Matrix) -> list[Matrix]:
+    """Group margins into axes: those of one axis share no cell, those of two axes do."""
+    axes = []
+    while len(margins):
+        apart = margins @ margins[0] == 0
+        apart[0] = True
+        axes.append(margins[apart])
+        margins = margins[~apart]
+    return axes
 
 
 def _assemble(n: int, pieces: list[Piece]) -> Lattice:

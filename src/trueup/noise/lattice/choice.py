@@ -9,12 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trueup.errors import PrivacyError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise.law import Words
 
-Arithmetic = Literal["integer", "double"]
+Arithmetic = Literal["integer", "bounded", "double"]
 _HOW = {
     "integer": "integer arithmetic only",
+    "bounded": "doubles with proven bounds, and integers where these do not decide",
     "double": "exact up to the rounding of doubles",
 }
 
@@ -28,7 +30,8 @@ class Choice:
     sampler
         `composition`, `rows`, `free`, `klein`, `path` or `mixture`.
     arithmetic
-        `integer`: decisions on proven integer thresholds. `double`: exact but for the rounding of doubles.
+        `integer`: decisions on proven integer thresholds. `bounded`: on proven bounds of doubles, too, and exact like these.
+        `double`: exact but for the rounding of doubles.
     tries
         Expected proposals for one vector.
     seconds
@@ -86,8 +89,8 @@ class BoundSampler:
 
     @cached_property
     def exact_in_integers(self) -> bool:
-        """Return True if no decision depends on floating point."""
-        return all(choice.arithmetic == "integer" for _, choice in self.pieces)
+        """Return True if no decision depends on the rounding of doubles."""
+        return all(choice.arithmetic != "double" for _, choice in self.pieces)
 
     @property
     def rounding(self) -> float:
@@ -115,3 +118,8 @@ class BoundSampler:
 
 def _seconds(choice: Choice) -> float:
     return choice.seconds
+
+
+def nothing_drawn(*_) -> Any:
+    """Refuse to draw by a sampler that was refused."""
+    raise PrivacyError("a sampler that was refused is asked to draw", remedy="report this")

@@ -58,11 +58,6 @@ def gaussian_factor(sigma2: Fraction) -> tuple[float, float, float]:
     return 0.5 * math.log(2 * math.pi * float(sigma2)), float(sigma2), 0.0
 
 
-def pair_mass(epsilon: Fraction) -> float:
-    x = 2 * float(epsilon)
-    return math.log((1 + math.exp(-x)) / -math.expm1(-x))
-
-
 def aggregate_gain(epsilon: Fraction, m: int) -> float:
     """Return the log factor by which drawing m cells as one raises acceptance: minus the log chance that they sum to zero.
 
@@ -73,8 +68,8 @@ def aggregate_gain(epsilon: Fraction, m: int) -> float:
     return (2 * m - 1) * math.log(1 + a) - math.log(gap) - math.log(series)
 
 
-def log_mass(matrix, cells) -> float:
-    """Estimate the log normaliser of independent cells on the lattice of `matrix`."""
+def log_mass(matrix, cells, index: int | None = None) -> float:
+    """Estimate the log normaliser of independent cells on the lattice of `matrix`, whose index is computed if not known."""
     masses, variances, kurtoses = (np.array(part) for part in zip(*cells))
     if not len(matrix):
         return float(masses.sum())
@@ -82,7 +77,9 @@ def log_mass(matrix, cells) -> float:
     gram = (matrix * variances) @ matrix.T
     leverages = variances * (matrix * np.linalg.solve(gram, matrix)).sum(axis=0)
     size = len(matrix) * math.log(2 * math.pi) + np.linalg.slogdet(gram)[1]
-    return float(masses.sum() - size / 2 + math.log(algebra.index(matrix)) + kurtoses @ leverages**2 / 8)
+    return float(
+        masses.sum() - size / 2 + math.log(index or algebra.index(matrix)) + kurtoses @ leverages**2 / 8
+    )
 
 
 def tries_for(log_acceptance: float) -> float:

@@ -11,7 +11,7 @@ from scipy.linalg import block_diag
 
 from trueup.errors import PrivacyError, SpecError
 from trueup.kernel.lattice.structure import Lattice, Piece
-from trueup.noise.lattice.choice import BoundSampler, Choice
+from trueup.noise.lattice.choice import BoundSampler, Choice, nothing_drawn
 from trueup.noise.lattice.cost import CELL, STEP
 from trueup.noise.law import Words
 
@@ -33,7 +33,7 @@ def klein_walk(piece: Piece, sigma: float) -> Choice:
         path = lambda count, words: run(klein.draw_sum_gaussians, (sigma,), (count, n), words, _nothing_open)  # noqa: E731
         return Choice("path", "double", tries, tries * n * STEP, path)
     if beyond := unwalkable([piece]):
-        return Choice("klein", "double", math.inf, math.inf, _nothing_drawn, beyond=beyond)
+        return Choice("klein", "double", math.inf, math.inf, nothing_drawn, beyond=beyond)
     steps = klein.KleinWalk.of(piece.basis)
     tries = _tries(steps.norms, sigma)
     draw = lambda count, words: run(klein.draw_gaussians, (steps, sigma), (count, n), words, _nothing_open)  # noqa: E731
@@ -107,14 +107,10 @@ def unwalkable(pieces: Sequence[Piece]) -> str:
     dimension = sum(piece.dimension for piece in pieces)
     if dimension > LARGEST_WALK:
         return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"
-    kinds = max((int(p.aggregates.max()) + 1 for p in pieces if p.kind == "general"), default=0)
+    kinds = max((int(p.aggregates.max()) + 1 for p in pieces if p.kind in ("general", "grid")), default=0)
     return (
         f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
     )
-
-
-def _nothing_drawn(*_) -> Any:
-    raise PrivacyError("a sampler that was refused is asked to draw", remedy="report this")
 
 
 def _nothing_open(*_) -> int:

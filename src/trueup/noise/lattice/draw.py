@@ -96,8 +96,11 @@ def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
     laplace = law.factor[1] == 1
     if laplace and alike and piece.kind == "sum":
         yield "composition", lambda: composition(len(factors), only)
-    if laplace and alike and piece.kind == "table":
-        yield ("composition" if min(piece.cells.shape) == 2 else "rows"), lambda: integer_table(piece, only)
+    if laplace and alike and piece.kind in ("table", "grid"):
+        yield (
+            ("composition" if min(piece.cells.shape) == 2 == piece.cells.ndim else "rows"),
+            lambda: integer_table(piece, only),
+        )
     yield "free", lambda: free(piece, factors, "laplace" if laplace else "gaussian")
     if not laplace and alike and piece.kind != "free":
         yield ("path" if piece.kind == "sum" else "klein"), lambda: klein_walk(piece, float(only) ** 0.5)

@@ -1,7 +1,8 @@
-"""The samplers in integer arithmetic: compositions for one sum, rows for a table, free cells for the rest."""
+"""The exact samplers: compositions for one sum, rows for tables and grids, free cells for the rest."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from fractions import Fraction
 from functools import lru_cache
@@ -10,7 +11,7 @@ import numpy as np
 
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.structure import Piece
-from trueup.noise.lattice.choice import Choice
+from trueup.noise.lattice.choice import Choice, nothing_drawn
 from trueup.noise.lattice.cost import (
     CELL,
     LARGEST_COMPOSITION,
@@ -23,7 +24,6 @@ from trueup.noise.lattice.cost import (
     laplace_factor,
     log_mass,
     noise_reach,
-    pair_mass,
     too_long,
     tries_for,
 )
@@ -31,6 +31,8 @@ from trueup.noise.law import Words
 
 LARGEST_AGGREGATE = 16
 """Most cells drawn by their sum: what they save grows with the root of their number, their tables with it."""
+MOST_INVARIANTS = 150
+"""Invariants beyond which free cells are not considered: tries grow exponentially with their number."""
 NEVER = 1e9
 """Expected seconds for one vector beyond which a sampler is never considered."""
 WIDEST_TABLE = 2**20
@@ -67,12 +69,20 @@ def _wide(n: int, epsilon: Fraction) -> str:
 
 
 def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
-    """Return the sampler of a two-way table: exact outright with two rows, else by rejection on its last two rows."""
-    rows, columns = piece.cells.shape
-    if min(rows, columns) == 2:
+    """Return the sampler of a table or grid with its one-way margins: outright with two rows, else row after row."""
+    if piece.cells.ndim == 2 and min(piece.cells.shape) == 2:
+        rows, columns = piece.cells.shape
         return _mirrored(rows, columns, epsilon)
-    options = [_rows(piece, rows, columns, epsilon, False), _rows(piece, columns, rows, epsilon, True)]
-    return min(options, key=lambda option: (bool(option.beyond), option.seconds))
+    return min(
+        (_rows(piece, axes, epsilon) for axes in _orders(piece)),
+        key=lambda one: (bool(one.beyond), one.seconds),
+    )
+
+
+def _orders(piece: Piece) -> list[tuple[int, ...]]:
+    """Orders of the axes: ascending, and with the first two exchanged."""
+    first, second, *others = np.argsort(piece.cells.shape, kind="stable").tolist()
+    return [(first, second, *others), (second, first, *others)]
 
 
 def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
@@ -87,33 +97,34 @@ def _mirrored(rows: int, columns: int, epsilon: Fraction) -> Choice:
     return Choice("composition", "integer", 1.0, single.seconds, draw, beyond=single.beyond)
 
 
-def _rows(piece: Piece, rows: int, columns: int, epsilon: Fraction, turned: bool) -> Choice:
+def _rows(piece: Piece, axes: tuple[int, ...], epsilon: Fraction) -> Choice:
+    shape = tuple(piece.cells.shape[axis] for axis in axes)
+    from trueup.noise.lattice.rows import beyond_limits, log_proposals, seconds_for
+
+    if beyond := beyond_limits(shape, float(epsilon)):
+        return Choice("rows", "bounded", math.inf, math.inf, nothing_drawn, beyond=beyond)
+
     @lru_cache(maxsize=1)
     def tables():
-        from trueup.noise.lattice.pairs import laplace_pairs
-        from trueup.noise.lattice.tables import Decisions, sizes
+        from trueup.noise.lattice.rows import Grids
 
-        decisions = Decisions()
-        return decisions, sizes(decisions, columns, epsilon), laplace_pairs(decisions, epsilon)
+        return Grids(shape, epsilon)
 
     def draw(count: int, words: Words):
-        from trueup.kernel.lattice_samplers.tables import draw_tables
+        from trueup.kernel.lattice_samplers.rows import draw_grids
         from trueup.kernel.lattice_samplers.tape import run
 
-        decisions, law, pairs = tables()
-        arguments = (rows, columns, law, _scratch(law, columns), pairs)
-        drawn = run(draw_tables, arguments, (count, rows * columns), words, decisions.settle)
-        if turned:
-            vectors = drawn.vectors.reshape(count, rows, columns).transpose(0, 2, 1).reshape(count, -1)
-            drawn = drawn._replace(vectors=vectors)
-        return drawn
+        grids = tables()
+        drawn = run(draw_grids, (grids.laws, grids.asked), (count, piece.cells.size), words, grids.settle)
+        memory = (*range(len(shape) - 1, 1, -1), 0, 1)  # axes in the order in which cells lie
+        vectors = drawn.vectors.reshape(count, *(shape[axis] for axis in memory))
+        back = [1 + memory.index(axes.index(axis)) for axis in range(len(shape))]
+        return drawn._replace(vectors=vectors.transpose(0, *back).reshape(count, -1))
 
     factor = laplace_factor(epsilon)
-    target = log_mass(piece.invariants, [factor] * (rows * columns))
-    row = log_mass(np.ones((1, columns), np.int64), [factor] * columns)
-    tries = tries_for(target - (rows - 2) * row - (columns - 2) * pair_mass(epsilon) - pair_mass(2 * epsilon))
-    beyond = _wide(columns, epsilon) or too_long(1.5 * REACH / float(epsilon))
-    return Choice("rows", "integer", tries, tries * (rows - 2) * columns * ROW, draw, beyond=beyond)
+    target = log_mass(piece.invariants, [factor] * piece.cells.size, index=1)
+    tries = tries_for(target - log_proposals(shape, float(epsilon)))
+    return Choice("rows", "bounded", tries, tries * seconds_for(shape, float(epsilon)), draw)
 
 
 def _scratch(law, n: int) -> np.ndarray:
@@ -122,6 +133,9 @@ def _scratch(law, n: int) -> np.ndarray:
 
 def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
     """Return the sampler of any piece: independent free cells, dependent aggregates accepted by their weight."""
+    if len(piece.invariants) > MOST_INVARIANTS:
+        beyond = f"{len(piece.invariants)} dependent cells, at most {MOST_INVARIANTS}"
+        return Choice("free", "integer", math.inf, math.inf, nothing_drawn, beyond=beyond)
     laplace = kind == "laplace"
     parameters = sorted(set(factors))
     cells = [laplace_factor(f) if laplace else gaussian_factor(f) for f in factors]

@@ -75,8 +75,13 @@ class Decisions:
         law, word = self._families[family][row], word >> (64 - self.bits)
         if isinstance(law, Inversion):
             return law.refine(word, words)
-        cdf = lambda value, bits: law(k, bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
-        return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=self.bits).refine(word, words) == 0)
+        return flip(lambda bits: law(k, bits), word, words, self.bits)
+
+
+def flip(chance: Callable[[int], Interval], word: int, words: Words, word_bits: int = 64) -> int:
+    """Settle whether a uniform number that begins with `word` is below a chance."""
+    cdf = lambda value, bits: chance(bits) if value == 0 else Interval.exact(int(value > 0), bits)  # noqa: E731
+    return int(Inversion(cdf, range(1), lookup_bits=8, word_bits=word_bits).refine(word, words) == 0)
 
 
 class HalfNorm:
@@ -169,7 +174,7 @@ def gaussian_coins(decisions: Decisions, variances: Sequence[Fraction]) -> Coins
 
 def laplace_aggregates(decisions: Decisions, kinds: Sequence[tuple[Fraction, int]]) -> Aggregates:
     """Tabulate the coins that accept and split the sum of m cells, for each `(epsilon, m)`."""
-    aggregates = [_Aggregate(epsilon, m) for epsilon, m in kinds]
+    aggregates = [Aggregate(epsilon, m) for epsilon, m in kinds]
     return Aggregates(
         decisions.coins([aggregate.sum for aggregate in aggregates]),
         decisions.steps([(aggregate.part, aggregate.reach(decisions.bits)) for aggregate in aggregates]),
@@ -186,7 +191,7 @@ def gaussian_aggregates(decisions: Decisions, variances: Sequence[Fraction]) -> 
     return Aggregates(coins, gaussian_steps(decisions, variances), coins)
 
 
-class _Aggregate:
+class Aggregate:
     """Weights of m cells at `a = exp(-epsilon)`, `x = a^2` (see `kernel.lattice.free`).
 
     `G_m(k) = a^k sum_j C(m-1+j+k, m-1) C(m-1+j, m-1) x^j` is a Gauss series; by Pfaff's transformation it is, up to a
@@ -195,7 +200,7 @@ class _Aggregate:
 
     def __init__(self, epsilon: Fraction, m: int) -> None:
         self.epsilon, self.m, self._powers = epsilon, m, Powers(epsilon)
-        self.mode = int((m - 1) / math.expm1(float(epsilon)))
+        self.mode = int((m - 1) * math.exp(-float(epsilon)) / -math.expm1(-float(epsilon)))
 
     def sum(self, k: int, bits: int) -> Interval:
         bits += 32 + 2 * self.m

@@ -146,7 +146,7 @@ def _laplace_bound(epsilon: float, norm: float, probability: float) -> int:
 
 def _norm(piece: Piece, columns: NDArray, counts: NDArray) -> float:
     """Return an L1 norm such that for every cell some vector of at most that norm moves it; infinite if not searched."""
-    if piece.kind in ("sum", "table"):
+    if piece.kind in ("sum", "table", "grid"):
         return 2.0 if piece.kind == "sum" else 4.0
     if (counts > 1).all():
         return 2.0
