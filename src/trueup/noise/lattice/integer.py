@@ -80,7 +80,7 @@ def integer_table(piece: Piece, epsilon: Fraction) -> Choice:
 
 
 def _orders(piece: Piece) -> list[tuple[int, ...]]:
-    """Orders of the axes: ascending, and with the first two exchanged."""
+    """Return two orders of the axes: ascending, and with the first two exchanged."""
     first, second, *others = np.argsort(piece.cells.shape, kind="stable").tolist()
     return [(first, second, *others), (second, first, *others)]
 

@@ -156,7 +156,7 @@ def centre(epsilon: Fraction, m: int, bits: int) -> Interval:
 
 
 def reach(epsilon: float, m: int, bits: int) -> int:
-    """How far beyond what a column of m summands lacks a cell's noise is followed, where it falls by `exp(-2 epsilon)` a step."""
+    """Return how far beyond the lack of a column of m summands a cell is followed; it falls by `exp(-2 epsilon)` a step there."""
     return math.ceil((bits * math.log(2) / 2 + 2 * math.log(m + 1)) / epsilon) + 2 * m
 
 
@@ -179,7 +179,7 @@ def _product(one: list[int], other: list[int], bits: int) -> list[int]:
 
 
 def limit(k: int, columns: int, epsilon: float, summands: int = 1, *, proven: bool = True) -> float:
-    """Bound `r_k(R)` for every R; not proven, it is what `R = 0` gives, which is the largest value as far as is known."""
+    """Bound `r_k(R)` for every R; if not proven, return its value at R = 0, the largest as far as is known."""
     n = 1 << math.ceil(math.log2(64 + 12 * math.sqrt(columns * summands * _variance(epsilon))))
     weights = np.full(n // 2 + 1, 2.0 / n)
     weights[[0, -1]] = 1.0 / n
@@ -216,13 +216,13 @@ def _tabulated(m: int, epsilon: float, size: int) -> Reals:
 
 
 def _enough(k: int, summands: int, least: float) -> int:
-    """From which |R| on no law `p_k(. | R)` is higher than `least` anywhere."""
+    """Return the |R| from which no law `p_k(. | R)` is higher than `least` anywhere."""
     high = next(n for n in (1 << i for i in count()) if _highest(n, k, summands) <= least)
     return bisect_left(range(high), -least, key=lambda n: -_highest(n, k, summands))
 
 
 def _highest(n: int, k: int, q: int) -> float:
-    """The highest mass of the sum of q cells of a uniform composition of n into qk."""
+    """Return the highest mass of the sum of q cells of a uniform composition of n into qk."""
     a, others = np.arange(n + 1), q * (k - 1)
     ways = gammaln(a + q) - gammaln(a + 1) + gammaln(n - a + others) - gammaln(n - a + 1)
     whole = gammaln(n + q + others) - gammaln(n + 1) - gammaln(q + others)
@@ -234,7 +234,7 @@ def _variance(epsilon: float) -> float:
 
 
 def log_proposals(shape: Sequence[int], epsilon: float) -> float:
-    """Log of what proposals weigh in all, estimated; less the log of the target's weight it is that of the expected tries."""
+    """Estimate the log of the total weight of proposals: less the log of the target's weight, that of the expected tries."""
     total = shape[1] * _log_centre(math.prod(shape) // shape[1], epsilon)
     for rows, columns, summands in stages(shape):
         total += sum(math.log(limit(k, columns, epsilon, summands, proven=False)) for k in range(2, rows + 1))
@@ -242,7 +242,7 @@ def log_proposals(shape: Sequence[int], epsilon: float) -> float:
 
 
 def _log_centre(m: int, epsilon: float) -> float:
-    """Log of the weight of a sum of zero of m cells."""
+    """Return the log of the weight of all m cells that sum to zero."""
     j = np.arange(m)
     ways = 2 * (gammaln(m) - gammaln(j + 1) - gammaln(m - j)) - 2 * epsilon * j
     whole: Any = logsumexp(ways)
