@@ -290,6 +290,11 @@ def test_one_region_is_inferred_from_what_was_measured_in_it(rng):
         assert held.mean() > 0.6
     for draw in posterior.draws.reshape(-1, posterior.cells.n)[::50]:
         assert list(posterior.cells.disagreements(draw)) == []
+    draws = posterior.to_xarray()["count by region x diagnosis"]
+    assert draws.dims == ("chain", "draw", "region", "diagnosis")
+    np.testing.assert_array_equal(
+        draws.sel(diagnosis="B2").values[..., 0], posterior.sums("region x diagnosis")[..., 7]
+    )
     areas = CLINICS[CLINICS.region == "R1"].assign(area=["east", "west"] * 3)
     found = infer_areas(posterior, areas)
     west = posterior.sums("clinic")[..., 1::2].sum(axis=-1)

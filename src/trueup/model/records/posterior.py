@@ -368,14 +368,16 @@ class Posterior(Tabled):
     ) -> Any:
         """Return an `xarray.Dataset`: all draws, with dims (chain, draw, cell), or the figures of a table that is named.
 
-        Keys of places, their names and values of attributes are coordinates of the cells.
+        Keys of places, their names and values of attributes are coordinates of the cells. Draws of a family have a variable for
+        each table, `count by county x sex`, with dims (chain, draw, places, attributes).
 
         Needs the extra `posterior`.
         """
         if table is not None:
             return super().to_xarray(table, by, level)
         xarray = load_extra("xarray", "posterior")
-
+        if self.cells.is_family:
+            return self._tables_of_draws(xarray)
         names = np.array([self.cells.label(cell) for cell in range(self.cells.n)])
         data = {"count": (("chain", "draw", "cell"), self.draws)}
         coords: dict[str, Any] = {
@@ -389,6 +391,16 @@ class Posterior(Tabled):
             for name, c in columns.items()
         }
         return xarray.Dataset(data, coords, self._facts())
+
+    def _tables_of_draws(self, xarray: Any) -> Any:
+        cells, tables, coords = self.cells, {}, {}
+        for margin in cells.finest_tables:
+            kept, shape = cells.kept(margin), (*self.draws.shape[:2], *cells.margin_shape(margin))
+            dims = ("chain", "draw", margin.level, *(recode.name for recode in kept))
+            tables[f"count by {margin}"] = (dims, self.sums(margin).reshape(shape))
+            coords |= {margin.level: cells.tree.labels(margin.level)}
+            coords |= {recode.name: list(recode.values) for recode in kept}
+        return xarray.Dataset(tables, coords, self._facts())
 
     def to_arviz(self):
         """Return draws as ArviZ takes them (a DataTree or InferenceData); requires the extra `arviz`."""
