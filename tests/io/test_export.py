@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -238,3 +240,25 @@ def test_sums_beyond_published_tables_state_no_margin_they_do_not_have(release, 
     out = trueup.export(without, tmp_path / "tables", tables="county")
     assert {row[-1] for row in read_csv(out / "county.csv")[1:]} == {""}
     assert np.ma.getmaskarray(without.figures(trueup.Margin("county"))["margin of error"]).all()
+
+
+def test_metadata_state_who_unit_loss_and_mechanisms(bundle, tmp_path):
+    out = trueup.export(bundle, tmp_path / "m.json", "metadata", agency="Office")
+    held = json.loads(out.read_text())
+    guarantee = trueup.read_release(bundle).measurements.guarantee
+    assert (held["curator"], held["unit of privacy"]) == ("Office", guarantee.unit)
+    assert held["privacy loss"]["exact"] == str(guarantee.amount)
+    assert float(held["privacy loss"]["rounded up"]) >= guarantee.amount
+    assert sum(Fraction(m["loss"]["exact"]) for m in held["mechanisms"]) == guarantee.amount
+    assert {m["law"] for m in held["mechanisms"]} == {charge.law for charge in guarantee.charges}
+    assert held["statement"] == list(guarantee.sentences)
+
+
+def test_metadata_are_refused_of_simulated_noise_and_beside_a_choice_of_tables(release, bundle, tmp_path):
+    simulated = replace(release.measurements, simulation=True)
+    with pytest.raises(SpecError, match="nothing is deployed"):
+        trueup.export(simulated, tmp_path / "m.json", "metadata")
+    with pytest.raises(SpecError, match="tables are chosen"):
+        trueup.export(bundle, tmp_path / "m.json", "metadata", tables="state")
+    with pytest.raises(SpecError, match=r"ends in \.json"):
+        trueup.export(bundle, tmp_path / "m", "metadata")

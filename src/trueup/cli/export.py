@@ -9,7 +9,9 @@ from trueup.cli.options import AsJson, BundlePath, option, refuse_idle
 from trueup.cli.printing import print_json
 from trueup.cli.progress import progress
 
-To = Annotated[str, option("--to", "csv, xlsx, parquet, sdmx-csv or records.")]
+To = Annotated[
+    str, option("--to", "csv, xlsx, parquet, sdmx-csv, records, or metadata for a registry of deployments.")
+]
 Out = Annotated[
     Path | None, option("--out", "A new folder, or file.xlsx; by default named after the bundle.")
 ]
@@ -24,7 +26,14 @@ Guarded = Annotated[
         "--for-spreadsheets", "In CSV: guard labels that a spreadsheet would run as formulas; mark UTF-8."
     ),
 ]
-Agency = Annotated[str, option("--agency", "In SDMX: who maintains the structures.", shown=True)]
+Agency = Annotated[
+    str,
+    option(
+        "--agency",
+        "In SDMX: who maintains the structures; in metadata: the curator.",
+        shown=True,
+    ),
+]
 
 
 def export_command(
@@ -42,7 +51,7 @@ def export_command(
     from trueup.io.export import export as run
 
     refuse_idle({"--for-spreadsheets": for_spreadsheets}, "--to csv", to == "csv")
-    refuse_idle({"--agency": agency != "TRUEUP"}, "--to sdmx-csv", to == "sdmx-csv")
+    refuse_idle({"--agency": agency != "TRUEUP"}, "--to sdmx-csv", to in ("sdmx-csv", "metadata"))
     with progress(quiet=as_json) as tell:
         tell("writing the tables")
         written = run(
@@ -64,4 +73,5 @@ def export_command(
 def default_out(bundle: Path, to: str) -> Path:
     """Return the default target beside the bundle, named after it and the format."""
     name = bundle.absolute().name
-    return bundle.absolute().with_name(f"{name}.xlsx" if to == "xlsx" else f"{name}-{to}")
+    ending = {"xlsx": ".xlsx", "metadata": "-metadata.json"}.get(to, f"-{to}")
+    return bundle.absolute().with_name(name + ending)

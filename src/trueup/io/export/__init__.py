@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,13 +14,18 @@ from trueup.files.staging import staged, write_whole
 from trueup.files.target import refuse_file, refuse_occupied
 from trueup.io.export.content import Exported, Record, content
 from trueup.io.export.excel import workbook
+from trueup.io.export.metadata import deployment
 from trueup.io.export.sdmx import write_sdmx_folder
 from trueup.io.export.text import write_csv_folder, write_parquet_folder
 from trueup.model.records.release import Release
 from trueup.model.verb import takes_records
 
-FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv", "records")
-"""What tables are exported to: a folder with a file for each; one file for `xlsx`; made-up `records` that add up to all."""
+FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv", "records", "metadata")
+"""What tables are exported to: a folder with a file for each; one file for `xlsx`; made-up `records` that add up to all; what
+registries of deployments ask for (`metadata`), in one file."""
+AGENCY = "TRUEUP"
+ENDINGS = {"xlsx": ".xlsx", "metadata": ".json"}
+"""Endings of formats that are one file."""
 
 
 @takes_records
@@ -32,7 +38,7 @@ def export(
     wide: str | None = None,
     level: float | str = "90%",
     for_spreadsheets: bool = False,
-    agency: str = "TRUEUP",
+    agency: str = AGENCY,
 ) -> Path:
     """Write the tables of a record as files for other programs.
 
@@ -41,10 +47,11 @@ def export(
     record
         A Release, Measurements or a Posterior; or the folder of a bundle.
     out
-        A new folder; for `xlsx` a new file.
+        A new folder; for `xlsx` and `metadata` a new file.
     to
         `"csv"`, `"xlsx"`, `"parquet"` or `"sdmx-csv"`; `"records"` for a CSV file of made-up records that add up to every
-        released table; by default what the name of `out` ends in, else `"csv"`.
+        released table; `"metadata"` for a JSON file of what registries of deployments ask for; by default the ending of `out`
+        if it is one of these, else `"csv"`.
     tables
         Names such as `"county"` or `"county x sex"`; by default every table that the record holds.
     wide
@@ -54,7 +61,7 @@ def export(
     for_spreadsheets
         In CSV, whether labels that a spreadsheet would run as formulas are guarded; otherwise labels stay as they are.
     agency
-        Who maintains the structures of SDMX.
+        Who maintains the structures of SDMX, or the curator of metadata.
 
     Returns
     -------
@@ -84,6 +91,13 @@ def export(
     _refuse_target(out, wanted)
     if isinstance(record, str | Path):
         record = _read(Path(record))
+    if wanted == "metadata":
+        _refuse_idle(tables, wide)
+        text = json.dumps(
+            deployment(record, None if agency == AGENCY else agency), indent=2, ensure_ascii=False
+        )
+        write_whole(out, f"{text}\n")
+        return out
     named = (tables,) if isinstance(tables, str) else tuple(tables)
     held = content(record, named, wide=wide, level=level)
     if wanted == "xlsx":
@@ -113,11 +127,21 @@ def _write_records(folder: Path, record: Record, held: Exported) -> None:
 
 
 def _refuse_target(out: Path, to: str) -> None:
-    if to != "xlsx":
+    if to not in ENDINGS:
         return refuse_occupied(out)
-    if out.suffix != ".xlsx":
-        raise SpecError(f"'{out.name}' is the name of a workbook", needed="one that ends in .xlsx")
+    if out.suffix != ENDINGS[to]:
+        raise SpecError(
+            f"'{out.name}' is given for a file of format '{to}'", needed=f"a name that ends in {ENDINGS[to]}"
+        )
     return refuse_file(out)
+
+
+def _refuse_idle(tables: str | Sequence[str], wide: str | None) -> None:
+    """Refuse a choice of tables for metadata, which are of the whole release."""
+    if tables or wide:
+        raise SpecError(
+            "metadata are of the whole release, and tables are chosen", remedy="leave the choice out"
+        )
 
 
 def refuse_unwritable(to: str) -> None:
