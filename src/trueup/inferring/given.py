@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, SpecError
 from trueup.files.memory import machine_bytes, memory_text
 from trueup.inferring.method import InferenceMethod
-from trueup.inferring.several import read_together, rules_together
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
@@ -20,6 +19,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Release
 from trueup.model.records.released import ReleasedCounts
+from trueup.model.records.together import read_with_rules
 from trueup.model.spec import Spec
 from trueup.run.executor import Executor
 
@@ -85,14 +85,8 @@ def read_given(
         entry = dict(problem.spec.infer)
         described = {} if "method" in entry else description_of(source.method)
         return measured, problem.constraints, described | entry
-    if isinstance(source, Release):
-        source = source.measurements
-    several = (source,) if isinstance(source, Measurements) else tuple(source)
-    measured = read_together(several)
-    if isinstance(spec, Constraints):
-        return measured, spec, {}
-    problems = [measured.by(spec)] if spec else _distinct(each.by(None) for each in several)
-    return measured, rules_together(problems, measured), dict(problems[0].spec.infer)
+    measured, constraints, problem = read_with_rules(source, spec)
+    return measured, constraints, dict(problem.spec.infer) if problem else {}
 
 
 def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
@@ -100,15 +94,6 @@ def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
     problem = source.problem
     values = tuple(header.sums(problem.cells, source.counts) for header in problem.headers)
     return Measurements(problem.cells, problem.headers, values, problem.guarantee).of(problem, None)
-
-
-def _distinct(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first problem of each spec."""
-    found: list[Problem] = []
-    for problem in problems:
-        if problem.spec not in (held.spec for held in found):
-            found.append(problem)
-    return found
 
 
 def values_for(

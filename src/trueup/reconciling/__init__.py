@@ -25,6 +25,7 @@ from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
+from trueup.model.records.together import read_with_rules
 from trueup.model.spec import Spec
 from trueup.model.stacking import COUNTED
 from trueup.model.verb import takes_records
@@ -104,18 +105,21 @@ class Prepared:
 
 @takes_records
 def reconcile(
-    measurements: Measurements, method: Method | str | None = None, *, spec: Spec | Problem | None = None
+    measurements: Measurements | Release | Sequence[Measurements],
+    method: Method | str | None = None,
+    *,
+    spec: Spec | Problem | Constraints | None = None,
 ) -> Release:
     """Turn measurements into counts that satisfy every constraint of their spec.
 
     Parameters
     ----------
     measurements
-        Noisy counts; equal measurements give equal results.
+        Noisy counts, several of the same ones, or a Release, whose measurements are taken; equal ones give equal results.
     method
         A method with its parameters, or its name; by default the spec's.
     spec
-        Constraints and method, where the measurements hold no spec, or to replace its own.
+        Constraints and method, where the measurements hold no spec, or to replace its own; or the constraints alone.
 
     Returns
     -------
@@ -142,16 +146,16 @@ def reconcile(
     >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)
     """
-    if method is None:
-        measurements = _as_family(measurements, measurements.by(spec))
-    problem = measurements.by(spec)
-    constraints = problem.constraints.within(*measurements.bounds, *measurements.value_bounds)
+    measured, constraints, problem = read_with_rules(measurements, spec)
+    if method is None and problem is not None and (family := _as_family(measured, problem)) is not measured:
+        measured, constraints, problem = read_with_rules(family, spec)
+    constraints = constraints.within(*measured.value_bounds)
     chosen = (
         build(method, {})
         if isinstance(method, str)
-        else method or choose(problem.spec.reconcile, constraints)
+        else method or choose(problem.spec.reconcile if problem else {}, constraints)
     )
-    return Prepared.of(constraints, measurements.headers, chosen).reconcile(measurements)
+    return Prepared.of(constraints, measured.headers, chosen).reconcile(measured)
 
 
 def _as_family(measurements: Measurements, problem: Problem) -> Measurements:

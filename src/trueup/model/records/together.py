@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -11,10 +11,12 @@ from trueup.errors import SpecError
 from trueup.model.constraints import Constraints
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.release import Release
+from trueup.model.spec import Spec
 
 
 def read_together(several: Sequence[Measurements]) -> Measurements:
-    """Put measurements of the same counts into one record for inference.
+    """Put measurements of the same counts into one record for inference and reconciliation.
 
     It states no guarantee: what the releases cost together follows from what each states, and a ledger adds it up.
 
@@ -62,6 +64,29 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
 
 def _cells_of(measurements: Measurements) -> tuple:
     return measurements.cells.tree.digest, measurements.cells.attributes
+
+
+def read_with_rules(
+    source: Measurements | Release | Sequence[Measurements], spec: Spec | Problem | Constraints | None
+) -> tuple[Measurements, Constraints, Problem | None]:
+    """Return all measurements as one record, the constraints on the true counts, and the first problem, if one is known."""
+    if isinstance(source, Release):
+        source = source.measurements
+    several = (source,) if isinstance(source, Measurements) else tuple(source)
+    measured = read_together(several)
+    if isinstance(spec, Constraints):
+        return measured, spec, None
+    problems = [measured.by(spec)] if spec else _distinct(each.by(None) for each in several)
+    return measured, rules_together(problems, measured), problems[0]
+
+
+def _distinct(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the first problem of each spec."""
+    found: list[Problem] = []
+    for problem in problems:
+        if problem.spec not in (held.spec for held in found):
+            found.append(problem)
+    return found
 
 
 def rules_together(problems: Sequence[Problem], measured: Measurements) -> Constraints:
