@@ -28,7 +28,7 @@ AREAS = pd.DataFrame({"area": ["a", "b"], "n": [300, 400]})
 
 def account_of(folder, **terms):
     ledger = Ledger.create(str(folder / "ledger.db"))
-    given = {"unit": "person", "neighbours": "add-remove"} | terms
+    given = {"unit": "person", "neighbours": "add-remove", "public": ("area",)} | terms
     ledger.init("demo", {"epsilon": "100"}, terms=Terms(**given))
     return Account(ledger, "ana")
 

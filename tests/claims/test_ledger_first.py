@@ -36,7 +36,7 @@ COST = Fraction(1, 4)
 def account(tmp_path):
     """An account of one epsilon; specs for it, and for another table."""
     ledger = Ledger.create(str(tmp_path / "ledger.db"))
-    ledger.init("demo", {"epsilon": "1"}, terms=Terms("person", "add-remove"))
+    ledger.init("demo", {"epsilon": "1"}, terms=Terms("person", "add-remove", public=("area",)))
     (tmp_path / "spec.toml").write_text(SPEC)
     return Account(ledger, "ana")
 

@@ -117,6 +117,14 @@ level = [{ name = "all" }, { name = "block", column = "block" }]
 attribute = [{ name = "sex", column = "COLUMN", values = ["f", "m"] }]
 query = [{ name = "q", attributes = ["sex"], noise = "discrete-gaussian", rho = { block = "1/1000" } }]
 """
+PUBLIC = """
+format = 2
+title = "t"
+table = { name = "t", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "block", column = "COLUMN" }]
+query = [{ name = "q", noise = "discrete-gaussian", rho = { block = "1/1000" } }]
+"""
 INVARIANT = 'constraints = { invariants = [{ level = "all", attributes = ["sex"] }] }\n'
 TABLE = pandas.DataFrame(
     {"block": ["11", "11", "12", "12"], "sex": list("fmfm"), "sick": list("fmmf"), "n": [5, 6, 7, 8]}
@@ -135,6 +143,28 @@ def test_an_invariant_is_declared_by_its_columns_and_not_by_its_name(tmp_path):
     with pytest.raises(BudgetError, match="means something else"):
         attempt(declared, TABLE, pandas.DataFrame({"block": ["11", "12", "13"]}))
     assert attempt(declared, TABLE)
+
+
+def test_places_are_taken_from_columns_alone_that_the_keeper_declared_public(tmp_path):
+    """Else the places of a spec would be the values of any column: of another column of counts each exact count."""
+    data = write(tmp_path, "d", TABLE.assign(k=[7345, 4000, 10, 3]).groupby("block", as_index=False).first())
+    account = account_of(tmp_path, unit="person", public=("block",))
+    attempt = Attempts(tmp_path, account)
+    for column in ("sick", "k", "BLOCK"):
+        spec = parse_spec(PUBLIC.replace("COLUMN", column))
+        with pytest.raises(BudgetError, match="takes its places from the column") as refused:
+            attempt(spec, data, None)
+        assert not {"7345", "f", "11"} & set(re.findall(r"\w+", str(refused.value)))
+        with pytest.raises(BudgetError, match="takes its places"):
+            attempt(spec, data, None, executor=LocalPool(1))
+    labelled = PUBLIC.replace('"COLUMN"', '"block", label = "sick"')
+    with pytest.raises(BudgetError, match="column 'sick'"):
+        attempt(parse_spec(labelled), data, None)
+    assert attempt(parse_spec(PUBLIC.replace("COLUMN", "block")), data, None)
+    listed = Terms("person", "add-remove").listing(
+        spec := parse_spec(PUBLIC.replace("COLUMN", "block")), public_cells(spec, data)
+    )
+    assert listed.public == ("block",)
 
 
 RULE = 'constraints = { linear = ["f <= 100"] }\n'

@@ -97,6 +97,8 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
         "person",
         "--neighbours",
         "add-remove",
+        "--public-keys",
+        "state",
     )
     assert run("budget", "init", folder / "l.db", "--dataset", "areas", *caps).returncode == 0
     asked = ("--data", table, "--out", folder / "never", "--ledger", folder / "l.db", "--analyst", "bob")

@@ -9,7 +9,7 @@ from trueup.ledger.terms import Terms
 from trueup.noise.cost import Cost
 from trueup.privacy.accountant import Loss, compose
 
-PERSON = Terms("person", "add-remove")
+PERSON = Terms("person", "add-remove", public=("area",))
 
 
 def epsilon(amount) -> Loss:

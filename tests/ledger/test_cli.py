@@ -17,7 +17,7 @@ query = [{ name = "total", epsilon = { all = "1/8", area = "1/8" } }]
 """
 
 INIT = ("budget", "init", "ledger.db", "--dataset", "demo", "--unit", "person", "--neighbours", "add-remove")
-INIT += ("--cap", "epsilon=0.5")
+INIT += ("--cap", "epsilon=0.5", "--public-keys", "area")
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ FULL = duckdb.IOException(
 @pytest.fixture
 def account(tmp_path):
     ledger = Ledger.create(str(tmp_path / "l.db"))
-    ledger.init(AREAS.table.name, {"epsilon": "2"}, terms=Terms(AREAS.privacy.unit, AREAS.privacy.neighbours))
+    terms = Terms(AREAS.privacy.unit, AREAS.privacy.neighbours, public=("area",))
+    ledger.init(AREAS.table.name, {"epsilon": "2"}, terms=terms)
     return Account.open(str(tmp_path / "l.db"), "ana", None)
 
 

@@ -17,7 +17,7 @@ from tests.studio.helpers import ORIGIN, SECRET, Visit
 from trueup.demo.shapes import made_up_shapes
 from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
+from trueup.ledger.terms import Terms, keys_taken
 from trueup.planning.margins import normal_ratio
 from trueup.releasing.by_size import MarginsBySize, SizeClass
 from trueup.studio import job, jobs
@@ -162,7 +162,9 @@ def test_a_release_by_parts_that_is_stopped_goes_on_with_the_noise_that_it_drew(
     project = visit.studio.open_project
     ledger, out = project.folder / "ledger.db", project.folder / "parts"
     Ledger.create(str(ledger)).init(
-        visit.studio.spec.table.name, {"rho": 100}, terms=Terms("person", "add-remove")
+        visit.studio.spec.table.name,
+        {"rho": 100},
+        terms=Terms("person", "add-remove", public=keys_taken(visit.studio.spec)),
     )
     task = {"spec": project.text, "table": str(visit.table), "places": "", "out": str(out), "key": "k"}
     task |= {"ledger": str(ledger), "analyst": "ana"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,6 +52,13 @@ Series = Annotated[
     str, option("--series", "monthly: the first data of a month need no declaration of their own.")
 ]
 Sign = Annotated[bool, option("--sign", "Sign every further entry with a key in the keeper's folder.")]
+PublicKeys = Annotated[
+    list[str] | None,
+    option(
+        "--public-keys",
+        "A column of the confidential table whose values are public, so that specs may take their places from it.",
+    ),
+]
 Data = Annotated[Path, option("--data", "The confidential table: a file, or a folder of files.")]
 Against = Annotated[Path | None, option("--against", "A bundle, or a folder of bundles.")]
 Out = Annotated[Path | None, option("--out", "A new file; by default the terminal.")]
@@ -79,6 +87,7 @@ def init(
     geography: GeographyPath = None,
     renews: Renews = "",
     series: Series = "",
+    public_keys: PublicKeys = None,
     sign: Sign = False,
     as_json: AsJson = False,
 ) -> None:
@@ -87,7 +96,7 @@ def init(
     from trueup.ledger.ledger import Ledger
 
     caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
-    terms = _terms(unit, neighbours, checks, listed, geography, renews, series)
+    terms = _terms(unit, neighbours, checks, listed, geography, renews, series, public_keys or [])
     ledger = Ledger.create(url, keeper_folder())
     if sign:
         ledger.sign()
@@ -133,20 +142,32 @@ def _terms(
     geography: Path | None,
     renews: Any = "",
     series: Any = "",
+    public: Sequence[str] = (),
 ) -> Any:
     """Return the terms that options state; None if they state none."""
     from trueup.ledger.terms import CHECKS, Terms
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec
 
-    if unit is None and neighbours is None and not (listed or checks is not None or renews or series):
+    if (
+        unit is None
+        and neighbours is None
+        and not (listed or checks is not None or renews or series or public)
+    ):
         return None
     if unit is None or neighbours is None:
         raise SpecError(
             "an account is stated without its unit or its neighbour relation",
             remedy="give --unit and --neighbours",
         )
-    terms = Terms(unit, neighbours, checks=CHECKS if checks is None else checks, renews=renews, series=series)
+    terms = Terms(
+        unit,
+        neighbours,
+        checks=CHECKS if checks is None else checks,
+        renews=renews,
+        series=series,
+        public=tuple(public),
+    )
     for path in listed or []:
         spec = load_spec(path)
         terms = terms.listing(spec, public_cells(spec, geography, geography))

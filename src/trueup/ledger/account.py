@@ -16,7 +16,9 @@ from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariants, questions
 from trueup.ledger.request import Request
 from trueup.ledger.reservation import Reservation
+from trueup.ledger.terms import keys_taken
 from trueup.model.problem import Problem
+from trueup.model.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,25 @@ class Account:
     def repeats(self) -> bool:
         """Return True if a release was committed under the key, so that a run under it draws nothing."""
         return self.ledger.state().finished(self.key) is not None
+
+    def refuse_hidden_keys(self, spec: Spec) -> None:
+        """Refuse a spec that takes its places from columns that the account does not declare public: it would publish them.
+
+        Raises
+        ------
+        BudgetError
+            Naming the column, before the table is opened.
+        """
+        if not (taken := keys_taken(spec)):
+            return
+        public = account_terms(self.ledger.state(), spec.table.name).public
+        if hidden := next((column for column in taken if column not in public), None):
+            raise BudgetError(
+                f"the spec takes its places from the column '{hidden}' of the confidential table",
+                needed=f"columns whose values the account declares public: {', '.join(public) or 'none'}",
+                remedy='give the list of places with --geography and write keys = "confidential", or have the account begun '
+                f"with --public-keys {hidden}",
+            )
 
     def request(self, problem: Problem, out: Path, data: Any = None) -> Request:
         """Return the request of a run of a spec: its loss under the account's relation, and all that it finds out exactly.

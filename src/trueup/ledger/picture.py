@@ -31,6 +31,7 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
         "joint": shown.joint,
         "renews": terms.renews,
         "series": terms.series,
+        "public": list(terms.public),
         "checks": terms.checks,
         "checked": shown.checked,
         "facts": [question.text for question in shown.held.values() if question.is_rule],
@@ -53,6 +54,8 @@ def _protection(dataset: str, terms: Terms, spent: Loss) -> Iterator[str]:
         f"'{dataset}' protects one {terms.unit}. All releases together: {amounts(spent, 1)} for one step, "
         f"{_STEP[terms.neighbours].format(unit=terms.unit)}; K steps cost at most K times epsilon, K x K times rho."
     )
+    if terms.public:
+        yield f"Columns whose values are public, from which specs may take their places: {', '.join(terms.public)}."
 
 
 def _over_time(state: State, dataset: str, terms: Terms) -> Iterator[str]:

@@ -42,6 +42,8 @@ class Terms:
     series
         `monthly`: the first data that are known in a month are the account's without another declaration, with checks of
         their own. By default its keeper declares all data after the first.
+    public
+        Columns of the table whose values are public: specs may take their places from them.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class Terms:
     listed: tuple[Question, ...] = ()
     renews: Literal["", "yearly"] = ""
     series: Literal["", "monthly"] = ""
+    public: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         read_name(self.unit, "the unit")
@@ -87,12 +90,13 @@ class Terms:
                 raise SpecError(f"{what} '{given}'", needed=f"'{known}', or nothing")
 
     def listing(self, spec: Spec, cells: Cells) -> Terms:
-        """Return terms that also list the rules and invariants of a spec, by their meaning."""
+        """Return terms that also list the rules and invariants of a spec, by their meaning, and its public columns."""
         named = {question.text: question.digest for question in invariants(spec, cells)}
         return replace(
             self,
             invariants={**self.invariants, **named},
             listed=tuple(dict.fromkeys((*self.listed, *questions(spec, cells)))),
+            public=tuple(dict.fromkeys((*self.public, *keys_taken(spec)))),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -110,7 +114,16 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
         read_questions(fields["listed"]),
         fields["renews"],
         fields["series"],
+        tuple(fields.get("public", ())),
     )
+
+
+def keys_taken(spec: Spec) -> tuple[str, ...]:
+    """Return the columns of the confidential table that a spec reads its places from, before any check is counted."""
+    if spec.table.keys != "public":
+        return ()
+    columns = (column for level in spec.levels for column in (level.column, level.label))
+    return tuple(dict.fromkeys(filter(None, columns)))
 
 
 def write_questions(given: Iterable[Question]) -> list[dict[str, str]]:

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from warnings import catch_warnings
 
 from trueup import reporting
 from trueup.errors import BundleError
@@ -30,7 +32,7 @@ from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
 from trueup.measuring.rehearsal import rehearse
-from trueup.model.problem import Problem
+from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
@@ -139,7 +141,7 @@ def release(
     (True, ['internal', 'public'])
     """
     log = Log(watch if tell is None else stages(tell))
-    problem = _settled(spec, geography, data, log, expect_rows)
+    problem = _settled(spec, geography, data, log, expect_rows, account)
     if executor is None:
         return _carried_out(_in_memory(problem, data, Path(out), account, log), account)  # pyright: ignore[reportReturnType]
     from trueup.releasing.division import plan_of
@@ -167,7 +169,7 @@ def measure_only(
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
     log = Log(quiet if tell is None else stages(tell))
-    problem = _settled(spec, geography, data, log, expect_rows)
+    problem = _settled(spec, geography, data, log, expect_rows, account)
     run = _in_memory(problem, data, Path(out), account, log, reconciled=False)
     return _carried_out(run, account)  # pyright: ignore[reportReturnType]
 
@@ -240,10 +242,17 @@ def _removed(gone: RunFolder) -> StoredRelease:
     return StoredRelease(out, read_manifest(out))
 
 
-def _settled(spec: Any, geography: Any, data: Any, log: Log, rows: int | None) -> Problem:
+def _settled(
+    spec: Any, geography: Any, data: Any, log: Log, rows: int | None, account: Account | None
+) -> Problem:
     refuse_addresses(data)
     with log.stage("reading the spec and the places"):
-        problem = Problem.of(spec, geography, data=data, rows=rows)
+        stated, text = spec_and_text(spec)
+        if account and geography is None:
+            account.refuse_hidden_keys(stated)
+        given = spec if isinstance(spec, Problem) else stated
+        problem = Problem.of(given, geography, data=data, rows=rows)
+        problem = problem if problem.text == text else replace(problem, text=text)
         if problem.spec.infer:
             from trueup.inferring import refuse_asked  # slow to import
 
@@ -283,7 +292,8 @@ def _carried_out(run: Run, account: Account | None) -> Release | Measurements:
 
 def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Measurements:
     reservation = run.reserve(account)
-    with reservation.returning() if reservation else nullcontext():
+    # A reader's warning quotes what it reads, as openpyxl's do, and tells of the rows whatever it says.
+    with reservation.returning() if reservation else nullcontext(), catch_warnings(action="ignore"):
         if account and reservation:
             read_under(account, reservation, run.log, run.read)
         else:
