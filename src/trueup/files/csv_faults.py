@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from io import TextIOWrapper
@@ -14,6 +15,8 @@ from typing import NamedTuple
 MOST_LINES = 5_000_000
 """Lines that are searched for a fault."""
 DELIMITERS = ",|;\t"
+DAMAGED = (OSError, EOFError, zlib.error)
+"""What reading a file raises that is packed by gzip and damaged, or is not there."""
 
 
 class FileFault(NamedTuple):
@@ -45,7 +48,7 @@ def line_of_row(path: Path, number: int) -> int | None:
     if path.name.lower().endswith(".zst"):
         return None
     with (
-        suppress(OSError, EOFError, csv.Error),
+        suppress(*DAMAGED, csv.Error),
         opened_csv(path) as file,
         TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text,
     ):
@@ -68,7 +71,7 @@ def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:
     """
     try:
         return _bytes_at_fault(path) or _fields_at_fault(path, delimiter) or _mixed_ends(path)
-    except (OSError, EOFError):
+    except DAMAGED:
         return None  # a file that ends too early is as damaged as it is said to be
 
 
@@ -140,6 +143,6 @@ def _mixed_ends(path: Path) -> FileFault | None:
 
 def delimiter_of(path: Path) -> str:
     """Return the delimiter that occurs most in the header."""
-    with suppress(OSError, EOFError, UnicodeDecodeError), opened_csv(path) as file:
+    with suppress(*DAMAGED, UnicodeDecodeError), opened_csv(path) as file:
         return max(DELIMITERS, key=file.readline(1 << 20).decode().count)
     return ","

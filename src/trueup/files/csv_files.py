@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import zlib
 from codecs import getincrementaldecoder
 from gzip import BadGzipFile
 from io import TextIOWrapper
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import DataError
-from trueup.files.csv_faults import DELIMITERS, opened_csv
+from trueup.files.csv_faults import DAMAGED, DELIMITERS, opened_csv
 from trueup.files.database import Relation, by_letter, damaged, literal
 from trueup.files.held import Held
 from trueup.files.paths import files_of, is_csv, is_zst
@@ -66,7 +67,7 @@ def is_utf8(path: Path) -> bool:
                     return False
                 decoder.decode(block)
         decoder.decode(b"", final=True)
-    except (OSError, EOFError, UnicodeDecodeError):
+    except (*DAMAGED, UnicodeDecodeError):
         return False
     return True
 
@@ -101,7 +102,7 @@ def _header(path: Path, connection: Any = None, encoding: str = _UTF_8) -> tuple
         header = _first_line(path, connection, encoding)
         delimiter = max(DELIMITERS, key=header.count)
         names = next(csv.reader([header], delimiter=delimiter), [])
-    except (OSError, EOFError, UnicodeError, csv.Error):
+    except (*DAMAGED, UnicodeError, csv.Error):
         raise (
             damaged(f"'{path.name}'", [path]) if encoding == _UTF_8 else _undecoded(path, encoding)
         ) from None
@@ -137,7 +138,7 @@ def open_encoded(path: Path, encoding: str) -> Source:
             reader = csv.reader(text, delimiter=delimiter, strict=True)
             next(reader)
             rows = [(reader.line_num, row) for row in reader if row]
-    except (OSError, EOFError, UnicodeError, csv.Error):
+    except (*DAMAGED, UnicodeError, csv.Error):
         raise _undecoded(path, encoding) from None
     if short := next((line for line, row in rows if len(row) != len(names)), None):
         raise DataError(f"line {short} of {name} does not have the header's {len(names)} fields")
@@ -173,7 +174,7 @@ def in_utf8(source: Any, folder: Path) -> Any:
             copy.open("w", encoding="utf-8", newline="") as out,
         ):
             copyfileobj(text, out)
-    except (EOFError, UnicodeError, BadGzipFile):
+    except (EOFError, UnicodeError, BadGzipFile, zlib.error):
         raise _undecoded(path, source.encoding) from None
     return copy
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -95,15 +96,17 @@ class _Frame:
         return self._given.collect_schema().names()  # of a lazy frame, without a row
 
     def select(self, columns: Sequence[str]) -> Columns:
-        return {name: self._frame.get_column(name).to_numpy() for name in columns}
+        with _quiet(self.name):
+            return {name: self._frame.get_column(name).to_numpy() for name in columns}
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
         import narwhals as nw
 
-        if not columns:
-            return {COUNT: np.array([len(self._frame)])}
-        counted = self._frame.group_by(*columns).agg(nw.len().alias(COUNT))
-        return {name: counted.get_column(name).to_numpy() for name in counted.columns}
+        with _quiet(self.name):
+            if not columns:
+                return {COUNT: np.array([len(self._frame)])}
+            counted = self._frame.group_by(*columns).agg(nw.len().alias(COUNT))
+            return {name: counted.get_column(name).to_numpy() for name in counted.columns}
 
     def row(self, number: int) -> str:
         return f"row {number} of {self.name}"
@@ -113,6 +116,19 @@ class _Frame:
         same = (i for i, row in enumerate(rows, 1) if list(map(str, row)) == list(map(str, held.values())))
         number = next(same, None)
         return self.row(number) if number else f"a row of {self.name}"
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Turn what a library of dataframes raises, which may quote values, into an error that quotes none."""
+    try:
+        yield
+    except (TrueupError, MemoryError):
+        raise
+    except Exception:
+        raise DataError(
+            f"{name} cannot be read", needed="columns of texts, numbers, dates or truth values"
+        ) from None
 
 
 def open_frame(source: Any) -> Source:

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
+from warnings import catch_warnings
 from zipfile import ZipFile
 
 import numpy as np
@@ -60,7 +61,7 @@ def opened_workbook(path: Path) -> Iterator[Any]:
             f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
         ) from None
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as file, catch_warnings(action="ignore"):  # openpyxl's quote cells
             _refuse_packed(path, file)
             with closing(load_workbook(file, read_only=True, data_only=True, keep_links=False)) as book:
                 yield book

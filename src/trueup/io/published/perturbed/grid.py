@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
-from trueup.files.csv_faults import DELIMITERS, opened_csv
+from trueup.files.csv_faults import DAMAGED, DELIMITERS, opened_csv
 from trueup.files.csv_files import Encoded
 from trueup.files.paths import is_workbook, is_zst
 from trueup.files.workbook import opened_workbook, sheet_of
@@ -71,7 +71,7 @@ def _csv_rows(path: Path, source: Any, delimiter: str) -> Iterator[Row]:
             f"'{path.name}' is not in the encoding {encoding.removesuffix('-sig').upper()}",
             remedy="name the encoding: --encoding latin-1; or save the file as UTF-8",
         ) from None
-    except (OSError, EOFError, csv.Error):
+    except (*DAMAGED, csv.Error):
         raise DataError(f"'{path.name}' cannot be read as CSV", remedy="check the file") from None
 
 
@@ -105,7 +105,7 @@ def _encoding(path: Path) -> str:
     try:
         with opened_csv(path) as file:
             return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    except (OSError, EOFError):
+    except DAMAGED:
         return "utf-8-sig"  # what is wrong is said where it is read
 
 
