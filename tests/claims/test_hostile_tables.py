@@ -1,7 +1,7 @@
 """Claim: nothing that a confidential table holds is told by what reads it, whatever types and bytes stand there.
 
-Readers below (DuckDB, Arrow, pandas, polars, openpyxl) quote values in their errors and warnings. A workbook's cell that is marked
-as a date and holds a large count was printed with the count and the cell's address, under a ledger too.
+Readers below (DuckDB, Arrow, pandas, polars, openpyxl) quote values in their errors and warnings. A workbook's cell that is
+marked as a date and holds a large count was printed with the count and the cell's address, under a ledger too.
 """
 
 import gzip
@@ -75,6 +75,7 @@ COLUMNS = [
     lambda n: pa.DictionaryArray.from_arrays(pa.array([0] * n), pa.array([WORD])),
     lambda n: pa.nulls(n),
 ]
+FORMS = ["csv", "bytes", "gz", "xlsx", "parquet", "damaged", "arrow", "pandas", "duckdb", "polars"]
 BYTES = [b'"', b"\n", b"\0", b"\xff", b",", b"\r", b'""', WORD.encode(), str(NUMBER).encode()]
 
 
@@ -93,12 +94,7 @@ def honest(kind):
 
 def hostile(kind, folder, chance):
     """A table at fault, in one of the forms that are read."""
-    table, form = (
-        honest(kind),
-        chance.choice(
-            ["csv", "bytes", "gz", "xlsx", "parquet", "damaged", "arrow", "pandas", "duckdb", "polars"]
-        ),
-    )
+    table, form = honest(kind), chance.choice(FORMS)
     if form in ("csv", "bytes", "gz", "xlsx"):
         table = table.astype(object)
         for _ in range(chance.choice([1, 1, 2])):

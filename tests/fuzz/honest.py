@@ -9,17 +9,24 @@ import numpy as np
 import pandas
 
 import trueup
+from tests.io.nmf_writer import write_nmf
 from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.io.bundle.posterior import write_posterior
+from trueup.io.published.sdhc import PUBLISHED
+from trueup.model.cells import Margin
+from trueup.model.header import Measured
 from trueup.model.problem import public_cells
 from trueup.model.records.drawn import Drawn
+from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import parse_spec
+from trueup.noise import law_named
 from trueup.releasing.again import assess_table
 from trueup.releasing.pipeline import measure_only
 from trueup.releasing.published import reconcile_published
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+SDHC = Path(__file__).parents[2] / "examples" / "sdhc"
 SPEC = """
 format = 2
 title = "People by sex and age"
@@ -81,6 +88,41 @@ total = "T"
 law = { name = "random-rounding", base = 3 }
 codes = { "*" = "1-4", ".." = "unknown" }
 """
+FAMILY = (
+    SPEC.split("[[query]]")[0]
+    + """
+[[query]]
+name = "by sex"
+attributes = ["sex"]
+noise = "discrete-gaussian"
+rho = { block = "1/2" }
+[[query]]
+name = "by age"
+attributes = ["age"]
+noise = "discrete-gaussian"
+rho = { county = "1/2" }
+"""
+)
+POINTERS = """
+format = 2
+title = "Places by parent pointers"
+table = { name = "people", kind = "counts", counts = "person", count = "n" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "county" }, { name = "block" }]
+parents = { id = "block", parent = "parent" }
+query = [{ name = "total", noise = "discrete-gaussian", rho = { block = "1/2" } }]
+constraints = { bounds = [{ level = "block", upper = "most" }] }
+"""
+NOISY = """
+format = 2
+title = "Noisy measurements"
+table = { name = "pl94", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "replace" }
+level = [{ name = "US" }, { name = "State", column = "geocode", prefix = 3 }, { name = "County", column = "geocode" }]
+attribute = [{ name = "votingage", values = ["under", "over"] }]
+query = [{ name = "total", levels = ["State"], rho = 1 },
+         { name = "by age", attributes = ["votingage"], levels = ["County"], rho = 1 }]
+"""
 BLOCKS = ["a1", "a2", "b1", "b2", "b3"]
 
 
@@ -109,6 +151,8 @@ def write_honest(folder: Path) -> None:
     """Write one of each kind: bundles, an assessment, specs, a workbook, tables in Parquet and CSV, shapes, checkpoints."""
     spec = parse_spec(SPEC)
     trueup.release(spec, table(), folder / "release", geography=places())
+    trueup.release(spec, table(), folder / "release again", geography=places())
+    trueup.release(parse_spec(FAMILY), table(), folder / "family", geography=places())
     measure_only(spec, table(), folder / "measured", geography=places())
     shutil.copytree(GOLDEN / "0.1.0-parts", folder / "parts")
     (folder / "perturbed.toml").write_text(PERTURBED)
@@ -116,11 +160,23 @@ def write_honest(folder: Path) -> None:
     assess_table(
         spec, table(), folder / "assessment", geography=places(), public_truth=True, replicates=40, seed=1
     )
-    (folder / "spec.toml").write_text(SPEC)
+    for name, text in (("spec", SPEC), ("family", FAMILY), ("pointers", POINTERS), ("nmf", NOISY)):
+        (folder / f"{name}.toml").write_text(text)
     published().to_excel(folder / "table.xlsx", index=False)
     published().to_csv(folder / "table.csv", index=False)
     table().to_parquet(folder / "table.parquet")
     places().to_parquet(folder / "places.parquet")
+    places().to_csv(folder / "places.csv", index=False)
+    pointers = {
+        "block": ["all", "a", "b", *BLOCKS],
+        "parent": ["", "all", "all", *"aabbb"],
+        "most": [900] * 8,
+    }
+    pandas.DataFrame(pointers).to_csv(folder / "pointers.csv", index=False)
+    crosswalk = pandas.DataFrame({"before": BLOCKS, "after": ["a1", "a2", "b1", "b3", "b2"]})
+    crosswalk.to_csv(folder / "crosswalk.csv", index=False)
+    crosswalk.to_parquet(folder / "crosswalk.parquet")
+    _write_census(folder)
     pandas.DataFrame({"area": ["x", "x", "y"], "block": ["a1", "b1", "b2"]}).to_parquet(
         folder / "map.parquet"
     )
@@ -138,6 +194,29 @@ def _write_posterior(folder: Path) -> None:
     drawn = Drawn(draws, independent=False, stats=stats, connected=True)
     method = {"method": "histogram-gibbs", "prior": {"name": "hierarchical", "concentrations": [1.0]}}
     write_posterior(folder, Posterior(cells, drawn, method, "ab" * 32))
+
+
+def _write_census(folder: Path) -> None:
+    rng = np.random.default_rng(5)
+    shutil.copy(SDHC / "ph4.toml", folder / "sdhc.toml")
+    rows = [
+        f"{region}|STATE|{iteration}|{cell}|{rng.integers(-3, 90)}|Discrete Gaussian|144"
+        for region in ("01", "44")
+        for iteration in "AH"
+        for cell in (2, 3)
+    ]
+    head = "REGION_ID|REGION_TYPE|ITERATION_CODE|PH4_DATA_CELL|COUNT|NOISE_DISTRIBUTION|VARIANCE"
+    (folder / "sdhc.csv").write_text("\n".join([head, *rows, ""]))
+    spec = parse_spec(NOISY)
+    cells = public_cells(
+        spec, pandas.DataFrame({"geocode": ["044001", "044003"], "votingage": "over", "n": 0})
+    )
+    law = law_named("discrete-gaussian")("9/4")
+    margins = [Margin("State"), Margin("County", ("votingage",)), Margin("US")]
+    headers = tuple(Measured("q", margin, law) for margin in margins[:2])
+    headers += (Measured("invariant", margins[2], law_named("exact")()),)
+    values = tuple(rng.integers(-3, 90, cells.size(margin)) for margin in margins)
+    write_nmf(folder / "nmf", spec, Measurements(cells, headers, values, PUBLISHED))
 
 
 def _write_chains(folder: Path) -> None:

@@ -115,6 +115,19 @@ def bytes_mutant(held: bytes, rng: random.Random) -> bytes:
     return bytes(out)
 
 
+def cell_mutant(held: bytes, rng: random.Random) -> bytes:
+    """A table in CSV with fields exchanged, lost or doubled."""
+    lines = held.decode().split("\n")
+    mark = "|" if "|" in lines[0] else ","
+    for _ in range(rng.choice([1, 1, 2, 5])):
+        at = rng.randrange(len(lines))
+        fields = lines[at].split(mark)
+        new = rng.choice([str(rng.choice(VALUES))[:70_000], rng.choice(NUMBERS), rng.choice(fields)])
+        fields[rng.randrange(len(fields))] = new
+        lines[at] = mark.join(fields)
+    return "\n".join(lines).encode("utf-8", "surrogatepass")
+
+
 def toml_mutant(text: str, rng: random.Random) -> bytes:
     """A spec with values, keys and lines exchanged, lost or doubled; or bytes changed."""
     if rng.random() < 0.1:

@@ -8,7 +8,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +25,30 @@ class Seen:
     touched: list[str] = field(default_factory=list)
 
 
+class Outside:
+    """A folder in which nothing may be opened or changed; whoever does it is seen, DuckDB as well."""
+
+    def __init__(self, folder: Path) -> None:
+        self._watch = _LIBC.inotify_init1(os.O_NONBLOCK)
+        _LIBC.inotify_add_watch(self._watch, bytes(folder), _OPENED)
+
+    def names(self) -> list[str]:
+        """Return the names that were touched since it was asked last."""
+        found = []
+        with suppress(BlockingIOError):
+            while held := os.read(self._watch, 1 << 16):
+                while held:
+                    _, _, _, length = struct.unpack_from("iIII", held)
+                    found.append(held[16 : 16 + length].rstrip(b"\0").decode())
+                    held = held[16 + length :]
+        return found
+
+
 @contextmanager
-def watched(outside: Path) -> Iterator[Seen]:
-    """Watch what is done in a block; whatever opens or changes a file of the folder `outside` is seen, DuckDB as well."""
-    seen, watch = Seen(), _LIBC.inotify_init1(os.O_NONBLOCK)
-    _LIBC.inotify_add_watch(watch, bytes(outside), _OPENED)
+def watched(outside: Outside) -> Iterator[Seen]:
+    """Watch what is done in a block."""
+    seen = Seen()
+    outside.names()
     before, start = _memory("VmRSS"), time.process_time()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     try:
@@ -37,8 +56,7 @@ def watched(outside: Path) -> Iterator[Seen]:
     finally:
         seen.seconds = time.process_time() - start
         seen.memory = _memory("VmHWM") - before
-        seen.touched = list(_names(watch))
-        os.close(watch)
+        seen.touched = outside.names()
 
 
 def _memory(name: str) -> int:
@@ -46,17 +64,6 @@ def _memory(name: str) -> int:
         if line.startswith(name):
             return 1024 * int(line.split()[1])
     raise AssertionError(name)
-
-
-def _names(watch: int) -> Iterator[str]:
-    try:
-        held = os.read(watch, 1 << 16)
-    except BlockingIOError:
-        return
-    while held:
-        _, _, _, length = struct.unpack_from("iIII", held)
-        yield held[16 : 16 + length].rstrip(b"\0").decode()
-        held = held[16 + length :]
 
 
 class Opened:

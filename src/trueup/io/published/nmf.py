@@ -16,7 +16,6 @@ declares itself; they are not read.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.database import connect, parquet
-from trueup.io.published.sdhc import PUBLISHED
+from trueup.files.database import connect, parquet, quiet_duckdb
+from trueup.io.published.sdhc import PUBLISHED, stated_variance
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound
@@ -113,12 +112,23 @@ def _rows(root: Path, level: str, kind: str) -> list[Row]:
         raise DataError(
             f"'{root}' has no files for level '{level}'", needed=f"{level}.parquet/{kind}/.../*.parquet"
         )
-    with connect(files=files) as connection:
+    with connect(files=files) as connection, quiet_duckdb(f"a file of level '{level}'"):
         relation = connection.sql(f"FROM {parquet(files, 'hive_partitioning = false, union_by_name = true')}")
         if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
             raise DataError(f"the files of level '{level}' lack the column '{missing[0]}'")
-        rows = relation.select(", ".join(_COLUMNS[kind])).fetchall()
-    return [Row(str(g), str(q), tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
+        if len(relation) > sum(Path(file).stat().st_size for file in files):
+            raise DataError(
+                f"the files of level '{level}' have more rows than bytes", remedy="check the files"
+            )
+        kinds = ("VARCHAR", "VARCHAR", "INTEGER[]", "BIGINT[]", "VARCHAR")
+        read = (f"TRY_CAST({name} AS {kind})" for name, kind in zip(_COLUMNS[kind], kinds))
+        rows = relation.select(", ".join(read)).fetchall()
+    if any(None in row or None in row[2] or None in row[3] for row in rows):
+        raise DataError(
+            f"the files of level '{level}' have a row without a value in one of its columns",
+            needed=f"columns {', '.join(_COLUMNS[kind])}, shapes and values as lists of whole numbers",
+        )
+    return [Row(g, q, tuple(s), np.array(v, np.int64), x) for g, q, s, v, x in rows]
 
 
 def _belongs(path: Path, level: str, kind: str) -> bool:
@@ -189,13 +199,7 @@ def _place_of(cells: Cells, level: str, rows: Iterable[Row]) -> dict[str, int]:
 
 
 def _law(query: Query, variance: str) -> Law:
-    try:
-        value = Fraction(variance)
-    except ValueError:
-        value = Fraction(0)
-    if value <= 0:
-        raise DataError(f"query '{query.name}' has the variance '{variance}'", needed="a number above 0")
-    return DiscreteGaussian(value)
+    return DiscreteGaussian(stated_variance(variance, f"query '{query.name}' has the variance"))
 
 
 def _constraints(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
@@ -26,9 +27,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError
+from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
+from trueup.files.whole import MAX_COUNT
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
@@ -39,6 +41,7 @@ from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
 from trueup.noise.laws.of_variance import law_of_variance
+from trueup.noise.rational import rational
 
 _CELL = re.compile(r"(PH\d+)_(?:(NUM|DENOM)_)?DATA_CELL")
 _FIXED = ["REGION_ID", "REGION_TYPE", "COUNT", "NOISE_DISTRIBUTION", "VARIANCE"]
@@ -214,27 +217,40 @@ def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
 
 def _law(name: str, variance: str) -> Law:
     """Make a law of a stated variance."""
-    try:
-        value = Fraction(variance)
-    except ValueError:
-        value = Fraction(0)
-    if value <= 0:
-        raise DataError(f"a noisy count has the VARIANCE '{variance}'", needed="a number above 0")
     if name not in _NAMES:
-        raise DataError(f"NOISE_DISTRIBUTION '{name}' is unknown", needed=f"one of: {', '.join(_NAMES)}")
-    return law_of_variance(_NAMES[name], value)
+        raise DataError(f"NOISE_DISTRIBUTION '{name[:30]}' is unknown", needed=f"one of: {', '.join(_NAMES)}")
+    return law_of_variance(_NAMES[name], stated_variance(variance, "a noisy count has the VARIANCE"))
+
+
+def stated_variance(text: str, whose: str) -> Fraction:
+    """Read the variance that a file states for a noisy count.
+
+    Raises
+    ------
+    DataError
+        If it is no number from 1e-30 to 1e30.
+
+    Examples
+    --------
+    >>> stated_variance("144.0", "a noisy count has the VARIANCE")
+    Fraction(144, 1)
+    """
+    with suppress(SpecError):
+        if Fraction(1, 10**30) <= (value := rational(text.strip())) <= 10**30:
+            return value
+    raise DataError(f"{whose} '{text[:30]}'", needed="a number above 0, from 1e-30 to 1e30")
 
 
 def _numbers(column: NDArray, law: Law) -> NDArray:
     """Return the noisy counts, whole if the law is."""
     read = int if law.discrete else float
     try:
-        found = np.array([read(str(value)) for value in column])
+        found = [read(str(value)) for value in column]
     except ValueError:
         raise DataError("column 'COUNT' holds something other than whole numbers") from None
-    if not np.isfinite(found).all():
-        raise DataError("column 'COUNT' holds something other than numbers")
-    return found
+    if not all(abs(value) <= MAX_COUNT for value in found):
+        raise DataError("column 'COUNT' holds something other than numbers up to 2^62")
+    return np.array(found)
 
 
 def _iterated(cells: Cells) -> bool:
