@@ -99,6 +99,8 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
         "add-remove",
         "--public-keys",
         "state",
+        "--public-keys",
+        "county",
     )
     assert run("budget", "init", folder / "l.db", "--dataset", "areas", *caps).returncode == 0
     asked = ("--data", table, "--out", folder / "never", "--ledger", folder / "l.db", "--analyst", "bob")

@@ -100,7 +100,8 @@ class Attack:
 
     def _read(self, figures: Figures, name: str, call: Call) -> None:
         tempfile.tempdir = str(self.folder / "out")
-        self.opened.allowed = (*_system(), str(self.work / "given"), str(self.folder / "out"))
+        own = (self.work / "given", self.folder / "out", self.honest)
+        self.opened.allowed = (*_system(), *map(str, own))
         try:
             with watched(self.touched) as seen, _stopped_after(6 * SECONDS), warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -151,8 +152,8 @@ def _system() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     own = Path(__file__).parents[2]
     return (
-        str(own / "src"), str(own / ".venv"), sys.prefix, sys.base_prefix, paths["stdlib"], "/proc/", "/sys/", "/dev/", "/usr/",
-        str(Path(__file__).parent), str(Path.home() / ".cache"),
+        str(own / "src"), str(own / ".venv"), sys.prefix, sys.base_prefix, paths["stdlib"],
+        "/proc/", "/sys/", "/dev/null", "/dev/urandom", "/usr/", str(Path(__file__).parent), str(Path.home() / ".cache"),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -59,6 +60,7 @@ _HELD: list[Any] = []
 
 def _instance() -> Any:
     if not _HELD:
+        atexit.register(_HELD.clear)
         _HELD.append(
             duckdb.connect(":memory:", config={"threads": "1", "autoload_known_extensions": "false"})
         )

@@ -123,12 +123,12 @@ def _rows(root: Path, level: str, kind: str) -> list[Row]:
         kinds = ("VARCHAR", "VARCHAR", "INTEGER[]", "BIGINT[]", "VARCHAR")
         read = (f"TRY_CAST({name} AS {kind})" for name, kind in zip(_COLUMNS[kind], kinds))
         rows = relation.select(", ".join(read)).fetchall()
-    if any(None in row or None in row[2] or None in row[3] for row in rows):
+    if any(None in row[:4] or None in row[2] or None in row[3] for row in rows):
         raise DataError(
             f"the files of level '{level}' have a row without a value in one of its columns",
             needed=f"columns {', '.join(_COLUMNS[kind])}, shapes and values as lists of whole numbers",
         )
-    return [Row(g, q, tuple(s), np.array(v, np.int64), x) for g, q, s, v, x in rows]
+    return [Row(g, q, tuple(s), np.array(v, np.int64), str(x)) for g, q, s, v, x in rows]
 
 
 def _belongs(path: Path, level: str, kind: str) -> bool:
