@@ -293,7 +293,16 @@ def test_internal_is_for_the_owner_alone(areas):
 def test_a_key_belongs_to_one_spec(tmp_path):
     spec, table = write_areas(tmp_path)
     ledger = tmp_path / "ledger.db"
-    terms = ("--unit", "person", "--neighbours", "add-remove", "--public-keys", "state", "--public-keys", "county")
+    terms = (
+        "--unit",
+        "person",
+        "--neighbours",
+        "add-remove",
+        "--public-keys",
+        "state",
+        "--public-keys",
+        "county",
+    )
     assert run("budget", "init", ledger, "--dataset", "areas", "--cap", "epsilon=5", *terms).returncode == 0
     charged = [
         "--ledger",
