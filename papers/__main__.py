@@ -143,7 +143,7 @@ def _show(outcomes: Sequence[Any]) -> None:
             print(f"  {note}")
     print_table(
         "",
-        ["item", "verdict", "seconds"],
+        ["item", "verdict", "processor seconds"],
         [[each.name, each.status, f"{each.seconds:.1f}"] for each in outcomes],
     )
 

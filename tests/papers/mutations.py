@@ -6,8 +6,8 @@ method), or the noise that it draws; never what the item holds it to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -50,12 +50,15 @@ class Mutation:
         What must turn to "differs" in a full run.
     whole
         Those of them for which a quick run has too few replicates.
+    rows
+        Beginnings of labels, by item, each of which a row that differs in a full run must have.
     """
 
     name: str
     apply: Apply
     items: tuple[str, ...]
     whole: tuple[str, ...] = ()
+    rows: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Narrow(np.random.Generator):
@@ -319,7 +322,8 @@ MUTATIONS = (
     Mutation("odd persons borne by place", odd_by_place, ("dharangutte-figure-10",)),
     Mutation("epsilon 5 % off", epsilon_of("21/20", scenarios, figure_2, figure_10),
              (*MODES, "dharangutte-figure-2", "dharangutte-figure-10"),
-             ("wang-table-3", "dharangutte-figure-2", "dharangutte-figure-10")),
+             ("wang-table-3", "dharangutte-figure-2", "dharangutte-figure-10"),
+             {"wangreiter-table-2": ("Scenario 1,", "Scenario 2,", "Scenario 3,", "Scenario 4,")}),
     Mutation("epsilon 1 % off", epsilon_of("101/100", scenarios, posterior),
              (*POSTERIORS, "wang-table-4", "wangreiter-negative-counts", "wangreiter-summed-totals")),
     Mutation("draws in place of modes", modes_become(lambda total: MultinomialSample(total=total)),
