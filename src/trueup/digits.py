@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-NEGLIGIBLE = 1e-9
+ROUNDING_SHARE = 1e-9
 """An error this small beside its value is one of rounding."""
 
 
@@ -32,7 +32,7 @@ def error_digit(error: float, value: float) -> str:
     >>> error_digit(1.8e-18, 0.1), error_digit(0.0213, 0.1), error_digit(120.0, 4e3)
     ('0', '0.02', '100')
     """
-    return "0" if error <= NEGLIGIBLE * abs(value) else to_digits(error, 1)
+    return "0" if error <= ROUNDING_SHARE * abs(value) else to_digits(error, 1)
 
 
 def to_figure(value: float) -> str:

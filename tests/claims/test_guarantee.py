@@ -121,7 +121,7 @@ def test_stated_losses_are_those_of_all_neighbours_on_random_small_specs(rng):
 
 def test_folded_trees_give_the_same_smallest_changes(rng, monkeypatch):
     """What is searched on the whole of a small tree is searched on its foldings instead."""
-    monkeypatch.setattr(search, "WHOLE", 0)
+    monkeypatch.setattr(search, "MAX_WHOLE_TREE_CELLS", 0)
     norms = []
     while len(norms) < 12:
         document, tree = random_spec(rng)

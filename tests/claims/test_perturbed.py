@@ -13,7 +13,7 @@ from trueup.errors import InfeasibleError, PrivacyError
 from trueup.inferring import METHODS, infer, inference_misfit
 from trueup.inferring.contradictions import contradicting_values
 from trueup.inferring.inconsistency import inconsistencies
-from trueup.inferring.method import ENOUGH
+from trueup.inferring.method import VALUES_A_CLASS
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -127,7 +127,7 @@ def test_transition_tables_have_their_moments_and_a_table_that_is_off_by_a_billi
 
 
 def test_the_prior_is_estimated_from_enough_values_and_the_record_says_what_was_done(rng):
-    for n, name in ((ENOUGH, "estimated"), (ENOUGH - 1, "flat")):
+    for n, name in ((VALUES_A_CLASS, "estimated"), (VALUES_A_CLASS - 1, "flat")):
         cells = star(n)
         measured, constraints = published_tables(cells, skewed(rng, cells), RandomRounding(3), rng)
         posterior = infer(measured, spec=constraints, draws=1)

@@ -148,7 +148,7 @@ def alike(rng):
 @pytest.fixture
 def large(monkeypatch):
     """Trees of five hundred nodes count as large."""
-    monkeypatch.setattr(tree_exact, "LARGE", 100)
+    monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 100)
     monkeypatch.setattr(tree_exact, "PART", 100)
 
 

@@ -62,8 +62,8 @@ def test_estimates_from_a_sample_agree_with_those_from_all_within_their_standard
     objective, (theta, guess, few) = search.objective(splits, quiet), start_of(splits)
     every = with_curvature(objective, ascend(objective, theta, guess, few), guess, few)
     monkeypatch.setattr(tree_estimate, "BEGIN", 300)
-    monkeypatch.setattr(tree_estimate, "ENOUGH", 800)
-    monkeypatch.setattr(hierarchical, "FEW", 200)
+    monkeypatch.setattr(tree_estimate, "SAMPLE_PARTS", 800)
+    monkeypatch.setattr(hierarchical, "MAX_CURVATURE_PARTS", 200)
     _, sample, chosen, found = estimate_from(search, splits, quiet)
     assert chosen is splits
     used = sample.record(splits)

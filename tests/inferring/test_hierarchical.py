@@ -171,8 +171,8 @@ def test_the_record_says_what_was_estimated(rng):
 def test_a_cut_tree_has_the_evidence_of_the_whole(kinds, rng, monkeypatch):
     measured = noisy(CELLS, rng.negative_binomial(0.7, 0.05, CELLS.n), laplace_tree(CELLS, "1/2"), rng)
     theta, found = rng.normal(0, 0.7, {1: 2, 2: 5}[kinds]), []
-    for largest in (tree_exact.LARGE, 20):
-        monkeypatch.setattr(tree_exact, "LARGE", largest)
+    for largest in (tree_exact.MAX_WHOLE_NODES, 20):
+        monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", largest)
         value, gradient = density(Hierarchical(), CELLS, measured, kinds=kinds)[0](theta)[:2]
         found.append([value, *gradient])
     assert np.allclose(*found, rtol=0, atol=1e-5)
@@ -230,7 +230,7 @@ def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monke
     measured = noisy(CELLS, from_the_prior(CELLS, rng), laplace_tree(CELLS), rng)
     assert "more than the tolerance" not in posterior_of(CELLS, measured).promise
     at = Spread.at
-    monkeypatch.setattr(hierarchical, "NOTICED", 0.0)  # every parameter is to be integrated over
+    monkeypatch.setattr(hierarchical, "NOTICED_SHIFT_SDS", 0.0)  # every parameter is to be integrated over
     monkeypatch.setattr(Spread, "at", lambda self, theta: at(self, theta)._replace(dropped=1.0))
     posterior = posterior_of(CELLS, measured)
     record = posterior.drawn.stats["prior"]
@@ -242,7 +242,7 @@ def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monke
 
 @pytest.mark.parametrize("prior", ["flat", {"name": "hierarchical", "concentrations": [50.0]}])
 def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monkeypatch):
-    monkeypatch.setattr(base, "LONGEST", 1 << 10)
+    monkeypatch.setattr(base, "MAX_TABLE_ENTRIES", 1 << 10)
     cells = star(2)
     measured = noisy(cells, np.array([3, 4]), laplace_tree(cells), rng)
     apart = replace(measured, values=(measured.values[0] + 20_000, *measured.values[1:]))

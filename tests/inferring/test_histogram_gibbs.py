@@ -169,7 +169,7 @@ def test_chains_in_which_rounding_leaves_out_steps_are_refused(each, refused, rn
 
 def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_asked_for(rng, monkeypatch):
     cells, laws, record = blocks(rng)
-    monkeypatch.setattr(chain_driver, "ENOUGH", 1e6)
+    monkeypatch.setattr(chain_driver, "MIN_EFFECTIVE_SIZE", 1e6)
     monkeypatch.setattr(histogram_gibbs, "MOST_THIN", 1)
     posterior = infer(record, spec=constraints_of(cells, laws), draws=400)
     assert posterior.drawn.stats["tier"] == "approximate"
@@ -320,7 +320,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_checkpoints_as_if_it_had_not_bee
 ):
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(histogram_gibbs, "LONG", 0.0)
-    monkeypatch.setattr(histogram_walk, "TOGETHER", 2 * cells.n)
+    monkeypatch.setattr(histogram_walk, "CELLS_AT_ONCE", 2 * cells.n)
     asked = count()
     monkeypatch.setattr(Checkpoint, "due", lambda self, chain: next(asked) % 10 == 0)
     monkeypatch.setattr(chains, "LISTENING", 0.001)
@@ -366,7 +366,7 @@ def test_chains_that_are_made_longer_keep_what_they_drew(rng):
 
 def test_a_sweep_in_parts_is_the_same_sweep(rng, monkeypatch):
     cells, _, record = blocks(rng)
-    monkeypatch.setattr(histogram_walk, "TOGETHER", 1)
+    monkeypatch.setattr(histogram_walk, "CELLS_AT_ONCE", 1)
     found = []
     for steps in (histogram_walk.STEPS_AT_ONCE, 20):
         monkeypatch.setattr(histogram_walk, "STEPS_AT_ONCE", steps)

@@ -258,7 +258,7 @@ def test_rules_that_bind_everywhere_fall_back_to_a_flagged_chain(rng):
 
 def test_chains_that_are_too_short_are_not_called_a_posterior(rng, monkeypatch):
     monkeypatch.setattr(inequalities, "MOST_SWEEPS", 0)
-    monkeypatch.setattr(inequalities, "FEWEST", 80)
+    monkeypatch.setattr(inequalities, "MIN_DIAGNOSED_DRAWS", 80)
     cells, measured = family_measurements(1, rng, law_named("discrete-gaussian")("400"))
     with pytest.raises(ConvergenceError, match="R-hat"):
         infer(measured, LinearInequalities(least=1.0), spec=family_constraints(cells), draws=80)

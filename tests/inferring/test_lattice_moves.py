@@ -283,7 +283,7 @@ def test_the_record_says_how_it_mixed_and_draws_come_from_the_digest(rng):
 
 def test_what_has_not_converged_is_refused(rng, monkeypatch):
     cells, laws, record = histogram(rng)
-    monkeypatch.setattr(walk_module, "ENOUGH", 1e6)
+    monkeypatch.setattr(walk_module, "MIN_EFFECTIVE_SIZE", 1e6)
     with pytest.raises(ConvergenceError, match="allow more sweeps"):
         infer(record, LatticeMoves(sweeps=250), spec=Constraints(cells, tuple(laws)))
 

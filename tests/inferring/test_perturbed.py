@@ -20,7 +20,7 @@ from tests.inferring.perturbed_problems import (
 from tests.inferring.problems import star
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.method import ENOUGH
+from trueup.inferring.method import VALUES_A_CLASS
 from trueup.inferring.same_records import measured_once
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Margin
@@ -130,7 +130,7 @@ def test_exact_counts_beside_codes_are_values_that_a_prior_is_estimated_from(rng
         Measured("t", cells.finest, CountInterval(1, 9), hidden),
     )
     measured = Measurements(cells, headers, (counts[shown], np.full(len(hidden), 5)), NO_GUARANTEE)
-    assert 0 < len(hidden) < ENOUGH <= cells.n
+    assert 0 < len(hidden) < VALUES_A_CLASS <= cells.n
     posterior = infer(measured, spec=Constraints(cells, (Margin("all"), cells.finest)), draws=1)
     assert posterior.prior == "the prior 'estimated'"
 

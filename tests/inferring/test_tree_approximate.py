@@ -242,7 +242,7 @@ def test_exact_messages_that_take_too_long_are_left_to_grids(rng, monkeypatch):
     cells = states([3, 6])
     measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
     assert "tier" not in infer(measured, spec=tree_constraints(cells), draws=50).drawn.stats
-    monkeypatch.setattr(tree_work, "LEAST", 1e-4)
+    monkeypatch.setattr(tree_work, "BASE_SECONDS", 1e-4)
     posterior = infer(measured, spec=tree_constraints(cells), draws=50)
     assert posterior.drawn.stats["tier"] == "approximate"
 
@@ -257,7 +257,7 @@ def test_a_tree_that_has_no_time_is_refused_with_what_would_help(tier, rng, monk
 
 
 def test_draws_in_blocks_are_those_of_the_same_law(rng, monkeypatch):
-    monkeypatch.setattr(tree_approximate, "HELD", 300)
+    monkeypatch.setattr(tree_approximate, "COUNTS_DRAWN_AT_ONCE", 300)
     cells = states([3, 6])
     measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells), rng)
     posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=101)

@@ -200,7 +200,7 @@ class Backwards(LocalPool):
 @pytest.fixture
 def large(monkeypatch, rng):
     """Measurements of three levels, of a size that counts as large."""
-    monkeypatch.setattr(tree_exact, "LARGE", 20)
+    monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 20)
     monkeypatch.setattr(tree_exact, "PART", 8)
     cells = states([3, 2, 4, 6, 1, 5, 4])
     return cells, noisy(cells, rng.poisson(9, cells.n), laplace_tree(cells, "1/2"), rng)
@@ -221,7 +221,7 @@ def test_results_do_not_depend_on_the_workers(large):
 def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
     cells, measured = large
     cut = infer(measured, FLAT, spec=tree_constraints(cells), draws=4000)
-    monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
+    monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 1 << 14)
     whole = infer(measured, FLAT, spec=tree_constraints(cells), draws=1)
     for margin, exact in whole.drawn.marginals.items():
         assert np.allclose(cut.drawn.marginals[margin].mean, exact.mean, rtol=1e-9)
@@ -239,7 +239,7 @@ def test_measurements_far_apart_deepen_the_tables(large, monkeypatch):
     cells, measured = large
     apart = replace(measured, values=(measured.values[0] + 2000, *measured.values[1:]))
     cut = infer(apart, FLAT, spec=tree_constraints(cells), draws=1).drawn
-    monkeypatch.setattr(tree_exact, "LARGE", 1 << 14)
+    monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 1 << 14)
     whole = infer(apart, FLAT, spec=tree_constraints(cells), draws=1).drawn
     assert cut.stats["table_depth"] == whole.stats["table_depth"] > 60
     for margin, exact in whole.marginals.items():

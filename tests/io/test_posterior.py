@@ -20,7 +20,7 @@ from trueup.model.tree import Tree
 def test_draws_are_written_in_order_each_with_its_keys(tmp_path, monkeypatch, ending, few, rng):
     """In several files, several groups of rows each, whether texts are held as numbers or not."""
     monkeypatch.setattr(written, "MOST_ROWS", 20_000)
-    monkeypatch.setattr(written, "TOGETHER", 2048)
+    monkeypatch.setattr(written, "ROW_GROUP_ROWS", 2048)
     monkeypatch.setattr(columns, "FEW_TEXTS", few)
     places = sorted(f"a {k % 7}'\"{k}" for k in range(300))
     tree = Tree.from_columns(["all", "area"], [{}, {"area": places}])

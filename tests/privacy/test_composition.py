@@ -167,7 +167,7 @@ def test_the_grid_gives_what_the_sum_gives(rng, monkeypatch):
         losses = [drawn(rng)[0] for _ in range(2)]
         summed = composed_epsilon([(one, 2) for one in losses], DELTA)
         with monkeypatch.context() as patch:
-            patch.setattr(composition, "FEW", 1)
+            patch.setattr(composition, "MAX_DIRECT_LOSSES", 1)
             on_grid = composed_epsilon([(one, 2) for one in losses], DELTA)
         assert summed <= on_grid * (1 + 1e-8)
         assert on_grid <= summed * (1 + 2e-4)

@@ -19,7 +19,7 @@ from trueup.model.records.expected_errors import (
 )
 from trueup.model.tree import Tree
 from trueup.reconciling import published
-from trueup.reconciling.expected_errors import FEWEST, Sample, expected_errors, some_places
+from trueup.reconciling.expected_errors import MIN_REPLICATES, Sample, expected_errors, some_places
 
 
 def _simulated(method, structure, population, seed=1):
@@ -94,8 +94,8 @@ def test_a_sample_of_places_is_whole_below_the_chosen_ones(work, rng):
     )
     some, leaves = some_places(cells, work, np.random.default_rng(2))
     tree, whole = some.tree, cells.tree
-    assert some.n <= max(2 * work // FEWEST, 3 * cells.n // 60)
-    assert (some.n == cells.n) == (work >= FEWEST * cells.n)
+    assert some.n <= max(2 * work // MIN_REPLICATES, 3 * cells.n // 60)
+    assert (some.n == cells.n) == (work >= MIN_REPLICATES * cells.n)
     for level in range(4):
         for name, column in tree.keys[level].items():
             at = whole.ancestors(3, level)[leaves]

@@ -41,7 +41,7 @@ class Two(LocalPool):
 def test_as_long_as_nothing_is_drawn_the_places_are_cut_anew(tmp_path, monkeypatch, after):
     run = interrupted(tmp_path, after=after, places=40)
     assert len(RunFolder(run).all_parts) == 3
-    monkeypatch.setattr(cut, "SMALL", 6)
+    monkeypatch.setattr(cut, "MIN_LAST_LAYER_PLACES", 6)
     released = resume(run, executor=Two(), memory=3 * 10**9)
     assert all(check.holds for check in check_bundle(released.folder))
     assert released.parts > 4
@@ -52,7 +52,7 @@ def test_as_long_as_nothing_is_drawn_the_places_are_cut_anew(tmp_path, monkeypat
 def test_once_something_is_drawn_the_cut_stays(tmp_path, monkeypatch):
     run = interrupted(tmp_path, after=20)
     before = RunFolder(run).plan["cut"]
-    monkeypatch.setattr(cut, "SMALL", 2)
+    monkeypatch.setattr(cut, "MIN_LAST_LAYER_PLACES", 2)
     with patch("trueup.releasing.parts.ByParts.measure", side_effect=Interrupted), pytest.raises(Interrupted):
         resume(run, executor=Two(), memory=3 * 10**9)
     assert RunFolder(run).plan["cut"] == before

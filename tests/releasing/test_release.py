@@ -126,7 +126,7 @@ def test_altered_measurements_are_found(released, tmp_path):
 def test_a_bundle_that_is_too_large_to_read_says_what_to_do(released, monkeypatch):
     from trueup.io.bundle import read
 
-    monkeypatch.setattr(read, "LARGEST", 100)
+    monkeypatch.setattr(read, "MAX_CELLS_READ", 100)
     with pytest.raises(BundleError, match=r"too many to be read at once.*public/counts/LEVEL/\*\.parquet"):
         trueup.read_release(released)
 

@@ -20,7 +20,7 @@ from trueup.reconciling.tree_topdown import TreeTopDown
 from trueup.releasing.again import render_bundle
 from trueup.releasing.pipeline import release
 from trueup.reporting import report
-from trueup.reporting.sections.counts import SHOWN
+from trueup.reporting.sections.counts import SHOWN_TABLE_ROWS
 from trueup.reporting.sections.error import noise_margin
 
 
@@ -142,9 +142,9 @@ def test_a_simulation_is_marked_above_everything():
 
 
 def test_a_big_table_is_cut_and_says_so():
-    record, spec = measured(PLAIN, blocks=SHOWN // 2 + 1)
+    record, spec = measured(PLAIN, blocks=SHOWN_TABLE_ROWS // 2 + 1)
     reader = Reader(report(record, spec))
-    assert len(table_of(reader, "Noisy counts: block group")) == 1 + SHOWN
+    assert len(table_of(reader, "Noisy counts: block group")) == 1 + SHOWN_TABLE_ROWS
     assert "Shown are the first 4,000 of 4,002 rows" in reader.all("body")[0].text
     assert "Shown are the first" not in text_of(*measured(PLAIN))
 

@@ -14,7 +14,7 @@ from trueup.errors import DataError, TrueupError
 from trueup.model.spec import parse_spec
 from trueup.reporting import report
 from trueup.reporting.drawing.map import draw_map
-from trueup.reporting.drawing.outlines import MOST, matched
+from trueup.reporting.drawing.outlines import MAX_OUTLINE_CHARACTERS, matched
 
 
 def opening_of(page: str) -> str:
@@ -132,7 +132,7 @@ def test_a_fine_coast_is_simplified():
     coast["geometry"] = {"type": "MultiPolygon", "coordinates": [[ring]]}
     counts = {"state": release.sums("state")}
     drawn = draw_map(release.cells, [coast], counts, {"state": np.ones(2)}, "persons", "90 %")
-    assert len(drawn.shapes[0].path) < 40_000 < MOST
+    assert len(drawn.shapes[0].path) < 40_000 < MAX_OUTLINE_CHARACTERS
     assert "Places without a shape: 1." in drawn.caption
 
 

@@ -19,7 +19,7 @@ from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
 from trueup.releasing.pipeline import release
 from trueup.synth import synthesize
-from trueup.synth.people import IN_QUARTERS, KNOWN
+from trueup.synth.people import IN_QUARTERS, KNOWN_SHARES
 from trueup.synth.places import EMPTY, grow, level_sizes
 from trueup.synth.totals import sized, stated_regions
 from trueup.synth.write import UNITS, _cut
@@ -135,7 +135,7 @@ def test_shares_drift_with_place(state):
     shares = held.df()
     sampling = (shares.w * (1 - shares.w) / shares.n).mean()
     assert shares.w.var() > 10 * sampling
-    assert abs(np.average(shares.w, weights=shares.n) - KNOWN["cenrace"][0]) < 0.25
+    assert abs(np.average(shares.w, weights=shares.n) - KNOWN_SHARES["cenrace"][0]) < 0.25
 
 
 def test_a_person_at_a_time_counts_what_counts_count(tmp_path):

@@ -19,7 +19,7 @@ Number: TypeAlias = int | float | str | Fraction | Decimal | np.number
 """One exact number: 0.1, "0.1", "1/10" and Fraction(1, 10) are the same one."""
 Matrix: TypeAlias = "ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix"
 """Dense, or sparse."""
-LARGEST = 2**62
+LARGEST_COUNT = 2**62
 """What counts stay below in size, so that noise added to them fits 64 bits."""
 HUGE = 1e100
 """What finite real numbers stay below in size, so that sums of their squares are finite."""
@@ -74,7 +74,7 @@ def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
         raise DataError(f"{what} are not a vector of numbers", needed="one whole number for each cell, (n,)")
     if given.dtype.kind == "f" and not (np.isfinite(given) & (given == np.rint(given))).all():
         raise DataError(f"{what} are not all whole numbers", needed="whole numbers")
-    if given.size and not (np.abs(given.astype(float)) < LARGEST).all():
+    if given.size and not (np.abs(given.astype(float)) < LARGEST_COUNT).all():
         raise DataError(f"{what} are beyond 2^62", needed="whole numbers whose sums stay below 2^62")
     return given.astype(np.int64)
 

@@ -89,8 +89,8 @@ def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float) -> P
     """Choose how cells that rules tie together are drawn."""
     own = rules.among(cells)
     bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
-    if bounded and (tables := _tables(own)) is not None:
-        return _listed(cells, tables, epsilon)
+    if bounded and (tables := _listed_tables(own)) is not None:
+        return _listed_part(cells, tables, epsilon)
     if bounded and (part := _sum(cells, own, epsilon)) is not None:
         return part
     return _tried(cells, own, epsilon, slowest, bounded)
@@ -106,7 +106,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Part:
         q, beyond = exp(-rate), exp(-rate * width)
         return rate + (0.0 if open_ else log((1 + q - q * q - beyond) / (1 - q * beyond)))
 
-    largest = epsilon if open_ or width == 1 else _rounded_down(_largest(loss, float(epsilon)))
+    largest = epsilon if open_ or width == 1 else _rounded_down(_largest_rate(loss, float(epsilon)))
     law = DiscreteLaplace(largest)
     narrow = float(largest) * width < 1
     if narrow and width > WIDEST_SLOW:
@@ -142,7 +142,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Part:
             found.append(mass @ y / mass.sum())
         return np.array(found)
 
-    rate = _rate(factor) if narrow else float(largest)
+    rate = _factor_rate(factor) if narrow else float(largest)
     return Part(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
 
 
@@ -162,7 +162,7 @@ def _pinned(cells: Integers) -> Part:
     return Part(cells, PINNED, 0.0, lambda x, count, words: np.tile(x, (count, 1)), lambda x: x.astype(float))
 
 
-def _tables(own: Rules) -> Integers | None:
+def _listed_tables(own: Rules) -> Integers | None:
     """List the tables of a part; None where they are many."""
     matrix = scipy.sparse.csr_array(scipy.sparse.vstack([own.kept.astype(float), own.rows]))
     low: Reals = np.append(own.sums, own.least - SLACK).astype(float)
@@ -173,7 +173,7 @@ def _tables(own: Rules) -> Integers | None:
     return None if found is None else found[own.hold(found)]
 
 
-def _listed(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
+def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
     """A part whose tables are listed: whole weights of each, and the loss by all pairs."""
     if len(tables) == 1:
         return _pinned(cells)
@@ -185,8 +185,8 @@ def _listed(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
         return rate + float(((z[:, None] - z) / pairs).max())
 
     alike = (np.sort(apart, axis=1) == np.sort(apart[0])).all()  # the same distances from each: Z is constant
-    factor = _factor(float(epsilon) if alike else _largest(loss, float(epsilon)))
-    if not alike and loss(_rate(factor)) > float(epsilon):
+    factor = _factor(float(epsilon) if alike else _largest_rate(loss, float(epsilon)))
+    if not alike and loss(_factor_rate(factor)) > float(epsilon):
         factor = _factor(float(epsilon) / 2)
     longest = int(apart.max())
     weight = [factor**d << BITS * (longest - d) for d in range(longest + 1)]
@@ -201,7 +201,7 @@ def _listed(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
         return mass @ tables / mass.sum()
 
     told = "a set whose tables are listed, drawn by whole weights; its loss exactly"
-    return Part(cells, told, _rate(factor), draw, mean)
+    return Part(cells, told, _factor_rate(factor), draw, mean)
 
 
 def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> Part | None:
@@ -240,7 +240,7 @@ def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> Part | None:
         return out + low
 
     told = f"a sum within bounds, drawn cell by cell by whole weights; its loss {'exactly' if two else 'at most'}"
-    return Part(cells, told, _rate(factor), draw, None)
+    return Part(cells, told, _factor_rate(factor), draw, None)
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> Part:
@@ -274,7 +274,7 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
     return Part(cells, "sums that are kept; its loss exactly", float(rate), draw, lambda x: x.astype(float))
 
 
-def _largest(loss: Callable[[float], float], epsilon: float) -> float:
+def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
     """Return a rate whose loss is at most epsilon, and hardly less."""
     low, high = epsilon / 2, epsilon
     for _ in range(60):
@@ -294,7 +294,7 @@ def _factor(rate: float) -> int:
     return max(min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS - 1), 1)
 
 
-def _rate(factor: int) -> float:
+def _factor_rate(factor: int) -> float:
     return BITS * log(2) - log(factor)
 
 

@@ -16,7 +16,7 @@ from trueup.kernel.linear.feasible import Region, feasible_point
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
-LEAST = 1e-5
+MIN_ACCEPTED_SHARE = 1e-5
 """Share of proposals below which draws under inequalities are refused."""
 
 
@@ -94,7 +94,7 @@ def posterior_within(
             "no counts obey the inequalities and bounds", remedy="drop or correct one of them"
         )
     found, accepted = draw_inequalities(
-        kinds, z[None], scales[None], rows, limits, low[None], high[None], draws, LEAST, rng
+        kinds, z[None], scales[None], rows, limits, low[None], high[None], draws, MIN_ACCEPTED_SHARE, rng
     )
     if accepted[0] == 0:
         raise ConvergenceError(

@@ -20,11 +20,11 @@ from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, Lattice
 from trueup.noise.law import Integers, Tail, Words
 
 Norm = Literal["l1", "l2"]
-LONGEST = 24
+MAX_CHANGE_NORM = 24
 """L1 norm of a change beyond which none is looked for."""
-STEPS = 100_000
+MAX_SEARCH_STEPS = 100_000
 """Partial changes of one piece that the search may visit: a second or two."""
-FEW, LISTED = 8, 2_000_000
+MAX_LISTED_DIMENSIONS, LISTED = 8, 2_000_000
 """Dimensions of a piece up to which its short vectors are listed, and how many of them at most."""
 
 L = TypeVar("L", bound=OnLattice)
@@ -109,7 +109,7 @@ class LatticeNoise:
         ----------
         Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definitions 9 and 13.
         """
-        law = _law(epsilon, rho, norm)
+        law = _lattice_law(epsilon, rho, norm)
         return cls(bind(law, cells_of(A), A, options={"slowest": slowest}))
 
     @property
@@ -154,7 +154,7 @@ class LatticeNoise:
         """Return log masses `(...)` of vectors `(..., n)`, up to a constant; minus infinity if they do not keep the sums."""
         v = np.asarray(noise)
         size = -float(self._rate) * self._size(v.astype(float))
-        return np.where(_kept(self.lattice, v), size, -np.inf)
+        return np.where(_on_lattice(self.lattice, v), size, -np.inf)
 
     @property
     def _rate(self) -> Fraction:
@@ -185,7 +185,7 @@ class LatticeNoise:
         return f"LatticeNoise({type(self.law).__name__}({parameters}), {self.n} cells, dimension {self.dimension}, {smallest})"
 
 
-def _law(epsilon: Number | None, rho: Number | None, norm: str):
+def _lattice_law(epsilon: Number | None, rho: Number | None, norm: str):
     if (epsilon is None) == (rho is None):
         raise SpecError("epsilon and rho are both given, or neither", needed="one of them")
     if norm not in ("l1", "l2"):
@@ -213,7 +213,7 @@ def cells_of(A: Matrix) -> int:
     return int(shape[1])
 
 
-def _kept(lattice: Lattice, v: NDArray) -> NDArray[np.bool_]:
+def _on_lattice(lattice: Lattice, v: NDArray) -> NDArray[np.bool_]:
     """Return a mask of the vectors `(..., n)` that are on the lattice."""
     kept = (v == np.rint(v)).all(axis=-1) & (v[..., lattice.pinned] == 0).all(axis=-1)
     for piece in lattice.pieces:
@@ -236,10 +236,10 @@ def _of_piece(piece: Piece) -> tuple[int, int] | None:
     if piece.kind != "general":
         size = {"free": 1, "sum": 2, "table": 4, "grid": 4}[piece.kind]
         return size, size
-    if piece.dimension <= FEW and (listed := _listed(piece.basis)):
+    if piece.dimension <= MAX_LISTED_DIMENSIONS and (listed := _listed_norms(piece.basis)):
         return listed
     columns, counts = np.unique(piece.invariants, axis=1, return_counts=True)
-    search, most = Search(columns, STEPS), (2, 2) if (counts > 1).any() else (0, 0)
+    search, most = Search(columns, MAX_SEARCH_STEPS), (2, 2) if (counts > 1).any() else (0, 0)
     for cell in np.flatnonzero(counts == 1).tolist():  # cells with a twin lose to it what they gain
         norms = _through(search, cell, counts)
         if norms is None:
@@ -253,9 +253,9 @@ def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int,
 
     No whole vector has a smaller squared L2 than L1 norm, so vectors up to the least square found are all that matter.
     """
-    least, square = 0, LONGEST**2
+    least, square = 0, MAX_CHANGE_NORM**2
     try:
-        for limit in range(1, LONGEST + 1):
+        for limit in range(1, MAX_CHANGE_NORM + 1):
             if limit > square:
                 break
             for vector in search.within(cell, limit, every=True):
@@ -263,10 +263,10 @@ def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int,
                 square = min(square, _square(vector, counts))
     except Exhausted:
         return None
-    return (least, square) if least and square <= LONGEST else None
+    return (least, square) if least and square <= MAX_CHANGE_NORM else None
 
 
-def _listed(basis: NDArray[np.int64]) -> tuple[int, int] | None:
+def _listed_norms(basis: NDArray[np.int64]) -> tuple[int, int] | None:
     """Return a piece's norms from all candidates for its smallest vectors; None if there are too many.
 
     A vector is `c B`, so `c = v D` with the dual basis D, and `|c_i| <= |v|_1 max |D_i|` and `|c_i| <= |v|_2 |D_i|_2`. Through

@@ -26,7 +26,7 @@ _SMALLEST_LOG = Fraction(-1_000)
 _UP = decimal.Context(prec=60, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _DOWN = decimal.Context(prec=15, rounding=decimal.ROUND_FLOOR, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _HALVINGS = 60
-_SHOWN = decimal.Context(
+_UPWARD = decimal.Context(
     prec=20, rounding=decimal.ROUND_CEILING, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN
 )
 
@@ -149,16 +149,16 @@ def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
 def _minimise(bound: Callable[[float], float]) -> Fraction:
     """Return a near-optimal excess `alpha - 1`, found on a log scale: a coarse grid, then golden sections."""
     grid = [t / 4 for t in range(-160, 161)]
-    best = min(grid, key=lambda t: _at(bound, t))
+    best = min(grid, key=lambda t: _at_excess(bound, t))
     low, high = best - 0.25, best + 0.25
     shrink = (math.sqrt(5) - 1) / 2
     for _ in range(60):
         left, right = high - shrink * (high - low), low + shrink * (high - low)
-        low, high = (low, right) if _at(bound, left) < _at(bound, right) else (left, high)
+        low, high = (low, right) if _at_excess(bound, left) < _at_excess(bound, right) else (left, high)
     return Fraction(math.exp((low + high) / 2))
 
 
-def _at(bound: Callable[[float], float], t: float) -> float:
+def _at_excess(bound: Callable[[float], float], t: float) -> float:
     try:
         return bound(math.exp(t))
     except OverflowError:
@@ -177,11 +177,11 @@ def _log_up(value: Fraction) -> Fraction:
 
 
 def _exp_up(value: Fraction) -> Fraction:
-    return Fraction(_SHOWN.plus(_UP.next_plus(_UP.exp(_decimal_up(value)))))
+    return Fraction(_UPWARD.plus(_UP.next_plus(_UP.exp(_decimal_up(value)))))
 
 
 def _round_up(value: Fraction) -> Fraction:
-    return Fraction(_SHOWN.plus(_decimal_up(value)))
+    return Fraction(_UPWARD.plus(_decimal_up(value)))
 
 
 def _decimal_up(value: Fraction) -> Decimal:

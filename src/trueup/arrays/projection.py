@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import LARGEST, Matrix, check_generator, matrix_rows, real_vector
+from trueup.arrays.exact import LARGEST_COUNT, Matrix, check_generator, matrix_rows, real_vector
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.linear.absolute_deviations import least_absolute
 from trueup.kernel.linear.fit import Fit
@@ -170,23 +170,25 @@ def nearest_point(
         return in_any_order(lambda p, f: whole_nearest(p, f, seconds=seconds), polyhedron, fit, order)
 
     def solve(p: Polyhedron, f: Fit) -> Answer:
-        return _whole(p, f, continuous(p, f), whole == "optimal", seconds)
+        return _whole_point(p, f, continuous(p, f), whole == "optimal", seconds)
 
     return in_any_order(solve, polyhedron, fit, order)
 
 
-def _whole(polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, seconds: float) -> Answer:
+def _whole_point(
+    polyhedron: Polyhedron, fit: Fit, continuous: Answer, optimal: bool, seconds: float
+) -> Answer:
     """Return the whole point nearest to the projection, or by least squares to the measurements."""
     if not np.isfinite(continuous.x).all():
         return continuous
-    goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near(fit, continuous.x)
+    goal = (fit, FitLoss.squares(fit.weights)) if optimal else _near_point(fit, continuous.x)
     answer = whole_fit(polyhedron, *goal, continuous.x, seconds=seconds)
     proved = continuous.status is Status.SOLVED and continuous.gap == 0.0
     # Near what is the optimum, else near something: then the gap says nothing of the whole problem.
     return answer if proved or optimal else replace(answer, gap=None)
 
 
-def _near(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
+def _near_point(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
     """Return a fit with whole values to the sums of counts x, and the loss of deviations from it."""
     wanted = fit.matrix @ x
     floor = np.floor(wanted + 1e-7)
@@ -238,7 +240,7 @@ def _ends(low: Limit, high: Limit, size: int, what: str) -> tuple[Reals, Reals]:
 
 
 def _int64(x: Reals) -> NDArray[np.int64]:
-    if (np.abs(x) >= LARGEST).any():
+    if (np.abs(x) >= LARGEST_COUNT).any():
         raise SpecError("whole counts are beyond 2^62", needed="noisy counts below 2^62, or `whole=False`")
     return np.rint(x).astype(np.int64)
 

@@ -223,8 +223,8 @@ def project_table(
     array([[0., 2.],
            [2., 1.]])
     """
-    table = _table(y, "the noisy table")
-    known = [_table(b, "the sums") for b in sums]
+    table = _number_table(y, "the noisy table")
+    known = [_number_table(b, "the sums") for b in sums]
     kept = [_axes(margin) for margin in margins]
     if not kept or not table.size:
         raise SpecError("there is no margin or no cell", needed="a table with cells, and a margin of it")
@@ -236,7 +236,7 @@ def project_table(
                 f"the sums of margin {margin} have shape {b.shape}", needed="a sum for each of its entries"
             )
     _refuse_margins(kept, known, nonnegative, whole)
-    v = None if variances is None else _table(variances, "the variances")
+    v = None if variances is None else _number_table(variances, "the variances")
     if v is not None and v.shape not in ((), table.shape):
         raise SpecError(f"the variances have shape {v.shape}", needed="one for each cell, or one number")
     found = nearest_table(table, kept, known, variances=v, nonnegative=nonnegative)
@@ -246,7 +246,7 @@ def project_table(
     return Projected(answer.x, answer.status, answer.residual, answer.gap)
 
 
-def _table(values: ArrayLike, what: str) -> Reals:
+def _number_table(values: ArrayLike, what: str) -> Reals:
     """Read finite numbers of any shape."""
     try:
         given = np.asarray(values, float)

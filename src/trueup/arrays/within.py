@@ -58,7 +58,7 @@ class NoiseWithin:
         """Lay out noise within the set that counts x are in; of x itself only `A x`, which is public, is used."""
         rules = _rules_of(x, A, (lower, upper), R, least)
         amount = exact_number(epsilon, "epsilon")
-        parts = tuple(_parts(rules, amount, slowest))
+        parts = tuple(_choose_parts(rules, amount, slowest))
         if all(part.how == PINNED for part in parts):
             raise PrivacyError("the rules leave one table", needed="a set that holds at least two")
         return cls(amount, parts, rules)
@@ -127,7 +127,7 @@ def _components(rules: Rules) -> tuple[list[Integers], Integers]:
     return ties, np.flatnonzero(~named)
 
 
-def _parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[Part]:
+def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[Part]:
     """Choose how each part is drawn."""
     ties, alone = _components(rules)
     parts = [ruled(rules, cells, epsilon, slowest) for cells in ties]

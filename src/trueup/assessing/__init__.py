@@ -35,7 +35,7 @@ from trueup.model.verb import takes_records
 from trueup.reconciling import published
 from trueup.run.local import LocalPool
 
-FEWEST = 40
+MIN_REPLICATES = 40
 """Replicates below which Monte Carlo errors cannot be estimated."""
 BLOCKS = 20
 """Least number of blocks: errors of variances are estimated from the differences between blocks."""
@@ -145,7 +145,7 @@ def assess(
         raise SpecError(
             "the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100"
         )
-    methods, budgets, intervals, comparators = map(_listed, (methods, budgets, intervals, comparators))
+    methods, budgets, intervals, comparators = map(_as_list, (methods, budgets, intervals, comparators))
     level = probability_of(level)
     problem, known = read_truth(spec, truth, geography, public=public_truth)
     constraints = problem.constraints
@@ -174,11 +174,11 @@ def assess(
         additivity=bool(others),
         linked=ratio_of(constraints),
     )
-    done = _carry_out(simulation, _blocks(replicates, known.cells.n), workers, progress or silent)
+    done = _carry_out(simulation, _replicate_blocks(replicates, known.cells.n), workers, progress or silent)
     return _record(problem, known, compared, simulation, done, replicates)
 
 
-def _listed(given: Any) -> list[Any]:
+def _as_list(given: Any) -> list[Any]:
     """Return a list; one name, budget, method or rule is a list of one."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
@@ -187,10 +187,10 @@ def _refuse_unusable(**numbers: int) -> None:
     """Refuse numbers too small for Monte Carlo errors to be estimated."""
     least = {"workers": 1, "seed": 0}
     for name, number in numbers.items():
-        lowest = least.get(name, FEWEST)
+        lowest = least.get(name, MIN_REPLICATES)
         if isinstance(number, bool) or not isinstance(number, int) or number < lowest:
             shown = str(number) if isinstance(number, int) else f"a {type(number).__name__}"
-            why = ": Monte Carlo errors cannot be told from fewer" if lowest == FEWEST else ""
+            why = ": Monte Carlo errors cannot be told from fewer" if lowest == MIN_REPLICATES else ""
             raise SpecError(f"{name} is {shown}", needed=f"a whole number from {lowest}{why}")
 
 
@@ -210,10 +210,10 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
 def _kept(replicates: int, groups: int) -> int:
     """Return how many replicates' errors are kept for quantiles of single counts."""
     number = min(replicates, KEPT // groups)
-    return number if number >= FEWEST else 0
+    return number if number >= MIN_REPLICATES else 0
 
 
-def _blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
+def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
     """Cut replicates into blocks of almost equal size, determined by the problem's size alone."""
     number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
@@ -249,7 +249,7 @@ def _record(
     done: Done,
     replicates: int,
 ) -> Assessment:
-    table = list(_rows(compared, simulation.strata, done))
+    table = list(_figure_rows(compared, simulation.strata, done))
     kept = simulation.kept
     return Assessment(
         problem.spec.title,
@@ -282,7 +282,7 @@ def _record(
     )
 
 
-def _rows(compared: Compared, strata: Sequence[Strata], done: Done) -> Iterator[dict[str, Any]]:
+def _figure_rows(compared: Compared, strata: Sequence[Strata], done: Done) -> Iterator[dict[str, Any]]:
     sorted_by = {s.margin: s for s in strata}
     for (budget, method, margin), tally in done.sums.items():
         place = {

@@ -164,7 +164,7 @@ def comparators(
     """
     found = [_made(*_entry(one), counts, level) for one in wanted]
     if released is not None:
-        named = _named("published table", {}, "A released table that was given", nonnegative=False)
+        named = _comparator("published table", {}, "A released table that was given", nonnegative=False)
         found.append((named, GivenRelease(released)))
     return found
 
@@ -182,7 +182,9 @@ def _made(
 ) -> tuple[Assessed, Comparator]:
     if name == "swapping":
         rate = _rate(given)
-        return _named(name, {"rate": rate}, "Records that change places at random"), Swapping(rate, counts)
+        return _comparator(name, {"rate": rate}, "Records that change places at random"), Swapping(
+            rate, counts
+        )
     if name not in _LAWS:
         raise SpecError(
             f"comparator '{name}' is unknown", needed=f"one of: {', '.join((*_LAWS, 'swapping'))}"
@@ -194,7 +196,7 @@ def _made(
         raise SpecError(
             f"comparator '{name}' lacks a parameter or has an unknown one", needed=known
         ) from None
-    return _named(name, given, law.title), PerturbedTables(law, counts, level)
+    return _comparator(name, given, law.title), PerturbedTables(law, counts, level)
 
 
 def _rate(given: Mapping[str, Any]) -> float:
@@ -209,6 +211,6 @@ def _rate(given: Mapping[str, Any]) -> float:
     return rate
 
 
-def _named(name: str, given: Mapping[str, Any], title: str, *, nonnegative: bool = True) -> Assessed:
+def _comparator(name: str, given: Mapping[str, Any], title: str, *, nonnegative: bool = True) -> Assessed:
     label = name + "".join(f", {key} {value}" for key, value in given.items())
     return Assessed(label, {"method": name, **given}, f"{title} ({LABEL})", COMPARATOR, nonnegative)

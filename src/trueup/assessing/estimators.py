@@ -17,7 +17,7 @@ from trueup.model.header import Measured
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.quantity import equal_tails
 from trueup.reconciling import unsolved
-from trueup.reconciling.expected_errors import FEWEST, ErrorSimulation
+from trueup.reconciling.expected_errors import MIN_REPLICATES, ErrorSimulation
 from trueup.reconciling.method import Method
 
 POSTERIOR = "posterior"
@@ -71,7 +71,7 @@ class Reconciler:
         return ReplicateEstimates(tables, intervals)
 
     def _simulator(self, counts: NDArray, values: NDArray, rng: np.random.Generator):
-        simulation, work = self.simulation, FEWEST * counts.shape[-1]
+        simulation, work = self.simulation, MIN_REPLICATES * counts.shape[-1]
         if simulation is None:
             return None
         return lambda: simulation.simulate(counts[0], values[0], self.headers, rng, work=work)

@@ -19,11 +19,11 @@ MATERIAL = 0.25
 
 An interval of 95 % still holds 94.3 % there, and 93.2 % at 0.4 (after Cochran 1977, "Sampling Techniques", table 1.1).
 """
-SMALLEST = 0.1
+MIN_MATERIAL_BIAS = 0.1
 """Bias (counts) below which it is not material whatever the noise."""
 SHORT = 0.02
 """By how much coverage may fall short of what is claimed: counts are whole, so no interval hits it exactly."""
-REACH = 4.0
+NEAR_ZERO_RMSES = 4.0
 """A class of counts is within reach of zero if its lower end is less than so many root mean squared errors.
 
 Nonnegative counts are too high on average there; that is the cost of
@@ -66,9 +66,9 @@ def _bias(rows: Sequence[Mapping], kept: Mapping[str, bool]) -> Iterator[tuple[F
         place = _place(row)
         if row["statistic"] != "bias":
             continue
-        if kept[row["method"]] and row["by"] == "size" and row["lowest"] < REACH * errors[place]:
+        if kept[row["method"]] and row["by"] == "size" and row["lowest"] < NEAR_ZERO_RMSES * errors[place]:
             continue
-        limit = max(MATERIAL * float(np.sqrt(variances[place])), SMALLEST)
+        limit = max(MATERIAL * float(np.sqrt(variances[place])), MIN_MATERIAL_BIAS)
         yield (
             _flag("bias", row, limit, _bias_sentence(row, limit)),
             abs(row["value"]) - limit,

@@ -114,10 +114,10 @@ def stratify(cells: Cells, counts: NDArray[np.int64], margin: Margin, sizes: Seq
     """Sort the groups of a margin of `n` true cell counts."""
     truth = cells.sum(counts, margin)
     every = Classing(LEVEL, ("all",), np.zeros(truth.size, np.int64))
-    return Strata(margin, truth, (every, by_range(SIZE, truth, sizes), *_between(cells, margin)))
+    return Strata(margin, truth, (every, by_range(SIZE, truth, sizes), *_fairness_classings(cells, margin)))
 
 
-def _between(cells: Cells, margin: Margin) -> Iterator[Classing]:
+def _fairness_classings(cells: Cells, margin: Margin) -> Iterator[Classing]:
     """Yield classings between whose classes an allocation may be unfair."""
     places, *values = np.unravel_index(np.arange(cells.size(margin)), cells.margin_shape(margin))
     level = cells.tree.level(margin.level)

@@ -47,31 +47,33 @@ def _of_classes(classing: Classing, at: slice, tally: Tally, variance: NDArray) 
     for key, scatter in tally.classes.items():
         value, error = scatter.mean[at], scatter.error[at]
         if key == SQUARE:
-            yield from _rows(classing, ("rmse", ""), *_root(value, error), tally.replicates)
+            yield from _class_rows(classing, ("rmse", ""), *_root(value, error), tally.replicates)
             continue
         if key[0] in SHARES:
             error = _not_zero(error, scatter.count)
-        yield from _rows(classing, (names.get(key, key[0]), key[1]), value, error, tally.replicates)
+        yield from _class_rows(classing, (names.get(key, key[0]), key[1]), value, error, tally.replicates)
     error = tally.blocks["variance", ""].error
-    yield from _rows(classing, ("variance", ""), variance[at], error[at], tally.replicates)
+    yield from _class_rows(classing, ("variance", ""), variance[at], error[at], tally.replicates)
 
 
 def _against(classing: Classing, at: slice, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
     names = {ERROR: "bias difference", SQUARE: "mean squared error difference"}
     for key, scatter in versus.items():
         found = scatter.mean[at], scatter.error[at]
-        yield from _rows(classing, (names[key], first), *found, scatter.count)
+        yield from _class_rows(classing, (names[key], first), *found, scatter.count)
 
 
 def _of_quantiles(strata: Strata, tally: Tally) -> Iterator[Row]:
     values, errors = quantiles(tally)
     for p, probability in enumerate(QUANTILES):
         key = f"quantile {probability:g} of the error", ""
-        yield from _rows(strata.classings[0], key, values[:1, p], errors[:1, p], tally.replicates)
-        yield from _rows(strata.size, key, values[1:, p], errors[1:, p], tally.replicates)
+        yield from _class_rows(strata.classings[0], key, values[:1, p], errors[:1, p], tally.replicates)
+        yield from _class_rows(strata.size, key, values[1:, p], errors[1:, p], tally.replicates)
 
 
-def _rows(classing: Classing, key: Key, values: NDArray, errors: NDArray, replicates: int) -> Iterator[Row]:
+def _class_rows(
+    classing: Classing, key: Key, values: NDArray, errors: NDArray, replicates: int
+) -> Iterator[Row]:
     lowest = classing.lowest or (-1,) * len(classing.labels)
     for label, units, low, value, error in zip(classing.labels, classing.units, lowest, values, errors):
         yield _row(classing.by, label, int(units), key, float(value), float(error), replicates, low)

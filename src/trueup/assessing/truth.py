@@ -19,7 +19,7 @@ from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.planning.contributions import RecordsOfUnits
-from trueup.reconciling.expected_errors import FEWEST, some_places
+from trueup.reconciling.expected_errors import MIN_REPLICATES, some_places
 from trueup.synth.own_places import made_up_counts
 
 
@@ -144,7 +144,7 @@ def made_up_truth(
     (True, (2,))
     """
     problem, rng = Problem.of(spec, geography), np.random.default_rng(seed)
-    some, _ = some_places(problem.cells, cells * FEWEST, rng)
+    some, _ = some_places(problem.cells, cells * MIN_REPLICATES, rng)
     counts = made_up_counts(Problem(problem.spec, some), rng)
     said = f"a made-up population in {some.shape[0]:,} of {problem.cells.shape[0]:,} places"
     return Truth(some, counts, True, said)

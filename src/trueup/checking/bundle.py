@@ -36,7 +36,7 @@ from trueup.reconciling import build
 from trueup.reconciling.method import Method
 
 Tables = dict[Margin, NDArray]
-MEMORY = 2_000_000_000
+MEMORY_BYTES = 2_000_000_000
 """Bytes that DuckDB may hold in memory; the rest goes to a temporary folder."""
 
 
@@ -112,7 +112,7 @@ def _in_parts(folder: Path, spec: Spec, manifest: Mapping[str, Any], memory: int
     from trueup.checking.streamed import Files
 
     refuse_beyond(folder, memory, each=0)
-    limit = MEMORY if memory is None else max(memory - PROCESS, PROCESS // 10)
+    limit = MEMORY_BYTES if memory is None else max(memory - PROCESS, PROCESS // 10)
     with (
         tempfile.TemporaryDirectory() as spill,
         connect(folders=[folder / "public"], memory_limit=f"{limit}B", temp_directory=spill) as connection,
@@ -150,9 +150,9 @@ def _whole_bundle(
         yield Check("every table of the spec is there", False, tuple(lost))
         return
     finest = np.concatenate([tables[margin] for margin in cells.finest_tables])
-    yield _whole(method, tables)
+    yield _check_whole_numbers(method, tables)
     for margin, counts in tables.items():
-        yield from _sums(cells, margin, finest, counts)
+        yield from _check_sums(cells, margin, finest, counts)
     constraints = build_constraints(spec, cells).within(*measurements.value_bounds)
     yield _constraints(method, constraints, finest)
     yield from _invariants(measurements, finest)
@@ -164,7 +164,7 @@ def _declared(entry: Mapping[str, Any]) -> Method:
     return build(name or "", parameters)
 
 
-def _whole(method: Method, tables: Tables) -> Check:
+def _check_whole_numbers(method: Method, tables: Tables) -> Check:
     if not method.integer:
         return Check(f"the counts are those of '{method.name}': they need not be whole", True)
     broken = [str(margin) for margin, counts in tables.items() if counts.dtype.kind not in "iu"]
@@ -188,7 +188,7 @@ def _invariants(measurements: Measurements, finest: NDArray) -> Iterator[Check]:
             yield _equal(rule, cells, h.margin, h.sums(cells, finest), values, h.groups)
 
 
-def _sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) -> Iterator[Check]:
+def _check_sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) -> Iterator[Check]:
     """Compare a table with its sums in the finest cells, or in every table of a family that holds it."""
     if not isinstance(cells, FamilyCells):
         yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)

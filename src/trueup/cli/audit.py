@@ -27,7 +27,7 @@ def audit_command(
     from trueup.measuring.entropy import words
     from trueup.noise.audit import audit as audit_law
 
-    found = audit_law(_law(*named_parameters(law, "law")), draws, words, delta=delta)
+    found = audit_law(_audited_law(*named_parameters(law, "law")), draws, words, delta=delta)
     if as_json:
         print_json(asdict(found) | {"passed": found.passed})
     else:
@@ -36,7 +36,7 @@ def audit_command(
         raise typer.Exit(FAILED_CHECK)
 
 
-def _law(name: str, given: dict[str, str]) -> Any:
+def _audited_law(name: str, given: dict[str, str]) -> Any:
     """Build the law from the parameters that were given; rho stands for sigma2."""
     from trueup.noise import law_named
     from trueup.noise.rational import rational

@@ -101,7 +101,7 @@ def init(
     if sign:
         ledger.sign()
     ledger.init(dataset, caps, analysts, terms=terms)
-    _show(ledger, as_json=as_json)
+    _show_ledger(ledger, as_json=as_json)
 
 
 def data(
@@ -178,7 +178,7 @@ def show(url: Url, as_json: AsJson = False) -> None:
     """Show caps, what was spent and what is left, for every dataset and analyst."""
     from trueup.ledger.ledger import Ledger
 
-    _show(Ledger.open(url), as_json=as_json)
+    _show_ledger(Ledger.open(url), as_json=as_json)
 
 
 def log(url: Url, as_json: AsJson = False) -> None:
@@ -220,7 +220,7 @@ def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
         raise typer.Exit(FAILED_CHECK)
 
 
-def _show(ledger: Any, *, as_json: bool) -> None:
+def _show_ledger(ledger: Any, *, as_json: bool) -> None:
     from trueup.ledger.picture import picture
     from trueup.ledger.summary import balances
 

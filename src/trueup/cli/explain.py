@@ -83,7 +83,7 @@ def _show(plan, *, quick: bool) -> None:
         print_table(
             "Errors to expect by size of the released count (counts)",
             ["table", "released", "bias", "root mean square", *(f"{p} % margin" for p in CONFIDENCES)],
-            [_by_size(row, label) for row, label in plan.classes.labelled()],
+            [_class_cells(row, label) for row, label in plan.classes.labelled()],
         )
         print(plan.classes.note)
     if plan.bounds:
@@ -94,7 +94,12 @@ def _show_expected(plan, *, quick: bool) -> None:
     """Print the errors that closed forms give; without one, the noise alone, and how to learn the errors."""
     known = any(e.most is not None for e in plan.expected)
     rows = [
-        [e.table, f"{e.groups:,}", _counts(e.noise), *([_counts(e.least), _counts(e.most)] if known else [])]
+        [
+            e.table,
+            f"{e.groups:,}",
+            _count_text(e.noise),
+            *([_count_text(e.least), _count_text(e.most)] if known else []),
+        ]
         for e in plan.expected
     ]
     title = (
@@ -132,9 +137,9 @@ def _show_bounds(plan) -> None:
     print(f"As counts of all records, counts err least at a bound of {', '.join(best)}.")
 
 
-def _by_size(row, label: str) -> list[str]:
+def _class_cells(row, label: str) -> list[str]:
     return [str(row.table), label, f"{row.bias:+.2f}", f"{row.rmse:.2f}", *(f"{m:g}" for m in row.margins)]
 
 
-def _counts(value: float | None) -> str:
+def _count_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"

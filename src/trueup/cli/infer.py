@@ -136,7 +136,7 @@ def infer_command(
         _refuse_estimates(spec, estimates, census=is_census_file(source, given))
     # What is wrong in these is said now, not after the minutes that drawing may take.
     cells = _inferred(measurements, within)
-    shown = _known(cells, chosen or [])
+    shown = _known_labels(cells, chosen or [])
     wanted = None if areas is None else _areas(cells, areas, column, by)
     method = None if tier is None else tiered(measurements, spec, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
@@ -239,7 +239,7 @@ def _inferred(measurements: Any, within: str | None) -> Any:
     return cells if within is None else cells_within(cells, *place_named(cells, within))
 
 
-def _known(cells: Any, labels: list[str]) -> tuple[str, ...]:
+def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:
     """Refuse labels that no count carries."""
     from trueup.errors import SpecError
 

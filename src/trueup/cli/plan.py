@@ -90,7 +90,7 @@ def plan_command(
     if as_json:
         print_json(_figures(planned))
     else:
-        _show(planned)
+        _show_plan(planned)
 
 
 def _about_areas(targets: list[str], column: str) -> bool:
@@ -139,7 +139,7 @@ def _figures(planned: Any) -> dict[str, Any]:
     return found
 
 
-def _show(planned: Any) -> None:
+def _show_plan(planned: Any) -> None:
     from trueup.model.toml import amount_text
 
     rows = zip(

@@ -78,7 +78,9 @@ def _print_tables(posterior: Posterior, show: int) -> None:
     for margin in margins(posterior):
         columns = posterior.summary(margin, rows=show)
         print_table(
-            str(margin), ["", "mean", "sd", "interval", "its probability"], _rows(columns, "label", show)
+            str(margin),
+            ["", "mean", "sd", "interval", "its probability"],
+            _printed_rows(columns, "label", show),
         )
 
 
@@ -88,7 +90,9 @@ def _print_ratios(posterior: Posterior, show: int) -> None:
         names = [f"{p} {q}" for p, q in zip(columns["place"], columns["quantity"])]
         rows = [
             [*r, f"{zero:.3g}"]
-            for r, zero in zip(_rows({**columns, "name": names}, "name", show), columns["denominator_zero"])
+            for r, zero in zip(
+                _printed_rows({**columns, "name": names}, "name", show), columns["denominator_zero"]
+            )
         ]
         heads = ["", "mean", "sd", "interval", "its probability", "P(denominator is 0)"]
         print_table("quantities, given that their denominators are not 0", heads, rows)
@@ -99,10 +103,10 @@ def print_areas(found: dict | None, column: str, show: int) -> None:
         names = list(found)[: list(found).index("mean")]
         labels = [", ".join(map(str, each)) for each in zip(*(found[name] for name in names))]
         heads = ["", "mean", "sd", "interval", "its probability"]
-        print_table(column, heads, _rows(found | {"label": labels}, "label", show))
+        print_table(column, heads, _printed_rows(found | {"label": labels}, "label", show))
 
 
-def _rows(columns, label: str, show: int) -> list[list[str]]:
+def _printed_rows(columns, label: str, show: int) -> list[list[str]]:
     rows = zip(*(columns[name] for name in (label, "mean", "sd", "low", "high", "mass")))
     return [
         [str(name), to_figure(mean), to_figure(sd), f"{to_figure(low)} to {to_figure(high)}", f"{mass:.3f}"]

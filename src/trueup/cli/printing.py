@@ -31,7 +31,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-WIDE = 400
+LINE_CHARACTERS = 400
 """Characters of a line off a terminal, where nothing need be folded."""
 
 
@@ -51,7 +51,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         drawn.add_row(*row)
     # Names are text, never markup or emoji: '[/x]' is a name like any other.
-    console = Console(width=None if sys.stdout.isatty() else WIDE, markup=False, emoji=False)
+    console = Console(width=None if sys.stdout.isatty() else LINE_CHARACTERS, markup=False, emoji=False)
     console.print(drawn)
 
 

@@ -47,7 +47,9 @@ def reconcile_command(
     if perturbed is not None:
         refuse_two_sources(bundle)
         given = [with_encoding(path, encoding) for path in table or []]
-        _published(perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json)
+        _reconcile_published(
+            perturbed, given, out, with_encoding(geography, encoding), method, as_json=as_json
+        )
         return
     if bundle is None:
         raise SpecError("no source is given", needed="a bundle, or --perturbed SPEC with its tables")
@@ -56,7 +58,7 @@ def reconcile_command(
     show_release(released, str(out), as_json=as_json)
 
 
-def _published(perturbed, tables, out, geography, method, *, as_json: bool) -> None:
+def _reconcile_published(perturbed, tables, out, geography, method, *, as_json: bool) -> None:
     from trueup.releasing.published import reconcile_published
 
     with progress(quiet=as_json) as tell:

@@ -133,7 +133,7 @@ def release_command(
     """Measure with exact noise, reconcile and report: one command, one folder."""
     from trueup.files.memory import memory_text, parse_memory
     from trueup.model.problem import Problem
-    from trueup.releasing.engine import MEMORY, default_engine
+    from trueup.releasing.engine import MEMORY_BYTES, default_engine
 
     _refuse_lost_master(engine, master)
     account = open_account(ledger, analyst, key)
@@ -156,10 +156,10 @@ def release_command(
     assert out is not None
     places = with_encoding(geography, encoding)
     problem = Problem.of(spec, places, data=given_data, rows=expect_rows)
-    chosen = engine or default_engine(problem, total or MEMORY)
+    chosen = engine or default_engine(problem, total or MEMORY_BYTES)
     if engine is None and chosen != "memory" and not as_json:
         print(
-            f"The problem needs more than {memory_text(total or MEMORY)} of memory: it is released by parts."
+            f"The problem needs more than {memory_text(total or MEMORY_BYTES)} of memory: it is released by parts."
         )
     _refuse_idle(how, chosen, out)
     carried_out = _in_memory if chosen == "memory" else _by_parts

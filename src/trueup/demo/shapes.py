@@ -82,7 +82,7 @@ def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box
 def _bent(box: Box) -> NDArray[np.float64]:
     """Return the closed ring of a box, its sides bent by one smooth map of the plane."""
     left, bottom, right, top = box
-    across, up = _between(left, right), _between(bottom, top)
+    across, up = _interpolated(left, right), _interpolated(bottom, top)
     x = np.r_[across, np.full(len(up), right), across[::-1], np.full(len(up), left)]
     y = np.r_[np.full(len(across), bottom), up, np.full(len(across), top), up[::-1]]
     bent = np.column_stack(
@@ -91,5 +91,5 @@ def _bent(box: Box) -> NDArray[np.float64]:
     return np.vstack([bent, bent[:1]]).round(5)
 
 
-def _between(low: float, high: float) -> NDArray[np.float64]:
+def _interpolated(low: float, high: float) -> NDArray[np.float64]:
     return np.r_[low, STEP * np.arange(np.floor(low / STEP) + 1, np.ceil(high / STEP)), high]

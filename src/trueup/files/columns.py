@@ -86,7 +86,7 @@ def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
     """
     lists = {}
     for k, (name, column) in enumerate(keys.items()):
-        connection.register("key", {"text": _held(column), "row": np.arange(len(column))})
+        connection.register("key", {"text": _held_as_objects(column), "row": np.arange(len(column))})
         connection.execute(
             "CREATE OR REPLACE TEMP TABLE texts AS SELECT DISTINCT text FROM key WHERE text IS NOT NULL"
         )
@@ -117,17 +117,21 @@ def _hand_over(connection: Any, columns: Mapping[str, NDArray]) -> None:
     """Register the columns in DuckDB, long text in chunks, since objects take several times its memory."""
     rows = max((len(column) for column in columns.values()), default=0)
     if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
-        connection.register("columns_to_write", {name: _held(column) for name, column in columns.items()})
+        connection.register(
+            "columns_to_write", {name: _held_as_objects(column) for name, column in columns.items()}
+        )
         return
     for start in range(0, rows, CHUNK):
         part = slice(start, start + CHUNK)
-        connection.register("chunk", {name: _held(column[part]) for name, column in columns.items()})
+        connection.register(
+            "chunk", {name: _held_as_objects(column[part]) for name, column in columns.items()}
+        )
         into = "INSERT INTO" if start else "CREATE OR REPLACE TEMP TABLE"
         connection.execute(f"{into} columns_to_write {'' if start else 'AS '}FROM chunk")
     connection.unregister("chunk")
 
 
-def _held(column: NDArray) -> NDArray:
+def _held_as_objects(column: NDArray) -> NDArray:
     """Return text as objects, because DuckDB converts fixed-width text on every access."""
     if not column.size and column.dtype == object:
         return column.astype(str)  # objects show DuckDB their type by their values

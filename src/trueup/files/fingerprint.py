@@ -14,7 +14,7 @@ from trueup.files.paths import named_folder
 from trueup.files.source import files_read, open_table
 from trueup.files.table import JoinedTables
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 
 def keyed_fingerprint(source: Any, key: bytes) -> str | None:
@@ -70,7 +70,7 @@ def _file_pieces(source: str | Path) -> Iterator[bytes]:
         below = path.relative_to(folder).parent if path.parent != folder else Path()
         yield f"{below}|{''.join(path.suffixes[-2:]).lower()}".encode()
         with path.open("rb") as file:
-            while block := file.read(BLOCK):
+            while block := file.read(BLOCK_BYTES):
                 yield block
 
 

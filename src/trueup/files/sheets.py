@@ -65,16 +65,16 @@ def workbook_of(sheets: Sequence[Sheet], title: str) -> bytes:
     """
     held = BytesIO()
     with ZipFile(held, "w", ZIP_DEFLATED) as book:
-        for name, text in _parts([sheet.name for sheet in sheets], title).items():
-            book.writestr(_entry(name), _XML + text)
+        for name, text in _archive_parts([sheet.name for sheet in sheets], title).items():
+            book.writestr(_archive_entry(name), _XML + text)
         for number, sheet in enumerate(sheets, 1):
-            with book.open(_entry(f"xl/worksheets/sheet{number}.xml"), "w") as file:
+            with book.open(_archive_entry(f"xl/worksheets/sheet{number}.xml"), "w") as file:
                 for piece in _sheet(sheet):
                     file.write(piece.encode())
     return held.getvalue()
 
 
-def _entry(name: str) -> ZipInfo:
+def _archive_entry(name: str) -> ZipInfo:
     entry = ZipInfo(name)  # dated 1980, so that equal tables give equal files
     entry.compress_type = ZIP_DEFLATED
     return entry
@@ -100,7 +100,7 @@ def _sheet(sheet: Sheet) -> Iterator[str]:
         some = [
             escaped(column[start : start + BATCH])
             if name in sheet.text
-            else _numbers(column[start : start + BATCH])
+            else _number_cells(column[start : start + BATCH])
             for name, column in sheet.columns.items()
         ]
         yield "".join(map(row.__mod__, zip(*some, strict=True)))
@@ -124,13 +124,13 @@ def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
     return _LIKE_AN_ESCAPE.sub("_x005F_", whole).split("\0") if plain else []
 
 
-def _numbers(values: Any) -> list[str]:
+def _number_cells(values: Any) -> list[str]:
     """Write cells of numbers, empty for missing ones."""
     known = np.ma.masked_invalid(values) if np.asarray(values).dtype.kind == "f" else np.ma.asarray(values)
     return ["<c/>" if value is None else f"<c><v>{value}</v></c>" for value in known.tolist()]
 
 
-def _parts(names: Sequence[str], title: str) -> dict[str, str]:
+def _archive_parts(names: Sequence[str], title: str) -> dict[str, str]:
     """Return all parts of the archive except the sheets."""
     numbers = range(1, len(names) + 1)
     sheets = "".join(

@@ -48,7 +48,7 @@ BLANKS = (
 )
 """What `str.strip` takes off a text."""
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
-_WHOLE = re.compile(r"(-?[0-9]+)\.0+")
+_WHOLE_WITH_FRACTION = re.compile(r"(-?[0-9]+)\.0+")
 LARGEST_WHOLE = 1e15
 """Floating-point numbers up to here are written in full by Python and DuckDB alike."""
 
@@ -66,7 +66,7 @@ def plain_text(value: Any) -> str:
     if isinstance(value, float | np.floating) and value == np.floor(value) and abs(value) < LARGEST_WHOLE:
         return str(int(value))
     text = str(value).strip()
-    whole = _WHOLE.fullmatch(text) if "." in text else None
+    whole = _WHOLE_WITH_FRACTION.fullmatch(text) if "." in text else None
     return whole[1] if whole else text
 
 
@@ -105,8 +105,8 @@ def without_blanks(text: NDArray) -> NDArray:
     plain = (
         np.char.strip(text) if text.dtype.kind == "U" else as_text([each.strip() for each in text.tolist()])
     )
-    if plain.size and _WHOLE.fullmatch(str(plain[0])):
-        found = [_WHOLE.fullmatch(each) for each in plain.tolist()]
+    if plain.size and _WHOLE_WITH_FRACTION.fullmatch(str(plain[0])):
+        found = [_WHOLE_WITH_FRACTION.fullmatch(each) for each in plain.tolist()]
         return as_text([each[1] for each in found if each]) if all(found) else plain
     return plain
 

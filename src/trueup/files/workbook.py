@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, TrueupError
 from trueup.files.held import Held
 
-LARGEST, MOST = 500_000_000, 20_000_000
+MAX_UNPACKED_BYTES, MAX_CELLS = 500_000_000, 20_000_000
 """Bytes that a workbook may unpack to, and cells that are read of it."""
-SMALL, DENSEST, MEMBERS = 20_000_000, 100, 10_000
+ALWAYS_UNPACKED_BYTES, DENSEST, MEMBERS = 20_000_000, 100, 10_000
 """Bytes to which any workbook may unpack, how many times its own size a larger one may, and its parts."""
 
 
@@ -38,8 +38,8 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
         If the file, the sheet or the header is missing or damaged, or the extra `excel` is not installed.
     """
     with opened_workbook(path) as book:
-        rows = _filled(path, sheet_of(path, book, sheet), skip)
-    return Held(f"'{path.name}'", _columns(path, rows))
+        rows = _filled_rows(path, sheet_of(path, book, sheet), skip)
+    return Held(f"'{path.name}'", _sheet_columns(path, rows))
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
     """Refuse a workbook that expands far beyond its own size."""
     with ZipFile(file) as held:
         unpacked, members = sum(part.file_size for part in held.infolist()), len(held.infolist())
-    allowed = min(LARGEST, max(SMALL, DENSEST * path.stat().st_size))
+    allowed = min(MAX_UNPACKED_BYTES, max(ALWAYS_UNPACKED_BYTES, DENSEST * path.stat().st_size))
     if unpacked > allowed or members > MEMBERS:
         raise DataError(
             f"'{path.name}' expands to more than {allowed:,} bytes or {MEMBERS:,} parts",
@@ -103,7 +103,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
         )
 
 
-def _filled(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
+def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
     """Return the header and every nonempty row below it: a stray cell far away makes no rows between."""
     rows: list[list[Any]] = []
     for row in islice(sheet.iter_rows(values_only=True), skip, None):
@@ -113,14 +113,15 @@ def _filled(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
         while not rows and held and held[-1] is None:
             held.pop()
         rows.append(held)
-        if len(rows) * len(rows[0]) > MOST:
+        if len(rows) * len(rows[0]) > MAX_CELLS:
             raise DataError(
-                f"'{path.name}' holds more than {MOST:,} cells", remedy="save the table as CSV or Parquet"
+                f"'{path.name}' holds more than {MAX_CELLS:,} cells",
+                remedy="save the table as CSV or Parquet",
             )
     return rows
 
 
-def _columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
+def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
     header = [str(name).strip() for name in (rows[0] if rows else []) if name is not None]
     if not header or len(set(header)) < len(header):
         raise DataError(

@@ -35,13 +35,13 @@ def is_whole_zst(path: Path) -> bool:
 
 def _past_frame(file: BinaryIO) -> bool:
     """Skip to the end of a frame; return False if it is missing."""
-    magic = _number(file, 4)
+    magic = _little_endian(file, 4)
     if magic >> 4 == _SKIPPABLE:
-        file.seek(_number(file, 4), 1)
+        file.seek(_little_endian(file, 4), 1)
         return True
     if magic != _FRAME:
         return False
-    flags = _number(file, 1)
+    flags = _little_endian(file, 1)
     single = flags >> 5 & 1
     content = _CONTENT[flags >> 6] or single
     file.seek((not single) + _DICTIONARY[flags & 3] + content, 1)
@@ -59,5 +59,5 @@ def _past_blocks(file: BinaryIO) -> bool:
     return False
 
 
-def _number(file: BinaryIO, size: int) -> int:
+def _little_endian(file: BinaryIO, size: int) -> int:
     return int.from_bytes(file.read(size), "little")

@@ -168,7 +168,7 @@ def infer(
         try:
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
-            raise _named(error, measured, constraints) from None
+            raise _with_named_values(error, measured, constraints) from None
     doubts = (chosen.doubt(used.cells, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
@@ -190,7 +190,9 @@ def infer(
     )
 
 
-def _named(error: InfeasibleError, measured: Measurements, constraints: Constraints) -> InfeasibleError:
+def _with_named_values(
+    error: InfeasibleError, measured: Measurements, constraints: Constraints
+) -> InfeasibleError:
     """Name the published values that contradict each other, unless they are measurements whose method already said enough."""
     if getattr(measured.guarantee, "kind", "") == "none" or not all(
         header.law.additive for header in measured.headers

@@ -48,16 +48,16 @@ def nothing_attained(
                 work += one.bit_count() * (one.bit_length() + two.bit_length())
                 if work > WORK:
                     return None
-                total = _summed(one, two)
+                total = _sum_sets(one, two)
         else:
             total = sum(1 << int(count) for count in allowed[v])
-        sums[v] = _between(total, int(low[v]), int(high[v]))
+        sums[v] = _sums_between(total, int(low[v]), int(high[v]))
         if not sums[v]:
             return v
     return None
 
 
-def _summed(few: int, many: int) -> int:
+def _sum_sets(few: int, many: int) -> int:
     found, shift = 0, 0
     while few:
         step = (few & -few).bit_length() - 1
@@ -67,6 +67,6 @@ def _summed(few: int, many: int) -> int:
     return found
 
 
-def _between(counts: int, low: int, high: int) -> int:
+def _sums_between(counts: int, low: int, high: int) -> int:
     counts = counts >> low << low if low > 0 else counts
     return counts & ((1 << high + 1) - 1) if 0 <= high < counts.bit_length() else counts * (high >= 0)

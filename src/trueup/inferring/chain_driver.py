@@ -3,9 +3,9 @@
 *How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
 deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
 z alpha / 2 (1 - alpha / 2) / (S f(z)) less on average, z its end and f the density there: .76 / S under a normal law, less
-than a point at S = 100, so that of a table's intervals as many hold as are said to. That size is `ENOUGH`. A table passes
-where at least `MOST` of its counts have it, and an R-hat that is reached by chance; of a small table all must. Those that
-fall short are counted, and the worst are named.
+than a point at S = 100, so that of a table's intervals as many hold as are said to. That size is `MIN_EFFECTIVE_SIZE`. A
+table passes where at least `MIN_SUFFICIENT_SHARE` of its counts have it, and an R-hat that is reached by chance; of a small
+table all must. Those that fall short are counted, and the worst are named.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trueup.inferring.method import Progress, announce
 from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
-ENOUGH, MOST = 100.0, 0.95
+MIN_EFFECTIVE_SIZE, MIN_SUFFICIENT_SHARE = 100.0, 0.95
 """Effective size of a count that its interval needs, and the share of a table's counts that must have it."""
 
 
@@ -160,7 +160,8 @@ def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
     """Return the reason why a run is refused."""
     return (
         f"after {sweeps:,} sweeps R-hat is {found['largest_r_hat']:.3f} (at most {found['r_hat_allowed']:.3f} is asked for) "
-        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {ENOUGH:.0f}){_short(found)}; {remedy}"
+        f"and the smallest effective size {found['smallest_ess']:.0f} (at least {MIN_EFFECTIVE_SIZE:.0f})"
+        f"{_short(found)}; {remedy}"
     )
 
 
@@ -178,7 +179,7 @@ class Verdict:
     allowed
         The largest R-hat that counts reach by chance.
     lacking
-        How many times too short the run is: `ENOUGH` over the size that all but the slowest counts have.
+        How many times too short the run is: `MIN_EFFECTIVE_SIZE` over the size that all but the slowest counts have.
 
     Examples
     --------
@@ -200,11 +201,11 @@ class Verdict:
     def add(self, r_hat: NDArray, ess: NDArray, label: Callable[[int], str]) -> None:
         """Judge one table's counts; `label` names the count at a position."""
         self.worst, self.least = max(self.worst, float(r_hat.max())), min(self.least, float(ess.min()))
-        bad = np.flatnonzero(~((r_hat <= self.allowed) & (ess >= ENOUGH)))
+        bad = np.flatnonzero(~((r_hat <= self.allowed) & (ess >= MIN_EFFECTIVE_SIZE)))
         self.watched, self.short = self.watched + len(ess), self.short + len(bad)
-        self.passed = self.passed and len(bad) <= (1 - MOST) * len(ess)
-        common = np.quantile(ess, 1 - MOST, method="inverted_cdf")
-        self.lacking = max(self.lacking, ENOUGH / max(float(common), 1.0))
+        self.passed = self.passed and len(bad) <= (1 - MIN_SUFFICIENT_SHARE) * len(ess)
+        common = np.quantile(ess, 1 - MIN_SUFFICIENT_SHARE, method="inverted_cdf")
+        self.lacking = max(self.lacking, MIN_EFFECTIVE_SIZE / max(float(common), 1.0))
         first = bad[np.argsort(ess[bad])[:NAMED]]
         found = [*self.named, *((float(ess[i]), label(int(i))) for i in first)]
         self.named = tuple(sorted(found)[:NAMED])

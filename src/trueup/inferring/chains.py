@@ -22,7 +22,7 @@ from trueup.run.local import cores
 
 ESS = 400.0
 """Effective size of every watched number at which chains are not made longer."""
-FEWEST = 1000
+MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""
 AWAY = 1.0
 """Standard deviations of noise that are added to the noisy values where chains start, so that they start apart."""

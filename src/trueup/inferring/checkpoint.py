@@ -108,11 +108,11 @@ class Checkpoint:
         found, last = [], None
         for path in sorted(self.folder.glob(f"{escape(run)} {chain} *.npz")):
             held = _arrays(path)
-            with _whole(path):
+            with _undamaged(path):
                 last = json.loads(str(held.pop("rng")))
                 found.append(Saved(int(path.stem.split()[-1]), held))
         if found:
-            with _whole(self.folder):
+            with _undamaged(self.folder):
                 rng.bit_generator.state = last  # pyright: ignore[reportAttributeAccessIssue]
         return found
 
@@ -132,7 +132,7 @@ class Checkpoint:
 
 def _arrays(path: Path) -> dict[str, NDArray]:
     """Return the arrays of a checkpoint; they are unpacked, so that none is larger than its file."""
-    with _whole(path), ZipFile(path) as held:
+    with _undamaged(path), ZipFile(path) as held:
         if path.is_symlink() or any(part.compress_type != ZIP_STORED for part in held.infolist()):
             raise ValueError
         parts = {part.filename.removesuffix(".npy"): BytesIO(held.read(part)) for part in held.infolist()}
@@ -140,7 +140,7 @@ def _arrays(path: Path) -> dict[str, NDArray]:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[None]:
+def _undamaged(path: Path) -> Iterator[None]:
     """Turn any error that a damaged checkpoint causes into a BundleError."""
     try:
         yield

@@ -47,10 +47,10 @@ Reals = NDArray[np.float64]
 
 MOST_WORK, MOST_SUMS = 4e10, 1 << 25
 """Multiplications, and sums held at once, up to which closed windows are summed in full."""
-DRAWN = 1 << 26
+COUNTS_DRAWN_AT_ONCE = 1 << 26
 """Counts of all nodes that are drawn at a time."""
-BLOCK = 1000
-DEPTH = 30.0
+DRAWS_AT_ONCE = 1000
+PRIOR_DEPTH_NATS = 30.0
 """Log mass below its peak at which the table of a prior ends that goes on for ever: such a window is open anyway."""
 PART = 1 << 18
 """Nodes of a part."""
@@ -234,14 +234,16 @@ class ClosedTree:
             for first, last, less in zip(runs.first, runs.last, shift):
                 here = slice(*np.searchsorted(every, [first, last]))
                 part = values[here] if order is None else values[order[here]]
-                table.add_law(header.law, every[here] - less, part, DEPTH)
+                table.add_law(header.law, every[here] - less, part, PRIOR_DEPTH_NATS)
         if self.cut is None:
-            table.add_prior(self.prior, self.problem.nested.nodes[-1], DEPTH)
+            table.add_prior(self.prior, self.problem.nested.nodes[-1], PRIOR_DEPTH_NATS)
         elif leaves:
             prior = self.prior
             if isinstance(prior, FittedMasses):
                 prior = prior._replace(kind=prior.kind[self._cells(runs)])
-            table.add_prior(prior, len(nodes) - np.arange(runs.last[-1] - runs.first[-1], 0, -1), DEPTH)
+            table.add_prior(
+                prior, len(nodes) - np.arange(runs.last[-1] - runs.first[-1], 0, -1), PRIOR_DEPTH_NATS
+            )
         return table.build()
 
     def _roots(self) -> tuple[Integers, Integers, Reals] | None:
@@ -342,7 +344,7 @@ class ClosedTree:
             ]
 
     def _at_once(self, nodes: int) -> int:
-        return max(1, min(BLOCK, DRAWN // nodes))
+        return max(1, min(DRAWS_AT_ONCE, COUNTS_DRAWN_AT_ONCE // nodes))
 
     def _grouped(self, level: int, low: Integers, size: Integers, masses: Reals) -> Marginals:
         """Return the marginals of a level, reordered from nodes to the margin's groups."""

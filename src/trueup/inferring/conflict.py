@@ -37,7 +37,7 @@ from trueup.noise.perturbed.hidden_values import HiddenValues
 Reals = NDArray[np.float64]
 LIMIT = 1e-3
 """Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
-REACH, POINTS = 60.0, 4000
+TABULATED_DEVIATIONS, POINTS = 60.0, 4000
 """Standard deviations up to which a law is tabulated, and about how many points."""
 
 
@@ -166,10 +166,10 @@ def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
 
 
 def _tabulated(law: Law) -> tuple[Reals, Reals]:
-    """Return noise from 0 to `REACH` standard deviations, in steps, and its log masses or densities."""
+    """Return noise from 0 to `TABULATED_DEVIATIONS` standard deviations, in steps, and its log masses or densities."""
     sd = float(np.sqrt(law.variance))
-    step = np.ceil(REACH * sd / POINTS) if law.discrete else REACH * sd / POINTS
-    at = step * np.arange(np.ceil(REACH * sd / step) + 2)
+    step = np.ceil(TABULATED_DEVIATIONS * sd / POINTS) if law.discrete else TABULATED_DEVIATIONS * sd / POINTS
+    at = step * np.arange(np.ceil(TABULATED_DEVIATIONS * sd / step) + 2)
     log = law.logpmf(at)
     return at[np.isfinite(log)], log[np.isfinite(log)]
 

@@ -38,14 +38,14 @@ from trueup.kernel.table_walks.proposals import PAIR, SAME, SQUARE, Moves
 from trueup.kernel.table_walks.rows import enumerate_fibre
 from trueup.layouts.rows import RowProblem
 
-LARGEST = 300
+MAX_PIECE_CELLS = 300
 """Cells of a piece up to which its lattice is worked out."""
 MOST_TABLES = 2000
 """Tables of a piece up to which a search joins them."""
 MOST_ENTRIES = 1 << 23
 """Rows times cells of a piece up to which it is looked at."""
 SLACK = 1e-6
-STEPS = 0
+SINGLE_STEPS = 0
 """The pattern of steps of one cell, which comes first."""
 
 
@@ -105,7 +105,7 @@ def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArr
             pieces.append(own)
             rowed, known = rowed + len(own), False
             continue
-        rows = _rows(
+        rows = _integer_rows(
             every[used][:, own], (low - rest)[used], (high - rest)[used], problem.box[:, own], table[own]
         )
         if not len(rows.matrix):
@@ -116,14 +116,14 @@ def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArr
         chosen, needed = found if found is not None else (_basis(rows), [])
         vectors += [(own[v != 0], v[v != 0]) for v in chosen]
         patterns += needed
-        if needed != [STEPS]:
+        if needed != [SINGLE_STEPS]:
             pieces.append(own)
     if rowed < len(free):
-        patterns.append(STEPS)
+        patterns.append(SINGLE_STEPS)
     return Joined(vectors, sorted(set(patterns)), known, pieces)
 
 
-def _rows(matrix, low, high, box, table) -> _Rows:
+def _integer_rows(matrix, low, high, box, table) -> _Rows:
     """Multiply rows until they are whole; rows of one cell narrow its box."""
     dense, box = matrix.toarray(), box.copy()
     scale = np.array([_denominator(row) for row in dense])
@@ -145,8 +145,8 @@ def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
     none = np.zeros((0, len(own)), np.int64)
     equal = rows.high - rows.low <= 2 * SLACK
     if _through_a_corner(rows):
-        return none, [STEPS]
-    if len(own) > LARGEST:
+        return none, [SINGLE_STEPS]
+    if len(own) > MAX_PIECE_CELLS:
         return None
     if not equal.all():
         return _listed_or_none(rows, _with_slack(rows, equal))
@@ -184,13 +184,13 @@ def _with_slack(rows: _Rows, equal: NDArray[np.bool_]):
 def _listed_or_none(rows: _Rows, graver):
     if graver is not None:
         return graver, []
-    if (tables := _tables(rows)) is None:
+    if (tables := _two_way_tables(rows)) is None:
         return None
     basis = _basis(rows)
     return np.vstack([basis, bridges(tables, basis)]), []
 
 
-def _tables(rows: _Rows):
+def _two_way_tables(rows: _Rows):
     matrix = scipy.sparse.csr_array(rows.matrix.astype(float))
     return enumerate_fibre(
         matrix, rows.low - SLACK, rows.high + SLACK, (rows.box[0], rows.box[1]), MOST_TABLES
@@ -201,7 +201,7 @@ def _basis(rows: _Rows):
     """Return a reduced basis of the changes that keep every equality; empty if the piece is large."""
     equal = rows.high - rows.low <= 2 * SLACK
     k = rows.matrix.shape[1]
-    if k > LARGEST or not equal.any():
+    if k > MAX_PIECE_CELLS or not equal.any():
         return np.zeros((0, k), np.int64)
     return algebra.basis(rows.matrix[equal])
 
@@ -224,7 +224,7 @@ def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], mov
     sides = (piece.invariants @ table).astype(float)
     part = _Rows(piece.invariants, sides, sides, rows.box[:, cells], table)
     found = _listed_or_none(part, _graver(piece.invariants))
-    return None if found is None else (_spread(found[0], cells, len(own)), [])
+    return None if found is None else (_spread_vectors(found[0], cells, len(own)), [])
 
 
 def _transfers(cells: NDArray, k: int):
@@ -235,7 +235,7 @@ def _transfers(cells: NDArray, k: int):
     return vectors
 
 
-def _spread(vectors, cells, k):
+def _spread_vectors(vectors, cells, k):
     out = np.zeros((len(vectors), k), np.int64)
     out[:, cells] = vectors
     return out

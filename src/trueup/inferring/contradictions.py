@@ -31,7 +31,7 @@ COUNTABLE = 10_000
 """Ends of intervals up to which the solver's tolerance (1e-6) cannot take a multiplier for none."""
 LARGEST_MULTIPLIER = 16.0
 SECONDS = 20.0
-SHOWN = 8
+SHOWN_ROWS = 8
 
 
 class _Rows(NamedTuple):
@@ -60,7 +60,7 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
     --------
     See `tests/inferring/test_contradictions.py`.
     """
-    blocks = [*_published(measured), *rule_blocks(constraints)]
+    blocks = [*_published_rows(measured), *rule_blocks(constraints)]
     if not blocks:
         return None
     rows = _Rows(
@@ -76,14 +76,14 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
         least = "the smallest such set" if proved else "no part of them does"
         return InfeasibleError(
             f"no true counts explain these {len(at)} published values and rules together ({least}): "
-            + "; ".join(rows.labels[k] for k in at[:SHOWN])
-            + (f"; and {len(at) - SHOWN} more" if len(at) > SHOWN else ""),
+            + "; ".join(rows.labels[k] for k in at[:SHOWN_ROWS])
+            + (f"; and {len(at) - SHOWN_ROWS} more" if len(at) > SHOWN_ROWS else ""),
             remedy="check that the laws, codes and tables belong together; or that one value is no misprint",
         )
     return contradiction(*polyhedron(constraints, blocks), integer=True)
 
 
-def _published(measured: Measurements) -> Iterator[RowBlock]:
+def _published_rows(measured: Measurements) -> Iterator[RowBlock]:
     """Yield the rows that published values state about sums of counts."""
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):

@@ -33,10 +33,10 @@ from trueup.noise.law import NO_LIMIT, Law
 Reals = NDArray[np.float64]
 SIZE = 2.0
 SMALLEST_MEAN, RATIO = 0.02, 1.4
-STEPS, SETTLED = 400, 1e-7
-LARGEST = 1 << 20
+MAX_EM_STEPS, EM_TOLERANCE = 400, 1e-7
+LARGEST_COUNT = 1 << 20
 """Largest count of a table of masses."""
-BEYOND = 10
+COUNT_FACTOR = 10
 """How many times the largest count that values allow, or what sums ask of it on average, a count may be that is not shown."""
 REFITTED = 5
 """How often the prior is estimated again given the posterior that the last one gave."""
@@ -115,8 +115,10 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
             remedy='use another prior, such as "flat"',
         )
     top = _largest(cells, headers, parts, seen)
-    if top > LARGEST:
-        raise SpecError(f"prior 'estimated' is asked for counts up to {top:,}", needed=f"at most {LARGEST:,}")
+    if top > LARGEST_COUNT:
+        raise SpecError(
+            f"prior 'estimated' is asked for counts up to {top:,}", needed=f"at most {LARGEST_COUNT:,}"
+        )
     components = _components(np.arange(top + 1))
     weights = np.stack([_fit(kind, each, seen, components) for kind in range(each)])
     return FittedMixture(weights, components, np.arange(cells.n) % each)
@@ -142,7 +144,7 @@ def _largest(
 ) -> int:
     """Return the largest count that a table of masses needs.
 
-    A cell whose own value does not bound it may be `BEYOND` times as large as any that is bounded, or as what a sum leaves
+    A cell whose own value does not bound it may be `COUNT_FACTOR` times as large as any that is bounded, or as what a sum leaves
     for each such cell in it, as far as the sum allows.
     """
     least, most = np.zeros(cells.n, np.int64), np.full(cells.n, -1)
@@ -162,10 +164,10 @@ def _largest(
         bounded |= (high < NO_LIMIT)[group]
         many = np.bincount(group, hidden, size)
         each = (low - np.bincount(group, most, size)) / np.maximum(many, 1)
-        room = np.minimum(high - np.bincount(group, least, size), BEYOND * np.maximum(each, top))
+        room = np.minimum(high - np.bincount(group, least, size), COUNT_FACTOR * np.maximum(each, top))
         asked = (many > 0) & ((high < NO_LIMIT) | (low > 0))
         found = max(found, int(room[asked].max(initial=0)))
-    return max(top, min(found if bounded.all() else max(found, BEYOND * top), LARGEST))
+    return max(top, min(found if bounded.all() else max(found, COUNT_FACTOR * top), LARGEST_COUNT))
 
 
 def _components(counts: NDArray[np.int64]) -> Reals:
@@ -196,10 +198,10 @@ def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
     if not len(times):
         return weights
     likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
-    for _ in range(STEPS):
+    for _ in range(MAX_EM_STEPS):
         new = weights * ((times / (likelihood @ weights)) @ likelihood) / times.sum()
         moved, weights = np.abs(new - weights).max(), new
-        if moved < SETTLED:
+        if moved < EM_TOLERANCE:
             break
     return (weights + 1e-9) / (weights + 1e-9).sum()  # nothing that a sum could need is excluded
 

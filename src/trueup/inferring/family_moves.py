@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import (
-    ENOUGH,
+    MIN_EFFECTIVE_SIZE,
     Longer,
     Verdict,
     chains_too_short,
@@ -23,7 +23,7 @@ from trueup.inferring.chain_driver import (
 )
 from trueup.inferring.chains import (
     AWAY,
-    FEWEST,
+    MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
     diagnosed_in_pieces,
@@ -126,8 +126,8 @@ class FamilyMoves(InferenceMethod):
     ) -> Drawn:
         """Draw the tables; see `Drawn.stats` for what was run and how well it mixed."""
         deadline = deadline or Deadline.of()
-        kept = -(-max(draws, FEWEST) // self.chains)
-        engine = _Chains.of(self, *state, values, kept, rng, progress, ChainLimit(deadline))
+        kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
+        engine = _FamilyChains.of(self, *state, values, kept, rng, progress, ChainLimit(deadline))
         try:
             judged = until_long_enough(engine, engine.first, draws, progress)
         except OutOfTimeError:
@@ -152,7 +152,7 @@ class FamilyMoves(InferenceMethod):
 
 
 @dataclass(eq=False)
-class _Chains:
+class _FamilyChains:
     """The chain engine of a family, for the driver."""
 
     method: FamilyMoves
@@ -182,7 +182,7 @@ class _Chains:
         rng: np.random.Generator,
         progress: Progress,
         limit: ChainLimit,
-    ) -> _Chains:
+    ) -> _FamilyChains:
         """Start chains apart, at tables settled from measured values with further noise."""
         spread = np.repeat(
             [np.sqrt(h.law.variance) for h in family.headers],
@@ -220,7 +220,7 @@ class _Chains:
         cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
         sizes = cells.n + sum(cells.size(m) for m in watched if m not in cells.tables)
-        verdict = Verdict(r_hat_by_chance(sizes, ENOUGH))
+        verdict = Verdict(r_hat_by_chance(sizes, MIN_EFFECTIVE_SIZE))
         for margin in (*cells.tables, *sorted(watched - set(cells.tables), key=str)):
             verdict.add(*diagnosed_in_pieces(cells.sum(run, margin)), self._label(margin))
         self.lacking = verdict.lacking

@@ -26,7 +26,7 @@ from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
 
 Integers = NDArray[np.int64]
-BEGIN, ENOUGH = 1000, 5000
+BEGIN, SAMPLE_PARTS = 1000, 5000
 """Parts of a level, where it has more, from which the search begins, and from which hyperparameters are estimated."""
 GOLDEN = (5**0.5 - 1) / 2
 

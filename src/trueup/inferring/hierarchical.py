@@ -10,9 +10,9 @@ posterior standard deviation, and the posterior means of all counts are compared
 parameter of standard deviation s that moves a mean by `d` per s adds `d^2` to the variance of that count. Where the
 largest d, in standard deviations of the count, is above `NOTICED / sqrt(k)` for k parameters, the parameter is
 integrated over (`trueup.inferring.prior_mixture`). All others stay at the mode, as if they were known: together they
-would widen no interval by more than `NOTICED^2 / 2` of its width, .5 %, which is .17 points of the coverage of a 90 %
-interval. Those that more than `FEW` parts inform are not tried. The record says which were integrated over, how far each
-moves counts, and whatever makes that doubtful.
+would widen no interval by more than `NOTICED_SHIFT_SDS^2 / 2` of its width, .5 %, which is .17 points of the coverage of a 90 %
+interval. Those that more than `MAX_CURVATURE_PARTS` parts inform are not tried. The record says which were integrated over,
+how far each moves counts, and whatever makes that doubtful.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from trueup.model.prior import Hierarchical
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-NOTICED = 0.1
+NOTICED_SHIFT_SDS = 0.1
 """Standard deviations of a count by which the uncertainty of all parameters that are held at the mode may move it."""
-FEW = 2000
+MAX_CURVATURE_PARTS = 2000
 """Parts that inform a hyperparameter, up to which its curvature is worked out."""
-STEPS = 30
-SETTLED, NEARLY = 0.05, 0.1
+MAX_ASCENT_STEPS = 30
+MODE_TOLERANCE_SDS, NEARLY = 0.05, 0.1
 """Standard deviations by which the mode may be off: of a whole tree, and of a sample of its families, which is off by more."""
-TOGETHER = 10
+JOINT_TOLERANCE_COUNT = 10
 """Hyperparameters of more than which the mode is sought only until their root mean square is that near it."""
 VARIED = 16
 """Hyperparameters up to which the curvature is found by varying each; of more, concentrations alone are varied."""
 HYPERPRIOR_CURVATURE = 0.25
 """About the curvature of the log hyperprior."""
-MOST = 2.0
+MAX_LOG_STEP = 2.0
 """Longest step in the log of a concentration."""
 
 
@@ -82,7 +82,7 @@ class Estimate:
         (k, k) inverse of the negative curvature.
     shift
         (k,) by how many of its standard deviations a count's mean moves at most where the parameter does by one of its own;
-        NaN of those that more than `FEW` parts inform.
+        NaN of those that more than `MAX_CURVATURE_PARTS` parts inform.
     steps
         Evaluations of evidence and gradient.
     settled
@@ -99,15 +99,15 @@ class Estimate:
     def sd(self) -> Reals:
         """Return posterior standard deviations (k,) from the curvature at the mode.
 
-        Of those that more than `FEW` parts inform, by the scatter of scores: too small where the prior describes counts badly,
-        so that no record says them.
+        Of those that more than `MAX_CURVATURE_PARTS` parts inform, by the scatter of scores: too small where the prior
+        describes counts badly, so that no record says them.
         """
         return np.sqrt(np.diag(self.covariance))
 
     @property
     def matters(self) -> NDArray[np.bool_]:
         """Return a mask (k,) of hyperparameters whose uncertainty may widen some interval."""
-        return self.shift > NOTICED / np.sqrt(len(self.theta))
+        return self.shift > NOTICED_SHIFT_SDS / np.sqrt(len(self.theta))
 
 
 class Ascent(NamedTuple):
@@ -123,12 +123,16 @@ class Ascent(NamedTuple):
 def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
     """Return starting hyperparameters, a guess of their covariance, and those that few parts inform.
 
-    The guess of each variance is two over the parts that inform it; few are up to `FEW`.
+    The guess of each variance is two over the parts that inform it; few are up to `MAX_CURVATURE_PARTS`.
     """
     covariates = np.full(splits.covariates.shape[1], splits.free.sum())
     kinds = np.repeat(splits.families()[-1:], splits.of_kinds)
     informed = np.concatenate([splits.families(), covariates, splits.held(), kinds]).astype(np.float64)
-    return np.zeros(len(informed)), np.diag(2.0 / (informed + 0.5)), np.flatnonzero(informed <= FEW)
+    return (
+        np.zeros(len(informed)),
+        np.diag(2.0 / (informed + 0.5)),
+        np.flatnonzero(informed <= MAX_CURVATURE_PARTS),
+    )
 
 
 def varied(few: Integers, splits: Splits) -> Integers:
@@ -156,8 +160,8 @@ def ascend(
     theta: Reals,
     guess: Reals,
     few: Integers,
-    within: float = SETTLED,
-    steps: int = STEPS,
+    within: float = MODE_TOLERANCE_SDS,
+    steps: int = MAX_ASCENT_STEPS,
     late: Callable[[], bool] = lambda: False,
 ) -> Ascent:
     """Search for the mode until it is estimated to be within `within` standard deviations, or until `late` says to stop.
@@ -165,13 +169,13 @@ def ascend(
     With hundreds of hyperparameters, of which the values say little, most steps would be made for the last hundredths of a nat.
     """
     here, evaluations, settled = objective(theta), 1, False
-    near = within**2 * max(1.0, len(theta) / TOGETHER)
+    near = within**2 * max(1.0, len(theta) / JOINT_TOLERANCE_COUNT)
     inverse = _inverse(here.information, guess, few)
     for _ in range(steps):
         step = inverse @ here.gradient
         if (settled := bool(here.gradient @ step < near)) or late():
             break
-        step *= min(1.0, MOST / np.abs(step).max())
+        step *= min(1.0, MAX_LOG_STEP / np.abs(step).max())
         size = 1.0
         while True:
             fresh = _or_nothing(objective, theta + size * step)

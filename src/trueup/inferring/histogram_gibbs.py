@@ -23,7 +23,7 @@ from trueup.inferring.chain_driver import (
     until_long_enough,
 )
 from trueup.inferring.chains import (
-    FEWEST,
+    MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
     refuse_forecast,
@@ -47,12 +47,12 @@ from trueup.run.local import cores
 
 WARM_UP, THIN = 100, 2
 """Sweeps before the first run, and between its draws."""
-USUAL = 12
+USUAL_THINNING = 12
 """Sweeps between draws that chains usually need in the end, for the prediction."""
 MOST_THIN = 256
 LENGTHENED = 1.2
 """Length of the next run over what the last one says is needed."""
-SMALL = 20_000
+MANY_DRAWS_BELOW_CELLS = 20_000
 """Cells below which more draws are judged than are asked for."""
 PROBED, TIMED = 20, 200_000
 """Sweeps that are timed for the prediction, at most, and their cells: what takes turns in sweeps, and starting threads, count."""
@@ -67,7 +67,7 @@ WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
 SHORT = 2
 """Chains of the approximate tier on large problems, where rates are not moved."""
-SHORTEST = 100
+MIN_DRAWS = 100
 """Draws of each of these, at least."""
 CHECKED = 30
 """Places whose posterior the approximate tier is held against chains of their own, at most."""
@@ -75,7 +75,7 @@ LONG = 300.0
 """Seconds that a run is predicted to take from which on it leaves checkpoints."""
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
 """What to do about chains that are too short."""
-MEMORY = 60, 30
+BYTES_A_CELL = 60, 30
 """Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
 
 
@@ -180,18 +180,18 @@ class HistogramGibbs(InferenceMethod):
             Chains that have run: `seconds` of a processor are those of a sweep of one chain.
         """
         n, steps = walk.problem.cells.n, walk.steps
-        kept = (ALL if n < SMALL else 1) * -(-max(draws, FEWEST) // self.chains)
+        kept = (ALL if n < MANY_DRAWS_BELOW_CELLS else 1) * -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
         sweeps = int(np.clip(STEPS // steps, *SWEEPS))
         few = steps < FEW_STEPS
-        thin = -(-sweeps // kept) if few else THIN // (ALL if n < SMALL else 1)
+        thin = -(-sweeps // kept) if few else THIN // (ALL if n < MANY_DRAWS_BELOW_CELLS else 1)
         if self.tier == "chains" or (self.tier == "auto" and few):
             most = np.inf if self.tier == "chains" else QUICK
-            usual = max(-(-max(draws, FEWEST) // self.chains) * USUAL, kept * thin)
+            usual = max(-(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains) * USUAL_THINNING, kept * thin)
             return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
         chains = SHORT if n > MOVED else self.chains
-        each = max(-(-draws // chains), SHORTEST)
+        each = max(-(-draws // chains), MIN_DRAWS)
         return Plan("approximate", chains, each, 1, each, walk, draws)
 
     def _drawn(
@@ -325,7 +325,7 @@ class Plan:
     @property
     def judged(self) -> int:
         """Return how many draws are judged for each that is asked for."""
-        return ALL if self.walk.problem.cells.n < SMALL else 1
+        return ALL if self.walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
 
     @property
     def seconds(self) -> float:
@@ -341,7 +341,7 @@ class Plan:
     def memory(self) -> float:
         """Return predicted bytes, including the kept draws."""
         n = self.walk.problem.cells.n
-        return n * (MEMORY[0] + MEMORY[1] * self.chains + 2 * self.kept * self.chains) + 150e6
+        return n * (BYTES_A_CELL[0] + BYTES_A_CELL[1] * self.chains + 2 * self.kept * self.chains) + 150e6
 
     @property
     def text(self) -> str:

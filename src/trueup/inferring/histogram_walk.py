@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chain_driver import ENOUGH, Verdict
+from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE, Verdict
 from trueup.inferring.chains import AWAY, CHUNK, ChainLimit, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
@@ -35,7 +35,7 @@ from trueup.model.prior import FLAT
 from trueup.run.deadline import Deadline
 from trueup.run.local import cores
 
-TOGETHER = 100_000
+CELLS_AT_ONCE = 100_000
 """Cells that are moved in one go, in several sweeps: an interruption waits for them."""
 LISTENING = 0.1
 """Seconds of a processor that these may take, by the last run: where many tables were measured a cell takes longer."""
@@ -44,7 +44,7 @@ STEPS_AT_ONCE = 300_000
 ROUNDED = 0.5
 """Share of steps that rounding may leave out. One that has no mass left is as if rejected, whichever table of its window is the
 present one, which keeps the law: chains move less, which their sizes say. Where most are left out they hardly move."""
-LARGEST = 1 << 29
+MAX_TOTAL_IN_32_BITS = 1 << 29
 """Total up to which counts are kept in 32 bits: chains may come to twice as many."""
 TIMED = 0.05
 """Seconds of a processor that a run must take to say what wall time it takes."""
@@ -121,7 +121,7 @@ class HistogramWalk:
         # All starts before any state: a start takes more memory than a state, and what it leaves free is in pieces.
         limit = ChainLimit(deadline or Deadline.of())
         starts = [_start(problem, rng, AWAY * (chain > 0), limit.deadline) for chain, rng in enumerate(rngs)]
-        wide = max(int(x.sum(dtype=np.int64)) for x in starts) > LARGEST
+        wide = max(int(x.sum(dtype=np.int64)) for x in starts) > MAX_TOTAL_IN_32_BITS
         starts = [x.astype(np.int64 if wide else np.int32) for x in starts]
         moves = problem.moves(starts)
         states = [problem.state(x, *parameters) for x in starts]
@@ -226,8 +226,8 @@ class HistogramWalk:
             works.put(work)  # others may wait for it, to hear that they are stopped
 
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
-        quick = int(LISTENING / self.seconds) if self.seconds > 0.0 else TOGETHER
-        most = max(min(TOGETHER // self.problem.cells.n, quick), 1)
+        quick = int(LISTENING / self.seconds) if self.seconds > 0.0 else CELLS_AT_ONCE
+        most = max(min(CELLS_AT_ONCE // self.problem.cells.n, quick), 1)
         state, thin = self.states[chain], part.thin
         whole = max(most // thin, 1)  # draws at a time; of large problems one takes several times
         p, room = self.problem, np.zeros((2, *state.theta.shape))
@@ -291,7 +291,7 @@ class HistogramWalk:
         """
         cells = self.problem.cells
         sizes = (min(cells.size(margin), most) for margin in self.margins)
-        verdict = Verdict(r_hat_by_chance(sum(sizes), ENOUGH, 2 * len(run)))
+        verdict = Verdict(r_hat_by_chance(sum(sizes), MIN_EFFECTIVE_SIZE, 2 * len(run)))
         for level, margins in groupby(self.margins, lambda margin: margin.level):
             for margin, some, r_hat, ess in sizes_of(cells, run, level, margins, most, rng):
                 verdict.add(r_hat, ess, lambda i, m=margin, s=some: cells.margin_label(m, int(s[i])))
@@ -304,8 +304,8 @@ class HistogramWalk:
             **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
-            "concentrations": {name: _described(x) for name, x in zip(names, a.T)},
-            "uninhabited": _described(a[:, -1]),
+            "concentrations": {name: _described_draws(x) for name, x in zip(names, a.T)},
+            "uninhabited": _described_draws(a[:, -1]),
         }
 
     @property
@@ -337,7 +337,7 @@ def run_name(out: NDArray, thin: int) -> str:
     return f"{out.shape[0]}x{out.shape[1]}x{thin}"
 
 
-def _described(draws: NDArray) -> dict[str, float]:
+def _described_draws(draws: NDArray) -> dict[str, float]:
     return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 

@@ -75,7 +75,7 @@ def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Incons
     --------
     See `docs/perturbed.md`.
     """
-    shown = _numbers(measured)
+    shown = _published_numbers(measured)
     return list(_compared(measured.cells, shown, posterior))
 
 
@@ -86,7 +86,7 @@ class _Numbers(NamedTuple):
     laws: list[tuple[Any, NDArray[np.int64]]]
 
 
-def _numbers(measured: Measurements) -> dict[Margin, _Numbers]:
+def _published_numbers(measured: Measurements) -> dict[Margin, _Numbers]:
     found: dict[Margin, _Numbers] = {}
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):
@@ -112,7 +112,10 @@ def _compared(cells: Cells, shown: dict[Margin, _Numbers], posterior: Posterior)
             use = np.isfinite(differ)
             if not use.any():
                 continue
-            one, other = _change(cells, total, coarse, draws), _change(cells, parts, fine, draws)
+            one, other = (
+                _change_moments(cells, total, coarse, draws),
+                _change_moments(cells, parts, fine, draws),
+            )
             shift = np.bincount(group, minlength=size) * other.mean - one.mean
             spread = one.squares - one.mean**2 + np.bincount(group, other.squares - other.mean**2, size)
             published = np.isfinite(coarse.values)
@@ -134,7 +137,7 @@ class _Change(NamedTuple):
     squares: NDArray[np.float64]
 
 
-def _change(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> _Change:
+def _change_moments(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDArray) -> _Change:
     """Return the moments of the changes of published numbers over draws of the true counts."""
     true = cells.sum(draws, margin)
     mean, squares = np.zeros(cells.size(margin)), np.zeros(cells.size(margin))

@@ -31,14 +31,14 @@ from trueup.model.nested import canonical
 from trueup.model.records.drawn import Drawn
 from trueup.run.deadline import Deadline
 
-BLOCK = 2500
+PLACES_AT_ONCE = 2500
 R_HAT, ESS = 1.01, 400.0
 """A chain is called a posterior if its R-hat is at most this and its effective size at least that."""
 
 MOST_SWEEPS = 200_000
-FEWEST = 1000
+MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""
-REACH, INSIDE = 5.0, 0.9
+START_SCALES, START_SHARE = 5.0, 0.9
 """Scales of the noise within which chains start, and how far from a point inside towards the end of the region."""
 
 
@@ -112,7 +112,7 @@ class LinearInequalities(InferenceMethod):
             return out
 
         deadline = deadline or Deadline.of()
-        counts, whole = in_blocks(block, draws, BLOCK, progress, deadline)
+        counts, whole = in_blocks(block, draws, PLACES_AT_ONCE, progress, deadline)
         left = np.flatnonzero(acceptance == 0)
         stats: dict[str, Any] = {
             "draws": counts.shape[1],
@@ -148,7 +148,7 @@ class LinearInequalities(InferenceMethod):
                 [part[place] for part in problems],
                 points[place],
                 place,
-                max(length, FEWEST // self.chains),
+                max(length, MIN_DIAGNOSED_DRAWS // self.chains),
                 rng,
                 deadline,
             )
@@ -196,8 +196,8 @@ class LinearInequalities(InferenceMethod):
 def _ends(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
     """Return feasible points far apart: towards opposite ends in turn within the noise; else the known point."""
     z, low, high = problem
-    low = np.maximum(low, np.minimum(z - REACH * scale, point - 1))
-    high = np.minimum(high, np.maximum(z + REACH * scale, point + 1))
+    low = np.maximum(low, np.minimum(z - START_SCALES * scale, point - 1))
+    high = np.minimum(high, np.maximum(z + START_SCALES * scale, point + 1))
     starts, cost = [], np.zeros(len(z))
     for chain in range(chains):
         cost = -cost if chain % 2 else rng.normal(size=len(z)) / scale
@@ -205,5 +205,5 @@ def _ends(state, problem, scale, point, chains: int, rng: np.random.Generator) -
         if end is None:
             starts.append(point)
         else:
-            starts.append(end if state.discrete else point + INSIDE * (end - point))
+            starts.append(end if state.discrete else point + START_SHARE * (end - point))
     return starts

@@ -113,7 +113,7 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
         raise SpecError(
             "the cells of different places have different kinds of noise", needed="one law for each cell"
         )
-    rows, bounds, names = _rows(constraints)
+    rows, bounds, names = _rule_rows(constraints)
     low, high = _box(constraints)
     return InequalityProblems(
         constraints,
@@ -140,7 +140,7 @@ def kind_and_scale(law: Law) -> tuple[int, float] | None:
     return None
 
 
-def _rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]:
+def _rule_rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]:
     """Return rules as rows `a theta >= b`, multiplied until their coefficients are whole numbers."""
     cells = constraints.cells
     n = cells.n // cells.shape[0]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.table_walks.linked import LinkedValues
 
-TINIEST = 1e-4
+MIN_GAP_SCALES = 1e-4
 """Least gap of a count and its value that are not equal (scales of Laplace noise)."""
 
 
@@ -26,5 +26,7 @@ def normal_given_variances(
         return known
     curve, slope, far = known.curve.copy(), known.slope[at], np.abs(gap[at])
     near = slope**2 / rng.chisquare(1.0, far.size)
-    curve[at] += 0.5 * np.where(far > 0, rng.wald(slope / np.maximum(far, TINIEST / slope), slope**2), near)
+    curve[at] += 0.5 * np.where(
+        far > 0, rng.wald(slope / np.maximum(far, MIN_GAP_SCALES / slope), slope**2), near
+    )
     return known._replace(slope=np.where(at, 0.0, known.slope), curve=curve)

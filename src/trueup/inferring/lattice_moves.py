@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, until_long_enough
-from trueup.inferring.chains import FEWEST, OutOfTimeError, thinned
+from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.listed import Weighed, drawn, weigh
@@ -29,7 +29,7 @@ from trueup.model.records.drawn import Drawn
 from trueup.run.deadline import Deadline
 
 REMEDY = "allow more minutes, or measure more"
-USUAL = 8
+USUAL_THINNING = 8
 """Sweeps between draws that are usually needed in the end, for the prediction."""
 MARGIN, LEAP = 1.25, 8
 """Length of the next run over what the last one says is needed, and over the last one at most."""
@@ -131,7 +131,7 @@ class LatticeMoves(InferenceMethod):
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
         """Lengthen the run, tuning again, until it passes; earlier sweeps become warm-up."""
-        kept = -(-max(draws, FEWEST) // self.chains)
+        kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
         engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
         try:
             judged = until_long_enough(engine, engine.first, draws, progress)
@@ -170,7 +170,7 @@ class _Chains(OfWalk):
         """Warm up, and make the first run."""
         walk = self.walk
         walk.warm_up()
-        more = walk.seconds * self.kept * min(USUAL, self.longest)
+        more = walk.seconds * self.kept * min(USUAL_THINNING, self.longest)
         told = f"{self.chains} Markov chains, {in_all(self.limit.deadline, more)} predicted"
         announce(self.progress, told)
         return walk.run(self.kept, 1, tell)

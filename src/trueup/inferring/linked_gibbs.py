@@ -19,7 +19,7 @@ from trueup.inferring.chain_driver import (
 )
 from trueup.inferring.chains import (
     ESS,
-    FEWEST,
+    MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
     refuse_forecast,
@@ -112,7 +112,7 @@ class LinkedGibbs(InferenceMethod):
         announce(progress, "finding tables to start from")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
         walk.limit = ChainLimit(deadline)
-        kept = -(-max(draws, FEWEST) // self.chains)
+        kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
         chains = _Chains(walk, kept, 1 if problem.whole or problem.exchanged else THIN, progress)
         try:
             judged = until_long_enough(chains, chains.first, draws, progress)

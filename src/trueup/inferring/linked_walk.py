@@ -30,17 +30,17 @@ WARM_UP = 60
 """Sweeps before the first run."""
 ROUNDS, SEEING, SETTLING = 5, 6, 0.1
 """How often, and after how many sweeps, places are looked at anew; weight of the last sweep in the centres of their laws."""
-OFTEN = 0.5
+MIN_WHOLE_ACCEPTANCE = 0.5
 """A place is drawn whole where so many of its steps are accepted."""
 LOW = 3.0
 """Columns may come down to zero whose centre is so many standard deviations of noise above it, or less."""
 BYTES = 200
 """Of a cell of a chain, but for draws."""
-PILOT, USUAL = 40, 0.4
+PILOT, SLOW_SHARE = 40, 0.4
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
-STEPS, EACH = (8, 400), 5
+SINGLE_STEP_RANGE, MOVES_A_STEP = (8, 400), 5
 """Least and most single steps at a place in a sweep at first, and moves for each of them."""
-FRESH = 2
+PRIOR_DRAWS_A_STEP = 2
 """Times that a small place is drawn from its prior for each single step."""
 EXCHANGES = 20
 """Exchanges of households at a place in a sweep at first; single steps are half as many there as elsewhere."""
@@ -105,7 +105,9 @@ class LinkedWalk:
         """Start chains apart: the first near the values, others near noisier ones."""
         a, kappa = given or (HYPERPRIOR.a, POOLED.kappa)
         starts = [problem.start(rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
-        many = int(np.clip(len(problem.links.changes) // EACH, *STEPS)) // (1 + problem.exchanged)
+        many = int(np.clip(len(problem.links.changes) // MOVES_A_STEP, *SINGLE_STEP_RANGE)) // (
+            1 + problem.exchanged
+        )
         states = [problem.state(x, a, kappa) for x in starts]
         laws = [problem.normal(s) for s in states if problem.whole]
         leaves, *kinds = problem.cells.shape
@@ -137,7 +139,7 @@ class LinkedWalk:
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
             self.diagnosed(pilot)
-            self.seconds *= self._prolong(USUAL * len(self.states) * PILOT, 1.0)
+            self.seconds *= self._prolong(SLOW_SHARE * len(self.states) * PILOT, 1.0)
 
     def _narrow(self) -> None:
         """Draw places a few columns at a time, with single steps, if whole draws are often rejected."""
@@ -148,8 +150,8 @@ class LinkedWalk:
             taken = sum(laws.taken for laws in self.laws) / sum(laws.tried for laws in self.laws)
             for laws in self.laws:
                 laws.tried[:], laws.taken[:] = 0, 0
-            self.width = np.where(taken < OFTEN, -(-self.width // 2), self.width)
-            self.draws = np.rint(n / self.width / np.maximum(taken, OFTEN)).astype(np.int64)
+            self.width = np.where(taken < MIN_WHOLE_ACCEPTANCE, -(-self.width // 2), self.width)
+            self.draws = np.rint(n / self.width / np.maximum(taken, MIN_WHOLE_ACCEPTANCE)).astype(np.int64)
             self.steps = np.where(self.width < n, steps // 2, 0)
             centre = np.mean([laws.centre for laws in self.laws], axis=0)
             whole = centre[:, self.problem.links.pools[0]].sum(axis=1, keepdims=True) > LARGEST
@@ -210,7 +212,13 @@ class LinkedWalk:
                         self.draws,
                     )
                     fresh_sweep(
-                        rng, problem.places, problem.known, problem.forms, pool_of, state, FRESH * self.steps
+                        rng,
+                        problem.places,
+                        problem.known,
+                        problem.forms,
+                        pool_of,
+                        state,
+                        PRIOR_DRAWS_A_STEP * self.steps,
                     )
                     passes = np.ceil(self.draws * self.width / n).astype(np.int64)
                     near_zero_sweep(rng, *moved, problem.units, self.small, passes)

@@ -29,7 +29,7 @@ FLAT_DOUBT = (
     "Under a flat prior all counts are as probable as each other, which the many small counts of published tables are "
     "not: on Rhode Island's blocks rounded to 10, intervals that claimed .971 held .793 of the true counts."
 )
-ENOUGH = 50
+VALUES_A_CLASS = 50
 """Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""
 FEW_DOUBT = (
     "The prior was estimated from few values of each class: on made-up tables of 4 places, intervals that claimed .974 held "
@@ -90,13 +90,13 @@ class InferenceMethod(ABC):
             return {"prior": {"name": Hierarchical().name, "most_kinds": 1}}
         if noisy or not perturbed or Estimated not in cls.priors:
             return {}
-        return {"prior": (Estimated if values_of_a_class(cells, headers) >= ENOUGH else Flat)().name}
+        return {"prior": (Estimated if values_of_a_class(cells, headers) >= VALUES_A_CLASS else Flat)().name}
 
     def doubt(self, cells: Cells, headers: Sequence[Measured]) -> str | None:
         """Return what is known against its intervals for such measurements, or None."""
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
-            return FEW_DOUBT if values_of_a_class(cells, headers) < ENOUGH else None
+            return FEW_DOUBT if values_of_a_class(cells, headers) < VALUES_A_CLASS else None
         perturbed = any(not header.law.additive for header in headers)
         return FLAT_DOUBT if isinstance(prior, Flat) and perturbed else None
 

@@ -25,9 +25,9 @@ Reals = NDArray[np.float64]
 TRUSTED = 0.7
 """Pareto's k above which importance weights are not to be trusted (Vehtari et al. 2024)."""
 POINTS, FEW_POINTS = 64, 32
-"""Points to integrate over, and those where more than `SMALL` nodes are solved at each."""
-SMALL = 1 << 8
-NEGLIGIBLE = 1e-12
+"""Points to integrate over, and those where more than `POINTS_AT_ONCE` nodes are solved at each."""
+POINTS_AT_ONCE = 1 << 8
+MIN_POINT_WEIGHT = 1e-12
 """Weight below which a point is left out."""
 HOPELESS = 0.5
 """Posterior mass that may be missing of a solution for its evidence to say anything."""
@@ -127,7 +127,7 @@ class PriorMixture:
                 for name, mode, sd, shift in rows
             },
             "evaluations": estimate.steps,
-            "integrated": _named(splits, integrated),
+            "integrated": _parameter_names(splits, integrated),
             "points": len(weights),
             "effective_points": float(1 / (weights**2).sum()),
             "pareto_k": k if np.isfinite(k) else None,
@@ -161,11 +161,11 @@ class PriorMixture:
 
 def _held(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
     """Name the uncertain parameters that are held at the mode."""
-    names = ", ".join(_named(splits, uncertain))
+    names = ", ".join(_parameter_names(splits, uncertain))
     return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
 
 
-def _named(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
+def _parameter_names(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
     return [name for name, one in zip(splits.names, which) if one]
 
 
@@ -238,7 +238,7 @@ class Spread:
         """Solve at points about the mode, weighed by posterior density over proposal density."""
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
-        count = POINTS if self.first <= SMALL else FEW_POINTS
+        count = POINTS if self.first <= POINTS_AT_ONCE else FEW_POINTS
         thetas, log_density = points(estimate, free, count, rng, self._left(estimate, free))
         solutions, log_weights = [], np.empty(count)
         for i, theta in enumerate(thetas):
@@ -258,7 +258,7 @@ class Spread:
         kept = [
             (float(w), s, int(c))
             for w, s, c in zip(weights, solutions, counts)
-            if s and (w > NEGLIGIBLE or c)
+            if s and (w > MIN_POINT_WEIGHT or c)
         ]
         return PriorMixture(kept, log_weights)
 

@@ -39,10 +39,10 @@ from trueup.model.records.marginals import Marginals
 from trueup.noise.law import Law
 from trueup.run.deadline import Deadline
 
-BLOCK = 1000
+DRAWS_AT_ONCE = 1000
 CHAINS = 4
 LEAST_ESS = 400
-FEWEST = 1000
+MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""
 
 
@@ -167,7 +167,7 @@ class ReleasedMultinomial(InferenceMethod):
             accepted.append(share)
             return state.spread(drawn)
 
-        counts, whole = in_blocks(block, draws, BLOCK, progress, deadline)
+        counts, whole = in_blocks(block, draws, DRAWS_AT_ONCE, progress, deadline)
         stats = {
             "accepted": float(np.mean(accepted)),
             "dropped_mass": posterior.left_out,
@@ -204,7 +204,7 @@ class ReleasedMultinomial(InferenceMethod):
 
     def _chains(self, problem: ReleasedSum, state: _State, draws: int, rng: np.random.Generator) -> Drawn:
         each = -(-draws // CHAINS)
-        counts = state.spread(draw_posterior(problem, CHAINS, max(each, FEWEST // CHAINS), rng))
+        counts = state.spread(draw_posterior(problem, CHAINS, max(each, MIN_DIAGNOSED_DRAWS // CHAINS), rng))
         watched = np.concatenate([counts, counts.sum(axis=2, keepdims=True)], axis=2)
         r_hat, ess = diagnose(watched)
         allowed = r_hat_by_chance(watched.shape[2], LEAST_ESS)
@@ -281,7 +281,7 @@ def _behind_zero(
     """Draw the true counts behind a released total of zero."""
     posterior = ZeroPosterior.of(problem)
     draw = lambda k: state.spread(posterior.draw(k, rng))  # noqa: E731
-    counts, whole = in_blocks(draw, draws, BLOCK, progress, deadline)
+    counts, whole = in_blocks(draw, draws, DRAWS_AT_ONCE, progress, deadline)
     stats = {"dropped_mass": posterior.left_out, "draws": len(counts), "interrupted": not whole}
     return Drawn(counts[None], independent=True, stats=stats)
 

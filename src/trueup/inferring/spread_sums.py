@@ -2,7 +2,7 @@
 
 `C(t + k - 1, k - 1)` tables of k nonnegative counts have the sum t, all as probable as each other. Its masses are these
 numbers times its factors, and given it the table is Dirichlet-multinomial with parameters 1. Log-concave factors have one mode,
-from which masses are written down until they are `DEPTH` below it.
+from which masses are written down until they are `SUM_DEPTH_NATS` below it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scipy.special import gammaln
 from trueup.inferring.independent import IndependentPart
 from trueup.kernel.table_walks.rows import CURVE, HIGH, LOW, REACH, SLOPE, TABLED, Rows, U, log_densities
 
-DEPTH = 60.0
+SUM_DEPTH_NATS = 60.0
 """Log masses below the largest that are left out: less than 1e-20 of the whole in all."""
-MOST = 1 << 23
+MAX_SUMS = 1 << 23
 """Sums that may be written down."""
-FARTHEST = 1 << 52
+MAX_EXACT_SUM = 1 << 52
 """Sums beyond which whole numbers are not exact."""
 
 
@@ -79,12 +79,12 @@ def _bounds(rows: Rows) -> tuple[int, int] | None:
     """Return the least and the largest sum that the rows allow; None if there is none."""
     factors = rows.factors
     low = int(np.ceil(max(0.0, factors[:, LOW].max())))
-    high = int(np.floor(min(factors[:, HIGH].min(), FARTHEST)))
+    high = int(np.floor(min(factors[:, HIGH].min(), MAX_EXACT_SUM)))
     return (low, high) if low <= high and np.isinf(factors[:, REACH]).all() else None
 
 
 def _window(log, low: int, high: int) -> tuple[int, int] | None:
-    """Return the range where log masses are less than `DEPTH` below the largest; None if it holds more than `MOST` sums.
+    """Return where log masses are within `SUM_DEPTH_NATS` of the largest; None if these are more than `MAX_SUMS` sums.
 
     A concave sequence rises up to its mode and falls from there: both ends and the mode are found by halving.
     """
@@ -109,7 +109,7 @@ def _window(log, low: int, high: int) -> tuple[int, int] | None:
     while low + far < high and at(low + far) >= at(low + far // 2):
         far *= 2
     mode = first(lambda t: at(t + 1) <= at(t), low, min(low + far, high))
-    enough = at(mode) - DEPTH
+    enough = at(mode) - SUM_DEPTH_NATS
     begin = first(lambda t: at(t) >= enough, low, mode)
     end = first(lambda t: at(t) < enough, mode, below(mode, enough))
-    return (begin, end) if end - begin < MOST else None
+    return (begin, end) if end - begin < MAX_SUMS else None

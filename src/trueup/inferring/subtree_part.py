@@ -31,7 +31,7 @@ from trueup.kernel.messages.upward import Tilted, array_of
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
-BLOCK = 1000
+DRAWS_AT_ONCE = 1000
 """Draws at once."""
 ALONE = np.zeros(1)
 """Log weight of the only component there is."""
@@ -197,8 +197,8 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     components, rng = Components.of(part, known), np.random.default_rng(known.seed)
     draws = known.counts.shape[1]
     counts = np.empty((draws, part.leaves), known.kind)
-    for first in range(0, draws, BLOCK):
-        rows = slice(first, first + BLOCK)
+    for first in range(0, draws, DRAWS_AT_ONCE):
+        rows = slice(first, first + DRAWS_AT_ONCE)
         counts[rows] = components.drawn(np.ascontiguousarray(known.counts[:, rows], known.kind), part, rng)
     found = [rounded_marginals(one, weights) for one, weights in zip(components.each, components.weights)]
     exact = [one for one, _ in found]

@@ -41,7 +41,7 @@ FEW_ROUNDS = 8
 """How often first grids of such a tree are moved where chains take it: those that hold its posterior are found in 2 or 3."""
 FOR_CHAINS = 0.4
 """Share of the time allowed that is left for chains where these take a tree."""
-HELD = 1 << 25
+COUNTS_DRAWN_AT_ONCE = 1 << 25
 """Counts of all nodes, sums of pairs included, that are drawn at a time."""
 SOUGHT = 0.6
 """Share of the time allowed after which hyperparameters of a large tree are sought no further."""
@@ -160,7 +160,7 @@ class ApproximateTree:
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
         for solved, count in parts:
             points = len(solved.grids.x)
-            for k in _blocks(count, max(1, HELD // len(solved.grids.ptr))):
+            for k in _blocks(count, max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))):
                 found.append(solved.draw(nodes, k, rng)[leaves].T)
                 done += k
                 self.progress(done, draws)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.family_sample import BEGIN, ENOUGH, FamilySample
+from trueup.inferring.family_sample import BEGIN, SAMPLE_PARTS, FamilySample
 from trueup.inferring.hierarchical import (
+    MODE_TOLERANCE_SDS,
     NEARLY,
-    SETTLED,
     Ascent,
     Estimate,
     Objective,
@@ -59,8 +59,8 @@ def estimate_from(
     if first is None:
         objective = search.objective(splits, progress)
         return search, None, splits, with_curvature(objective, begun, guess, varied(few, splits))
-    sample = FamilySample.of(search.state, ENOUGH)
-    seen, known, within = search, splits, SETTLED
+    sample = FamilySample.of(search.state, SAMPLE_PARTS)
+    seen, known, within = search, splits, MODE_TOLERANCE_SDS
     if sample is not None:
         seen, known, within = search.of(sample), sample.splits(splits), NEARLY
     objective = seen.objective(known, progress)
@@ -102,7 +102,7 @@ class Beginning:
         return splits, begun._replace(evaluations=tried)
 
     def _ascend(self, splits: Splits, theta: NDArray, guess: NDArray, few: NDArray) -> Ascent:
-        within = SETTLED if self.sample is None else BEGUN
+        within = MODE_TOLERANCE_SDS if self.sample is None else BEGUN
         return ascend(self._objective(splits), theta, guess, few, within)
 
     def _objective(self, splits: Splits) -> Objective:

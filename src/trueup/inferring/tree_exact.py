@@ -46,8 +46,8 @@ from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
 from trueup.run.local import LocalThreads
 
-BLOCK = 1000
-LARGE = 1 << 14
+DRAWS_AT_ONCE = 1000
+MAX_WHOLE_NODES = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
 PART = 1 << 9
 """Nodes of a part of a larger one."""
@@ -96,7 +96,9 @@ class TreeExact(InferenceMethod):
         problem = tree_problem(constraints, headers)
         nested = problem.nested
         cut = (
-            partition_tree(nested.child_ptr, nested.level_ptr, PART) if nested.level_ptr[-1] > LARGE else None
+            partition_tree(nested.child_ptr, nested.level_ptr, PART)
+            if nested.level_ptr[-1] > MAX_WHOLE_NODES
+            else None
         )
         return TreeState(problem, self.prior, cut)
 
@@ -255,7 +257,7 @@ class TreeExact(InferenceMethod):
                 counts, whole = in_blocks(
                     lambda k: np.ascontiguousarray(joint_draws(tops[0][1], k, rng)[:, leaves]),
                     draws,
-                    BLOCK,
+                    DRAWS_AT_ONCE,
                     progress,
                 )
             else:
@@ -283,8 +285,8 @@ class TreeExact(InferenceMethod):
 def _reorder(counts: NDArray, order: NDArray) -> None:
     """Put the columns of draws in order, in place: a copy of large draws would not fit in memory."""
     if (np.diff(order) != 1).any():
-        for rows in range(0, len(counts), BLOCK // 20):
-            counts[rows : rows + BLOCK // 20] = counts[rows : rows + BLOCK // 20, order]
+        for rows in range(0, len(counts), DRAWS_AT_ONCE // 20):
+            counts[rows : rows + DRAWS_AT_ONCE // 20] = counts[rows : rows + DRAWS_AT_ONCE // 20, order]
 
 
 def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:

@@ -38,7 +38,7 @@ Integers = NDArray[np.int64]
 
 STEP = 0.4
 """Gaps of grids, in standard scores of the marginal."""
-DEPTH = 80.0
+VALUE_DEPTH_NATS = 80.0
 """Nats below its peak at which what a value says of a count is cut off."""
 ROUNDS, FIRST_ROUNDS = 16, 24
 """How often grids are moved to where the posterior is, and at first."""
@@ -108,7 +108,7 @@ class TreeGrid:
         self.plan: PairPlan = plan_pairs(self.state.child_ptr)
         self.fitted = np.inf
         table = FactorTable(*self.state.problem.whole_bounds(self.values))
-        table.add_prior(self.state.prior, self.state.problem.nested.nodes[-1], DEPTH)
+        table.add_prior(self.state.prior, self.state.problem.nested.nodes[-1], VALUE_DEPTH_NATS)
         self.prior = table.build()
         self.low, self.high = self._windows()
         middle, spread = self._expected()
@@ -123,7 +123,7 @@ class TreeGrid:
     def _windows(self) -> tuple[Integers, Integers]:
         """Return bounds of possible counts for all nodes of the plan, without those that noise makes next to impossible."""
         problem = self.state.problem
-        for depth in (DEPTH, 30 * DEPTH, 1e9):
+        for depth in (VALUE_DEPTH_NATS, 30 * VALUE_DEPTH_NATS, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
             for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(self.values)):
                 if not header.exact:

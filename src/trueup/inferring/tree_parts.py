@@ -98,7 +98,7 @@ def drawn_from(tops: Sequence[Weighted], rng: np.random.Generator) -> Integers:
     return rng.permutation(np.concatenate([joint_draws(top, count, rng) for _, top, count in tops if count]))
 
 
-def _weights(tops: Sequence[Weighted]) -> Reals:
+def _mixture_weights(tops: Sequence[Weighted]) -> Reals:
     return np.array([weight for weight, _, _ in tops])
 
 
@@ -203,7 +203,9 @@ class CutTree:
         items = list(zip(below.parts, self._from_above(tops, from_top, rng, kind)))
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
         laid = Laid(
-            np.arange(edges[0]), mixed([marginals(top) for _, top, _ in tops], _weights(tops)), below.sizes
+            np.arange(edges[0]),
+            mixed([marginals(top) for _, top, _ in tops], _mixture_weights(tops)),
+            below.sizes,
         )
         counts, roundings = np.empty((draws, leaves[-1]), kind), [0.0]
         for done, (at, part) in enumerate(self.executor.map(draw_part, items), start=1):
@@ -225,7 +227,7 @@ class CutTree:
         counts = drawn_from(tops, rng).T
         offsets = [top.messages.offset for _, top, _ in tops]
         roots = slice(*self.cut.edges[[0, -1]])
-        offset, weights = mixed_above(offsets, [down for down, _ in from_top], _weights(tops), roots)
+        offset, weights = mixed_above(offsets, [down for down, _ in from_top], _mixture_weights(tops), roots)
         seeds = rng.bit_generator.seed_seq.spawn(len(self.cut.edges) - 1)  # pyright: ignore[reportAttributeAccessIssue]
         for (first, last), seed in zip(pairwise(self.cut.edges), seeds):
             own = slice(first - self.cut.edges[0], last - self.cut.edges[0])

@@ -19,14 +19,14 @@ TRANSFORM = 40.0
 """Multiplications for each entry of a wider one, and each doubling of a family."""
 RATE = 1e9
 """Multiplications in a second, at least."""
-WIDE = 300.0
+GRID_WINDOW_COUNTS = 300.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
-LEAST, LARGER = 3.0, 2.6e-5
+BASE_SECONDS, SECONDS_A_NODE = 3.0, 2.6e-5
 """Seconds of a processor that evaluations by exact messages may take together, and that are added for each node to the power
 3/2: grids take longer there, while hyperparameters of exact messages are sought on a sample."""
-TRIES = 4
+MAX_DEPTHS_TRIED = 4
 """Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before."""
-LEFT = 0.5
+GRID_TIME_SHARE = 0.5
 """Share of a command's time after which trees are left to grids."""
 EVALUATIONS, JUDGED = 40, 3
 """Hyperparameters at which a tree is usually solved, and of how many the middle one's time says how long these will take: what
@@ -63,7 +63,7 @@ class AllowedWork:
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
         """Return the work allowed for a tree of so many nodes."""
-        return cls(LEAST + LARGER * nodes**1.5, deadline, LEFT, TRIES)
+        return cls(BASE_SECONDS + SECONDS_A_NODE * nodes**1.5, deadline, GRID_TIME_SHARE, MAX_DEPTHS_TRIED)
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
         """Refuse exact tables for leaves so uncertain that grids are cheaper.
@@ -71,9 +71,9 @@ class AllowedWork:
         Raises
         ------
         TooCostly
-            If half of the windows `low..high` of leaves are wider than `WIDE`.
+            If half of the windows `low..high` of leaves are wider than `GRID_WINDOW_COUNTS`.
         """
-        if np.isfinite(self.seconds) and np.median(np.asarray(high, float) - low) > WIDE:
+        if np.isfinite(self.seconds) and np.median(np.asarray(high, float) - low) > GRID_WINDOW_COUNTS:
             raise TooCostly
 
     def begin_pass(self, multiplications: float) -> None:

@@ -11,7 +11,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
-from trueup.inferring.chain_driver import ENOUGH
+from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE
 from trueup.inferring.chains import ESS, ChainLimit, run_side_by_side
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
@@ -26,14 +26,14 @@ from trueup.model.nested import canonical
 from trueup.run.deadline import Deadline
 
 WARM_UP = 8
-RAREST, FINENESS = 0.25, 4
+MIN_RELATIVE_TURNS, FINENESS = 0.25, 4
 """Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
-FAR = 3
+START_SDS = 3
 """How many standard deviations of a rough posterior chains start from its centre."""
 AT_ONCE = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
-SEEKING, LEAST_SOUGHT = 60.0, 1.0
+START_SECONDS, MIN_START_SECONDS = 60.0, 1.0
 """Seconds in which a table to start from is sought, and those that are left to it past a deadline."""
 SURVEYED = 300
 """Moves of each pattern that are tried to see whether they keep what is exact."""
@@ -116,7 +116,7 @@ class Walk:
         """Return cells in proportion to their variances, since wide posteriors take that many more steps to cross."""
         active = self.moves.active
         variance = self.spans[active] ** 2
-        often = np.maximum(variance / variance.mean(), RAREST)
+        often = np.maximum(variance / variance.mean(), MIN_RELATIVE_TURNS)
         return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
 
     def _chances(self) -> NDArray:
@@ -201,9 +201,9 @@ class Walk:
             "moves_known_to_connect": self.connected,
             "watched": watched.shape[2],
             "passed": bool(
-                r_hat.max() <= r_hat_by_chance(watched.shape[2], ENOUGH)
-                and ess.min() >= ENOUGH
-                and tails.min() >= ENOUGH / 4
+                r_hat.max() <= r_hat_by_chance(watched.shape[2], MIN_EFFECTIVE_SIZE)
+                and ess.min() >= MIN_EFFECTIVE_SIZE
+                and tails.min() >= MIN_EFFECTIVE_SIZE / 4
             ),
         }
         good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
@@ -240,15 +240,17 @@ def _starts(
     starts, away = [], np.zeros(len(centre))
     for chain, rng in enumerate(rngs):
         away = (
-            -away if chain % 2 else FAR * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
+            -away
+            if chain % 2
+            else START_SDS * rng.normal(size=len(centre)) * np.minimum(wide, 1 + np.abs(centre))
         )
         starts.append(start_near(state, values, problem, centre + away, deadline))
     return starts
 
 
 def start_near(state, values, problem: RowProblem, target: NDArray, deadline: Deadline) -> NDArray[np.int64]:
-    """Return a table that satisfies all hard rules, near a target, searched for `SEEKING` seconds or the time left."""
-    seconds = min(SEEKING, max(deadline.left(), LEAST_SOUGHT))
+    """Return a table that satisfies all hard rules, near a target, searched for `START_SECONDS` seconds or the time left."""
+    seconds = min(START_SECONDS, max(deadline.left(), MIN_START_SECONDS))
     low, high = problem.box
     target = np.clip(np.rint(target), low, high)
     matrix, least, most = problem.limits

@@ -70,7 +70,11 @@ def within(
     )
     if isinstance(cells, FamilyCells) and isinstance(some.cells, FamilyCells):
         tables = [(cells.starts[cells.tables.index(table)], table) for table in some.cells.tables]
-        return record, some, np.concatenate([first + _rows(cells, *at, table) for first, table in tables])
+        return (
+            record,
+            some,
+            np.concatenate([first + _margin_groups(cells, *at, table) for first, table in tables]),
+        )
     each = cells.n // cells.shape[0]
     return record, some, (leaves[:, None] * each + np.arange(each)).ravel()
 
@@ -82,7 +86,7 @@ def parts_within(
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept = len(tree.levels) - 1, tree.levels[top:]
     own = cells_within(cells, top, place)
-    rows = partial(_rows, cells, top, place)
+    rows = partial(_margin_groups, cells, top, place)
 
     def bound(one: Bound) -> Bound:
         ends = {name: getattr(one, name) for name in ("lower", "upper")}
@@ -104,7 +108,7 @@ def parts_within(
     return some, tuple(fewer), tuple(less), np.arange(*tree.starts(top, last)[[place, place + 1]])
 
 
-def _rows(cells: Cells, top: int, place: int, margin: Margin) -> NDArray[np.int64]:
+def _margin_groups(cells: Cells, top: int, place: int, margin: Margin) -> NDArray[np.int64]:
     """Return the groups of a margin that lie in a place of level `top`."""
     level = cells.tree.level(margin.level)
     first, stop = cells.tree.starts(top, level)[[place, place + 1]]

@@ -40,19 +40,19 @@ WINDOWS, SPANS = (8, NARROW), (16, WIDE)
 """Least and most steps of a place's window and of siblings' sums."""
 FEWER = 4
 """Columns to a pair in a sweep, where no sum of cells is known better than these."""
-STEPS = 4.0
+STEPS_A_DEVIATION = 4.0
 """Steps to a standard deviation of the noise, at most, where it is wide."""
-NARROWEST = 0.1
+MIN_RELATIVE_VARIANCE = 0.1
 """Variance of the noise, of a mean count of a level, above which rates are moved there."""
 MOVED = 50_000
 """Cells up to which rates are moved: on larger problems few sweeps are made, and more is known of counts."""
 SIGNS = 1, -1, -1, 1
 """Of the columns of a direction."""
-WHOLE = 1 << 24
+MAX_SINGLE_PRECISION = 1 << 24
 """Whole numbers below which single precision holds."""
 UNSTARTED = "no tables that keep everything exact were found to start from"
 UNSTARTED_REMEDY = "use the method 'lattice-moves', or infer an area of its own"
-VAGUE = 10**8
+UNMEASURED_VARIANCE = 10**8
 """Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
 
@@ -194,7 +194,9 @@ class ColumnProblem:
             max(int(x.sum(axis=1).max()) for x in starts),
             max(x.sum(dtype=np.int64) for x in starts),
         )
-        wide = (scale**2 > NARROWEST * total / np.array(self.cells.tree.sizes)) & (self.cells.n <= MOVED)
+        wide = (scale**2 > MIN_RELATIVE_VARIANCE * total / np.array(self.cells.tree.sizes)) & (
+            self.cells.n <= MOVED
+        )
         window = int(np.clip(7 * scale[-1], *WINDOWS))
         span = np.clip(14 * scale, *SPANS).astype(np.int64)
         open_ = np.flatnonzero(self.open)
@@ -230,7 +232,7 @@ class ColumnProblem:
                 met = (group[columns][:, :, None] == group[columns][:, None]).sum(axis=2)
                 precision += (changed**2 / met).sum(axis=1) / h.law.variance
         with np.errstate(divide="ignore"):
-            wide = precision**-0.5 / STEPS
+            wide = precision**-0.5 / STEPS_A_DEVIATION
         return np.maximum(np.minimum(wide, largest / 2), 1.0)
 
     @property
@@ -294,7 +296,7 @@ class ColumnProblem:
         """
         headers = list(self.headers)
         if not any(self.cells.size(h.margin) == self.cells.n for h in headers):
-            headers.append(Measured("start", self.cells.finest, law_named("gaussian")(VAGUE)))
+            headers.append(Measured("start", self.cells.finest, law_named("gaussian")(UNMEASURED_VARIANCE)))
         lower = without_upper(self.constraints)
         found = default_tables(lower, headers, self._noisier(headers, rng, away), rng)
         return self._moved_below(found.reshape(self.cells.shape[0], -1))
@@ -414,7 +416,7 @@ def _together(gaps: list[NDArray], total: int) -> NDArray:
     whole = all(gap.dtype.kind in "iu" or bool((gap == np.rint(gap)).all()) for gap in gaps)
     largest = 2 * total + max(float(np.abs(gap).max(initial=0)) for gap in gaps)
     return np.concatenate(
-        gaps, dtype=np.float32 if whole and largest < WHOLE else np.float64, casting="unsafe"
+        gaps, dtype=np.float32 if whole and largest < MAX_SINGLE_PRECISION else np.float64, casting="unsafe"
     )
 
 

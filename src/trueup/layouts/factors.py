@@ -21,7 +21,7 @@ from trueup.model.prior import (
     Prior,
 )
 from trueup.noise.law import Law
-from trueup.noise.laws.base import LONGEST
+from trueup.noise.laws.base import MAX_TABLE_ENTRIES
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -208,9 +208,9 @@ def _law_table(law: Law, value: float, depth: float) -> tuple[Reals, int]:
 def _prior_table(prior: Poisson | NegativeBinomial, depth: float) -> tuple[Reals, int]:
     """Return a unimodal prior's log mass within `depth` nats of its peak, and minus its first count."""
     top = int(np.max(prior.mean)) + 1
-    peak = float(np.max(prior.logpmf(np.arange(min(top, LONGEST) + 1))))
+    peak = float(np.max(prior.logpmf(np.arange(min(top, MAX_TABLE_ENTRIES) + 1))))
     last = top + 1
-    while peak - float(prior.logpmf(last)) < depth and last < LONGEST:
+    while peak - float(prior.logpmf(last)) < depth and last < MAX_TABLE_ENTRIES:
         last *= 2
     log = prior.logpmf(np.arange(last + 1))
     inside = np.flatnonzero(log >= peak - depth)

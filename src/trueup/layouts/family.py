@@ -250,7 +250,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
         plan[joint.level].append((_marginal(cells, bases, shown.joint), wide))
         least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     tables = tuple(
-        _table(cells, headers, least_squares, bases, junction, known[i], zeros[i], i)
+        _table_layout(cells, headers, least_squares, bases, junction, known[i], zeros[i], i)
         for i in range(len(cells.tables))
     )
     return FamilyProblem(constraints, tuple(headers), shown, least_squares, tables, junction.order, joint)
@@ -290,7 +290,7 @@ def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Ma
     )
 
 
-def _table(
+def _table_layout(
     cells: FamilyCells,
     headers: Sequence[Measured],
     least_squares: FamilyLeastSquares,

@@ -20,7 +20,7 @@ from trueup.model.cells import Cells
 
 WIDTH = 10.0
 """Variance with which the joint table is taken as measured, as a multiple of the widest noise's."""
-SWEEPS = 30
+FITTING_SWEEPS = 30
 """Of proportional fitting over all sums."""
 
 
@@ -53,7 +53,7 @@ class JointTable:
         fit = self.measured.fit(answers)
         found = [(self.measured.table(fit, level, marginal), groups) for level, marginal, groups in self.sums]
         targets = [(np.maximum(x.reshape(len(x), -1), 0.0), groups) for x, groups in found]
-        cells = proportional_fit(self.open_.astype(float), targets, SWEEPS)
+        cells = proportional_fit(self.open_.astype(float), targets, FITTING_SWEEPS)
         return cells.reshape(len(cells), self.part.shape[0], -1)
 
 

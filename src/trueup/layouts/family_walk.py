@@ -60,7 +60,7 @@ class FamilyWalk:
             **_open(cells, open_),
             **_alike(cells, near, open_),
             **edges,
-            **_groups(cells, tree.parent, open_),
+            **_prior_groups(cells, tree.parent, open_),
             **_seen(cells, [h for h in headers if not h.exact]),
             kept=_sums_of(cells, [h.margin for h in headers if h.exact])[0],
         )
@@ -151,7 +151,7 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
     }
 
 
-def _groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]) -> dict[str, Any]:
+def _prior_groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]) -> dict[str, Any]:
     """Return for every cell the count that its prior is given: its parent's shared cell, or the number of records at the root."""
     group, count = np.zeros(cells.n, np.int64), 0
     for i, above in enumerate(parent):

@@ -50,8 +50,8 @@ def level_limits(
         mine = constraints.cells.marginal(bound.margin.attributes)
         at = next(i for i, m in enumerate(marginals) if _same(m, fold.marginal(mine)))
         upper = np.asarray(bound.upper, float)
-        upper = upper.reshape(-1, _inside(constraints.cells, bound).size) if upper.ndim else upper
-        most = np.where(_inside(constraints.cells, bound), np.floor(upper), np.inf)
+        upper = upper.reshape(-1, _bounded_groups(constraints.cells, bound).size) if upper.ndim else upper
+        most = np.where(_bounded_groups(constraints.cells, bound), np.floor(upper), np.inf)
         tables[at] = np.maximum(tables[at], -most[..., fold.columns(mine)])
     return tables
 
@@ -70,13 +70,13 @@ def refuse_impossible_bounds(constraints: Constraints, fold: Fold) -> None:
 
 
 def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
-    inside = _inside(cells, bound)
+    inside = _bounded_groups(cells, bound)
     lower = np.maximum(0 if bound.lower is None else bound.lower, 0)
     least = np.ceil(lower.reshape(-1, inside.size) if lower.ndim else lower).astype(np.int64)
     return np.where(inside, least, 0)
 
 
-def _inside(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
+def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
     """Which groups of the margin a bound is on, `(1, groups)`."""
     mask = cells.where(dict(bound.where)).reshape(1, -1)
     return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0

@@ -30,11 +30,11 @@ from trueup.noise import law_named
 
 TYPICAL = (3, 5, 8, 13, 21, 34)
 """Households of a move in which persons have the proportions of all places."""
-WIDEST = 1.0
+MAX_WINDOW_SDS = 1.0
 """Longest distance of the values of a window (standard deviations of a move's widest noise)."""
-WIDE = 24
+MAX_WHOLE_CELLS = 24
 """Places of more cells are not drawn whole: it takes the cube of their number."""
-VAGUE = 10**8
+UNMEASURED_VARIANCE = 10**8
 """Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
 
 
@@ -257,7 +257,7 @@ class LinkedProblem:
     def whole(self) -> bool:
         """Return True if places are drawn whole: any change of their cells keeps all rules but signs."""
         free = self.constraints.joined is None and not self.constraints.zero_combinations.any()
-        return free and self.links.slack.shape[1] <= WIDE
+        return free and self.links.slack.shape[1] <= MAX_WHOLE_CELLS
 
     @cached_property
     def widest(self) -> NDArray[np.float64]:
@@ -270,7 +270,7 @@ class LinkedProblem:
         for m in range(len(found)):
             touched = slice(ptr[m * levels], ptr[(m + 1) * levels])
             reach = sd[own.table[touched]] / np.abs(own.touch_by[touched])
-            found[m] = max(1.0, WIDEST * reach.max(initial=1.0))
+            found[m] = max(1.0, MAX_WINDOW_SDS * reach.max(initial=1.0))
         return found
 
     def start(self, rng: np.random.Generator, away: float) -> Integers:
@@ -313,7 +313,7 @@ class LinkedProblem:
         headers = [Measured(h.query, joined.own_margin(h.margin), h.law) for h, _ in mine]
         values = [v for _, v in mine]
         if not any(canonical(rules.cells, h.margin) == rules.cells.finest for h in headers):
-            headers.append(Measured("start", rules.cells.finest, law_named("gaussian")(VAGUE)))
+            headers.append(Measured("start", rules.cells.finest, law_named("gaussian")(UNMEASURED_VARIANCE)))
             values.append(np.zeros(rules.cells.n))
         found = default_tables(rules, headers, np.concatenate(values), rng)
         return found.reshape(self.cells.shape[0], -1)

@@ -32,9 +32,9 @@ from trueup.model.joined import ROOT, LinkedTables
 from trueup.model.linear import Linear
 
 Integers = NDArray[np.int64]
-EACH, EXCHANGES = 3, 6
+DIVISIONS_A_HOUSEHOLD, EXCHANGES = 3, 6
 """Divisions among kinds of persons that are drawn for each household, and exchanges with others that are drawn for it."""
-NEAR = 2
+MAX_PERSON_CHANGE = 2
 """Two households are changed into two that hold as many persons where one of them changes by so many at most."""
 MORE = 4
 """Households are tried with so many persons above the least, at most."""
@@ -238,7 +238,7 @@ def _households(held: dict[int, list], n: int, rng: np.random.Generator) -> list
     for h, needs in held.items():
         sizes[tuple(int(many) for _, many in needs)].append(h)
     for a in sizes:
-        for c in (c for c in sizes if 0 < sum(abs(x - y) for x, y in zip(c, a)) <= NEAR):
+        for c in (c for c in sizes if 0 < sum(abs(x - y) for x, y in zip(c, a)) <= MAX_PERSON_CHANGE):
             for b in sizes:
                 d = tuple(y - (z - x) for x, y, z in zip(a, b, c))
                 if d in sizes and {a, b} != {c, d}:
@@ -263,7 +263,7 @@ def _divisions(needs: Sequence[tuple[Integers, int]], n: int, rng: np.random.Gen
     if all(len(of) < 2 or not many for of, many in needs):
         return [first]
     found = [first]
-    for _ in range(EACH):
+    for _ in range(DIVISIONS_A_HOUSEHOLD):
         each = np.zeros(n, np.int64)
         for of, many in needs:
             if many:

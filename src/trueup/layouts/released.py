@@ -20,9 +20,9 @@ from trueup.noise.sums import MassTable, convolved
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
-LEFT_OUT = 1e-18
+TABLE_MASS_LEFT_OUT = 1e-18
 """Mass of a law beyond its table."""
-WIDEST = 2**16
+MAX_HALF_WIDTH = 2**16
 """Largest half width of a table (counts)."""
 
 WIDEST_DRAWN = 2**11
@@ -31,7 +31,7 @@ WIDEST_DRAWN = 2**11
 MOST_MASSES = 2**20
 """Largest table of prior masses by kinds of parts and counts."""
 
-LARGEST = 2**31
+MAX_RELEASED_COUNT = 2**31
 """Released counts stay below it, so that products of two of them fit 64 bits."""
 
 
@@ -71,7 +71,7 @@ class ReleasedSum:
     ties: Literal["first", "shuffled"] = "first"
 
     def __post_init__(self) -> None:
-        if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < LARGEST:
+        if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < MAX_RELEASED_COUNT:
             raise SpecError("the released counts are out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat | Poisson) and not isinstance(self.prior_total, Flat):
             raise SpecError("priors are given on both the parts and the total", needed="one of them")
@@ -234,11 +234,11 @@ class ReleasedSum:
 
 def refuse_laws(laws: Iterable, algorithm: int) -> None:
     """Refuse laws that are not on the integers, or too wide for tables."""
-    widest = WIDEST if algorithm == 2 else WIDEST_DRAWN // 2
+    widest = MAX_HALF_WIDTH if algorithm == 2 else WIDEST_DRAWN // 2
     for law in laws:
         if not law.discrete:
             raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
-        if not law.reach(LEFT_OUT) <= widest:
+        if not law.reach(TABLE_MASS_LEFT_OUT) <= widest:
             raise SpecError(
                 f"noise of law '{law.name}' reaches too far to tabulate", needed=f"at most {widest} counts"
             )
@@ -246,7 +246,7 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
 
 def half_width(law) -> int:
     """Return the half width of a law's table."""
-    return int(law.reach(LEFT_OUT)) + 1
+    return int(law.reach(TABLE_MASS_LEFT_OUT)) + 1
 
 
 def redrawn(law, true: Integers, drawn: Integers) -> Reals:

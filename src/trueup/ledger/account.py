@@ -110,7 +110,7 @@ class Account:
             self.analyst,
             guarantee.price(terms.neighbours),
             self.key,
-            _digest(problem.written()),
+            _spec_digest(problem.written()),
             invariants(spec, cells),
             questions(spec, cells, problem.rows),
             joint=joint_picture(spec, cells, guarantee, terms.neighbours, shown.published, shown.joint),
@@ -144,7 +144,7 @@ class Account:
                 f"the key's release was committed before, and nothing is drawn; it is in '{done.final}'",
                 remedy="give that folder as --out, or a new key for a new release",
             )
-        if done and _digest(read_spec(out)[0]) != request.spec:
+        if done and _spec_digest(read_spec(out)[0]) != request.spec:
             raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
         return done is not None
 
@@ -167,5 +167,5 @@ class Account:
         return reservation
 
 
-def _digest(spec_text: str) -> str:
+def _spec_digest(spec_text: str) -> str:
     return hashlib.sha256(spec_text.encode()).hexdigest()

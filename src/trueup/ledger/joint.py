@@ -22,7 +22,7 @@ from trueup.model.kept_of_family import kept_of
 from trueup.model.spec import Spec
 from trueup.privacy.contribution import Relation
 
-SHOWN = 20
+SHOWN_CELLS = 20
 """Determined cells that are named one by one."""
 
 
@@ -87,7 +87,7 @@ def _means(spec: Spec, cells: Cells, margin: Margin, published: Mapping[str, str
 def _determined(constraints: Constraints, relation: Relation) -> list[str]:
     kept = kept_of(constraints, total=relation == "replace")
     fixed = kept.fixed(kept.cells.finest)
-    names = list(islice(fixed.labels(), SHOWN))
+    names = list(islice(fixed.labels(), SHOWN_CELLS))
     if not names:
         return ["They determine no count of a cell."]
     more = f" and {fixed.count - len(names)} more" if fixed.count > len(names) else ""

@@ -162,7 +162,7 @@ def _rules(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Question]:
         yield Question.of(_bound_text(bound), {**described, "bound": limits, "by": by, "where": where})
     for rule in part.linear:
         linear, level = parse_linear(rule.rule), rule.level or spec.levels[-1].name
-        terms = sorted((_names(spec, name), str(c)) for name, c in linear.coefficients.items())
+        terms = sorted((_rule_names(spec, name), str(c)) for name, c in linear.coefficients.items())
         whole = {**described, "terms": terms, "sense": linear.sense, "bound": str(linear.bound)}
         yield Question.of(f"{linear.text} at every {level}", {**whole, "level": level})
 
@@ -179,7 +179,7 @@ def _condition(spec: Spec, where: Any) -> list[Any]:
     return sorted(_chosen(_owner(spec, name), name, value) for name, value in where.items())
 
 
-def _names(spec: Spec, text: str) -> str:
+def _rule_names(spec: Spec, text: str) -> str:
     """Return the meaning of a name in a linear rule: `value`, or `attribute=value`, or several joined."""
     found = []
     for part in text.split(","):

@@ -14,7 +14,7 @@ from trueup.errors import DataError
 from trueup.files.source import files_read
 from trueup.measuring import entropy
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 
 class Fingerprint:
@@ -71,6 +71,6 @@ def _keyed(files: Sequence[Path], key: bytes, given_up: Event) -> str:
     keyed = hmac.new(key, digestmod="sha256")
     for path in files:
         with path.open("rb") as file:
-            while (block := file.read(BLOCK)) and not given_up.is_set():
+            while (block := file.read(BLOCK_BYTES)) and not given_up.is_set():
                 keyed.update(block)
     return keyed.hexdigest()

@@ -136,7 +136,7 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
         margins=tuple(dict.fromkeys(margins)),
         invariants=tuple(dict.fromkeys(invariants)),
         nonnegative=part.nonnegative,
-        zeros=(*part.zeros, *_impossible(joined)),
+        zeros=(*part.zeros, *_impossible_households(joined)),
         bounds=(*(_bound(cells, b) for b in part.bounds), *further),
         linear=(*rules, *_linking(joined, cells)),
         joined=joined,
@@ -147,7 +147,7 @@ def _linking(joined: LinkedTables | None, cells: Cells) -> tuple[LinearRule, ...
     return tuple(LinearRule(rule, cells.tree.levels[-1]) for rule in joined.rules) if joined else ()
 
 
-def _impossible(joined: LinkedTables | None) -> tuple[dict[str, str], ...]:
+def _impossible_households(joined: LinkedTables | None) -> tuple[dict[str, str], ...]:
     return tuple(map(joined.record_of, joined.zeros)) if joined else ()
 
 
@@ -160,7 +160,7 @@ def local_constraints(spec: Spec, cells: Cells) -> Constraints:
         cells,
         (),
         nonnegative=part.nonnegative,
-        zeros=(*part.zeros, *_impossible(joined)),
+        zeros=(*part.zeros, *_impossible_households(joined)),
         bounds=bounds,
         linear=_linking(joined, cells),
         joined=joined,

@@ -28,7 +28,7 @@ from trueup.model.priced_changes import PricedChanges
 from trueup.privacy.accountant import compose
 from trueup.privacy.contribution import Relation
 
-STEPS = 200_000
+MAX_SEARCH_STEPS = 200_000
 """Partial changes that the search may visit by default: a few seconds."""
 PAIRS = 5000
 """Kinds of twins up to which every pair is compared."""
@@ -39,7 +39,7 @@ def smallest_change(
     relation: Relation,
     measured: Sequence[tuple[Margin, Any]] = (),
     *,
-    steps: int = STEPS,
+    steps: int = MAX_SEARCH_STEPS,
 ) -> Change | None:
     """Return the smallest change of the cell that is hardest to change, and its loss.
 
@@ -78,7 +78,7 @@ def smallest_change(
 class Changes(PricedChanges):
     """The changes between databases that share `kept`, and the smallest of the cell that is hardest to change."""
 
-    def hardest(self, steps: int = STEPS) -> Change | None:
+    def hardest(self, steps: int = MAX_SEARCH_STEPS) -> Change | None:
         """Return the smallest change of the hardest cell; see `smallest_change`."""
         from trueup.kernel.lattice.smallest import Exhausted
         from trueup.model.search import searched
@@ -137,12 +137,12 @@ class Changes(PricedChanges):
         if not near:
             return Found(2, 1, compose(q.cost(2, 2) for q in far))
         kinds = np.unique(np.array([q.group[members] for q in near]), axis=1)
-        apart, sure = _farthest(kinds, _whole([self.size(compose([q.cost(2, 2)])) for q in near]))
+        apart, sure = _farthest(kinds, _whole_ratios([self.size(compose([q.cost(2, 2)])) for q in near]))
         told = [q for q, differs in zip(near, apart) if differs or not sure]
         return Found(2, 1, compose(q.cost(2, 2) for q in (*far, *told)), sure)
 
 
-def _whole(losses: list[Fraction]) -> NDArray:
+def _whole_ratios(losses: list[Fraction]) -> NDArray:
     """Return whole numbers in the ratio of losses, so that sums of them compare exactly."""
     scale = lcm(*(loss.denominator for loss in losses))
     whole = [int(loss * scale) for loss in losses]

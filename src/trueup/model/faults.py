@@ -65,7 +65,7 @@ def fault_text(fault: Fault, document: Any = None, keys: Collection[str] = ()) -
     "titel is not a key of the spec; did you mean 'title'?"
     """
     loc = [part for part in fault["loc"] if part not in _KINDS]
-    where = _where(loc, document) or "spec"
+    where = _place_in_spec(loc, document) or "spec"
     if fault["type"] == "extra_forbidden":
         near = did_you_mean(loc[-1], set(keys) - {loc[-1]})
         return "; ".join(filter(None, (f"{where} is not a key of the spec", near)))
@@ -92,7 +92,7 @@ def _said(error: Any) -> str:
     )
 
 
-def _where(loc: Sequence[str | int], document: Any) -> str:
+def _place_in_spec(loc: Sequence[str | int], document: Any) -> str:
     """Return a place in a spec for readers: an entry of a list by its name, or counted from 1."""
     text, at = "", document
     for key, after in zip(loc, (*loc[1:], None)):

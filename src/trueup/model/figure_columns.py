@@ -13,9 +13,9 @@ COUNTED = ("count", "standard_error")
 """In the tables of a bundle."""
 DESCRIBED = ("label", "mean", "sd", "median", "low", "high", "mass", "mcse", "ess", "r_hat")
 """Of a posterior."""
-DRAWN = ("chain", "draw", "count")
+DRAW_COLUMNS = ("chain", "draw", "count")
 ASSESSED = ("method", "budget", "statistic", "about", "value", "mc_error")
-FIGURES = frozenset({*MEASURED, *RELEASED, *COUNTED, *DESCRIBED, *DRAWN, *ASSESSED})
+FIGURES = frozenset({*MEASURED, *RELEASED, *COUNTED, *DESCRIBED, *DRAW_COLUMNS, *ASSESSED})
 
 
 def is_figure(name: str) -> bool:

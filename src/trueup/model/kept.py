@@ -34,7 +34,7 @@ from trueup.privacy.accountant import Loss
 
 Matrix = NDArray[np.int64]
 
-LARGEST = 5000
+MAX_KINDS = 5000
 """Kinds of combinations up to which counts that follow from several invariants together are looked for."""
 FLAT = 2000
 """Finest cells up to which invariants on named places are written out."""
@@ -163,7 +163,7 @@ class Kept:
         asked = np.intersect1d(
             np.flatnonzero(fixed), group
         )  # the others have no free combination: always zero
-        if columns.shape[1] > LARGEST:
+        if columns.shape[1] > MAX_KINDS:
             fixed[asked] = False
         elif len(asked):
             from trueup.kernel.lattice.determined import determined

@@ -109,7 +109,7 @@ def parse_sum(text: str) -> dict[str, Fraction]:
 
 
 _LARGEST = 2**62
-_SHOWN = 200  # characters of a constraint that a message writes down
+_SHOWN_CHARACTERS = 200  # characters of a constraint that a message writes down
 _VAST = re.compile(r"e[+-]?\d{4,}$", re.IGNORECASE)  # Fraction("1e1000000000") would fill the memory
 _FORM = "a linear comparison with ==, <= or >=, such as 'under18 + over18 >= 2 * families'"
 
@@ -121,7 +121,7 @@ class _Reader:
         self.text = text
 
     def error(self, what: str, position: int, needed: str) -> SpecError:
-        said = self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}..."
+        said = self.text if len(self.text) <= _SHOWN_CHARACTERS else f"{self.text[:_SHOWN_CHARACTERS]}..."
         return SpecError(f"constraint '{said}' {what} at position {position}", needed=needed)
 
     def terms(self, node: ast.expr) -> Terms:
@@ -134,7 +134,7 @@ class _Reader:
             case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
                 return {_CONSTANT: self._number(node)}
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return _scale(self.terms(operand), Fraction(-1))
+                return _multiplied(self.terms(operand), Fraction(-1))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.terms(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
@@ -161,7 +161,7 @@ class _Reader:
             raise self.error("divides by zero", node.col_offset + 1, _FORM) from None
 
 
-def _scale(terms: Terms, factor: Fraction) -> Terms:
+def _multiplied(terms: Terms, factor: Fraction) -> Terms:
     return {name: c * factor for name, c in terms.items()}
 
 
@@ -178,12 +178,12 @@ def _constant(terms: Terms) -> Fraction:
 def _multiply(left: Terms, right: Terms) -> Terms:
     if set(left) <= {_CONSTANT}:
         left, right = right, left
-    return _scale(left, _constant(right))
+    return _multiplied(left, _constant(right))
 
 
 _OPERATIONS: dict[type, Callable[[Terms, Terms], Terms]] = {
     ast.Add: _add,
     ast.Sub: lambda left, right: _add(left, right, -1),
     ast.Mult: _multiply,
-    ast.Div: lambda left, right: _scale(left, 1 / _constant(right)),
+    ast.Div: lambda left, right: _multiplied(left, 1 / _constant(right)),
 }

@@ -37,7 +37,7 @@ def plan_adding_up(
     margins = [query_margin(cells, query, level) for level in levels]
     sizes = [cells.size(margin) for margin in margins]
     laws = [
-        AddUpLaplace.for_budget(query.budgets[level], _step(spec, reach, size))
+        AddUpLaplace.for_budget(query.budgets[level], _level_step(spec, reach, size))
         for level, size in zip(levels, sizes)
     ]
     groups = [cells.groups(fine, coarse) for coarse, fine in pairwise(margins)]
@@ -57,7 +57,7 @@ def plan_adding_up(
     }
 
 
-def _step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
+def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
     """Return what one step moves at a level; a total that it does not move gets the noise of one unit."""
     step = reach.sensitivity(spec.privacy.neighbours, cells=size)
     return step if step.l1 else reach.sensitivity("add-remove", cells=size)

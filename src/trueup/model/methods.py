@@ -42,7 +42,7 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
     >>> make(METHODS, "reconciliation", "tree-topdown", {"small_counts": "kept"})
     TreeTopDown(rounding='controlled', small_counts='kept')
     """
-    kind = _named(kinds, noun, name)
+    kind = _method_class(kinds, noun, name)
     known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     if unknown := [p for p in parameters if p not in known]:
         raise SpecError(
@@ -84,7 +84,7 @@ def describe(method: Named) -> dict[str, Any]:
     return {"method": method.name, **asdict(method)}  # pyright: ignore[reportArgumentType]
 
 
-def _named(kinds: Sequence[type[M]], noun: str, name: str) -> type[M]:
+def _method_class(kinds: Sequence[type[M]], noun: str, name: str) -> type[M]:
     names = kinds.names if isinstance(kinds, Registry) else tuple(kind.name for kind in kinds)
     if name not in names:
         raise SpecError(

@@ -123,7 +123,7 @@ def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
     nodes, pointers = np.zeros(1, dtype=np.int64), []
     for level, (coarse, fine) in enumerate(pairwise(margins)):
         parent = nodes[cells.groups(fine, coarse)]
-        nodes, in_order = _place(parent, level_ptr[level + 1])
+        nodes, in_order = _number_groups(parent, level_ptr[level + 1])
         orders.append(None if in_order else nodes)
         counts = np.bincount(parent - level_ptr[level], minlength=sizes[level])
         pointers.append(level_ptr[level + 1] + np.concatenate([[0], np.cumsum(counts)[:-1]]))
@@ -131,7 +131,7 @@ def nest(cells: Cells, margins: tuple[Margin, ...]) -> NestedTree:
     return NestedTree(cells, margins, np.concatenate(pointers).astype(np.int64), level_ptr, tuple(orders))
 
 
-def _place(parent: NDArray[np.int64], start: np.int64) -> tuple[NDArray[np.int64], bool]:
+def _number_groups(parent: NDArray[np.int64], start: np.int64) -> tuple[NDArray[np.int64], bool]:
     """Give each group its node number, ordered by its parent's; also say whether that is the groups' own order."""
     nodes = np.arange(start, start + len(parent))
     if (parent[1:] >= parent[:-1]).all():

@@ -34,11 +34,11 @@ from trueup.model.kept import Found, Kept
 from trueup.model.priced_changes import PricedChanges
 from trueup.privacy.accountant import Loss, compose
 
-WHOLE = 600
+MAX_WHOLE_TREE_CELLS = 600
 """Cells up to which changes are searched on the whole tree, where losses are exact; beyond, on folded trees."""
 BASIS = 150
 """Cells up to which a search that ends early is replaced by a bound from a reduced basis."""
-LONGEST = 128
+MAX_CHANGE_NORM = 128
 """Largest L1 norm that is looked for."""
 MOST_ENTRIES = 20_000_000
 """Entries of the matrix of a folded tree beyond which nothing is searched."""
@@ -87,7 +87,7 @@ def layouts(kept: Kept) -> Iterator[Layout]:
     tree, last = kept.tree, kept.levels - 1
     tops = tree.alone[last]
     ancestors = (tree.ancestors(last, level) for level in range(last + 1))
-    if tree.sizes[last] * int(kept.free.sum()) <= WHOLE:
+    if tree.sizes[last] * int(kept.free.sum()) <= MAX_WHOLE_TREE_CELLS:
         above = np.array(list(ancestors))
         yield Layout(above, {p: int(tops[p]) for p in _different(above)}, True)
         return
@@ -194,7 +194,7 @@ class Sought:
     def norms(self) -> list[tuple[int, int]]:
         """Return the least norm through each cell; a vector found for one cell serves all that it moves."""
         left, norms = set(self.cells()), []
-        for length in range(1, LONGEST + 1):
+        for length in range(1, MAX_CHANGE_NORM + 1):
             for cell in sorted(left):
                 if cell in left and (vectors := self.search.within(cell, length, every=False)):
                     settled = left & {moved for moved, _ in vectors[0]}

@@ -27,7 +27,7 @@ from trueup.model.spec_rules import refuse_disagreement
 from trueup.model.spec_table import SpecPart
 from trueup.model.stacking import stacked
 from trueup.model.three_lines import ThreeLines
-from trueup.model.toml import LARGEST, read_toml, toml_text
+from trueup.model.toml import MAX_CHARACTERS, read_toml, toml_text
 
 FORMAT = 2
 """Version of the spec's format; grows when an old spec would be read differently."""
@@ -241,10 +241,10 @@ def parse_spec(text: str) -> Spec:
     Traceback (most recent call last):
     trueup.errors.SpecError: the spec has mistakes: ...
     """
-    return _read(text, "the spec")
+    return _read_spec(text, "the spec")
 
 
-def _read(text: str, what: str) -> Spec:
+def _read_spec(text: str, what: str) -> Spec:
     document = read_toml(text, what)
     if "published" in document and "query" not in document:
         raise SpecError(
@@ -304,7 +304,7 @@ def load_spec(path: str | Path) -> Spec:
     >>> load_spec(files("trueup.demo") / "children.toml").table.counts
     'child'
     """
-    return _read(read_spec_text(path), f"'{path}'")
+    return _read_spec(read_spec_text(path), f"'{path}'")
 
 
 def read_spec_text(path: str | Path) -> str:
@@ -321,8 +321,8 @@ def read_spec_text(path: str | Path) -> str:
         )
     try:
         held = Path(path)
-        if held.stat().st_size > LARGEST:
-            raise SpecError(f"the spec '{path}' has more than {LARGEST:,} bytes", needed="a TOML file")
+        if held.stat().st_size > MAX_CHARACTERS:
+            raise SpecError(f"the spec '{path}' has more than {MAX_CHARACTERS:,} bytes", needed="a TOML file")
         return held.read_text(encoding="utf-8")
     except OSError as error:
         raise SpecError(

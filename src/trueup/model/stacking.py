@@ -308,7 +308,7 @@ class _Stack:
                 f"{where} is cumulative, which under epsilon costs {len(values)} times as much as it gains: give `rho`"
             )
         rest = [part for part in own if part.name != cumulative]
-        each = {**held, "rho": _divided(held["rho"], len(values))}
+        each = {**held, "rho": _divided_amount(held["rho"], len(values))}
         found = [self._query({**each, "name": f"{held.get('name')}: all"}, table, rest, shared)]
         for k in range(1, len(values)):
             name = f"{cumulative} >= {values[k].removesuffix('+')}"
@@ -381,7 +381,7 @@ def _topped(part: Mapping) -> bool:
     return str(part["values"][-1]).endswith("+")
 
 
-def _divided(amount: Any, parts: int) -> Any:
+def _divided_amount(amount: Any, parts: int) -> Any:
     if isinstance(amount, Mapping):
-        return {level: _divided(each, parts) for level, each in amount.items()}
+        return {level: _divided_amount(each, parts) for level, each in amount.items()}
     return str(rational(amount, "the budget") / parts)

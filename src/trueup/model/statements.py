@@ -19,7 +19,7 @@ from trueup.privacy.shown import outward
 DECLARED = "declared by the agency, not verified"
 SHOWN_DELTA = Fraction(1, 10**10)
 """The delta at which a zCDP guarantee is also shown as (epsilon, delta)."""
-SHOWN = 20
+SHOWN_COUNTS = 20
 """Counts that follow from invariants which a guarantee names one by one."""
 
 
@@ -100,7 +100,7 @@ def _conditions(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
         "databases that share it."
         for margin in constraints.invariants
     )
-    return (*_bounds(spec), *fixed, *_checked(spec, constraints))
+    return (*_contribution_sentences(spec), *fixed, *_checked(spec, constraints))
 
 
 def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def limited(spec: Spec) -> str:
     return f"at most {most.records:,} of each {privacy.unit}"
 
 
-def _bounds(spec: Spec) -> Iterator[str]:
+def _contribution_sentences(spec: Spec) -> Iterator[str]:
     """Yield how much one unit contributes, and how that is known."""
     unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join
     if limited is not None and join is not None:
@@ -170,7 +170,7 @@ def known(kept: Kept, measured: Sequence[Measured]) -> tuple[str, ...]:
     sentences = []
     for margin in dict.fromkeys(h.margin for h in measured):
         fixed = kept.fixed(margin)
-        if names := list(islice(fixed.labels(), SHOWN)):
+        if names := list(islice(fixed.labels(), SHOWN_COUNTS)):
             more = f" and {fixed.count - len(names)} more" if fixed.count > len(names) else ""
             sentences.append(
                 f"The invariants determine these counts of '{margin}', published exactly and not protected: "

@@ -36,13 +36,13 @@ def toml_text(given: Mapping[str, Any], comments: Mapping[str, str] | None = Non
     single = [
         f"{said.get(k, '')}{_key(k)} = {_value(v)}"
         for k, v in given.items()
-        if not isinstance(v, dict) and not _tables(v)
+        if not isinstance(v, dict) and not _is_table_array(v)
     ]
     parts = ["\n".join(single)]
     for name, value in given.items():
         if isinstance(value, dict):
             parts.append(said.get(name, "") + "\n".join([f"[{_key(name)}]", *_lines(value)]))
-        elif _tables(value):
+        elif _is_table_array(value):
             first, *others = ("\n".join([f"[[{_key(name)}]]", *_lines(one)]) for one in value)
             parts += [said.get(name, "") + first, *others]
     return "\n\n".join(parts) + "\n"
@@ -62,7 +62,7 @@ def amount_text(amount: Fraction) -> str:
     return str(amount)
 
 
-def _tables(value: Any) -> bool:
+def _is_table_array(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, dict) for one in value)
 
 
@@ -93,7 +93,7 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-_DEEPEST, _LONGEST, LARGEST = 50, 1000, 8_000_000
+_DEEPEST, _LONGEST, MAX_CHARACTERS = 50, 1000, 8_000_000
 _DEEP_KEY = re.compile(r"""(?m)(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){50}""")
 """A key of more than 50 parts: for one of 20,000 the parser takes some gigabytes."""
 
@@ -106,8 +106,8 @@ def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
     SpecError
         If it is no TOML, is vast, nests too deeply or holds a number of more than a thousand digits.
     """
-    if len(text) > LARGEST:
-        raise SpecError(f"{what} has more than {LARGEST:,} characters", needed="a spec in TOML")
+    if len(text) > MAX_CHARACTERS:
+        raise SpecError(f"{what} has more than {MAX_CHARACTERS:,} characters", needed="a spec in TOML")
     if _DEEP_KEY.search(text):
         raise _too_deep()
     try:

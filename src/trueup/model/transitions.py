@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from trueup.errors import SpecError
-from trueup.noise.perturbed.base import WIDEST
+from trueup.noise.perturbed.base import MAX_PARAMETER
 from trueup.noise.perturbed.cell_key import LARGEST_CHANGE
 
 _NEEDED = "a CSV file beside the spec, with a row for each count i and value j"
@@ -37,10 +37,10 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
         raise SpecError(
             f"'{path.name}' holds something other than numbers", needed="whole i and j, and p"
         ) from None
-    if wide := [(i, j) for i, j, _ in entries if not 0 <= i <= WIDEST or abs(j - i) > LARGEST_CHANGE]:
+    if wide := [(i, j) for i, j, _ in entries if not 0 <= i <= MAX_PARAMETER or abs(j - i) > LARGEST_CHANGE]:
         raise SpecError(
             f"'{path.name}' lists i = {wide[0][0]}, j = {wide[0][1]}",
-            needed=f"counts i from 0 to {WIDEST:,}, and values j within {LARGEST_CHANGE} of them",
+            needed=f"counts i from 0 to {MAX_PARAMETER:,}, and values j within {LARGEST_CHANGE} of them",
         )
     table: list[dict[int, float]] = [{} for _ in range(max(i for i, _, _ in entries) + 1)]
     for i, j, p in entries:

@@ -153,7 +153,7 @@ def _claim(law: Any, delta: float | None) -> tuple[float, float]:
 
 def audit_histogram(law: Any, size: int, words: Words) -> Integers:
     """Count `size` draws at `-reach .. reach`; what is beyond goes to the ends."""
-    reach = _reach(law)
+    reach = _audited_reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)
     for start in range(0, size, _BLOCK):
         noise = law.sample(min(_BLOCK, size - start), words)
@@ -161,7 +161,7 @@ def audit_histogram(law: Any, size: int, words: Words) -> Integers:
     return counts
 
 
-def _reach(law: Any) -> int:
+def _audited_reach(law: Any) -> int:
     return int(min(law.reach(1e-12), _WIDEST)) + 2
 
 
@@ -197,7 +197,7 @@ def epsilon_at_least(law: Any, halves: list[Integers], delta: float, confidence:
 
 def _events(law: Any, size: int) -> Integers:
     """Choose the ends `k <= 0` of at most 64 events, from the law alone, that draws will show often."""
-    k = np.arange(2 - _reach(law), 1)
+    k = np.arange(2 - _audited_reach(law), 1)
     frequent = k[law.cdf(k - 1) * size > 100]
     chosen = frequent if len(frequent) else k[-1:]
     return chosen[np.unique(np.linspace(0, len(chosen) - 1, _EVENTS).astype(np.int64))]

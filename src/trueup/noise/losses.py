@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Reals = NDArray[np.float64]
 
 ROUNDING = 2.0**-53
-MOST = 1 << 21
+MAX_LOSSES = 1 << 21
 """Most losses of one distribution."""
 
 
@@ -85,7 +85,7 @@ def laplace_losses(epsilon: Fraction, change: int) -> Losses:
     >>> print(found.loss, np.exp(found.log_mass).round(3))
     [-2.  0.  2.] [0.099 0.17  0.731]
     """
-    if change >= MOST:
+    if change >= MAX_LOSSES:
         return pure_losses(epsilon * change)
     rate = float(epsilon)
     j = np.arange(change, -1, -1)
@@ -139,7 +139,7 @@ def gaussian_losses(sigma2: Fraction, change: int, log_normaliser: float, cut: f
     """
     width = float(sigma2)
     least = int(np.ceil(np.sqrt(width * 2 * -np.log(cut)))) + 1
-    block = max(1, -(-(2 * least + 1) // MOST)) | 1
+    block = max(1, -(-(2 * least + 1) // MAX_LOSSES)) | 1
     blocks = -(-least // block)
     centre = block * np.arange(blocks, -blocks - 1, -1.0)
     log_mass = -centre * centre / (2 * width) - log_normaliser

@@ -20,10 +20,10 @@ Reals = NDArray[np.float64]
 Shape = tuple[tuple, ...]
 Shapes = Mapping[Shape, int]
 
-LEFT_OUT = 1e-18
+WINDOW_MASS_LEFT_OUT = 1e-18
 """Mass that the window of one law leaves out."""
 WIDEST_TABLE = 2**25
-WIDE = 16.0
+MIN_GAUSSIAN_VARIANCE = 16.0
 """Variance (counts squared) from which discrete Gaussians add up to one."""
 
 
@@ -112,7 +112,7 @@ def _wide_gaussian(shape: Shape) -> tuple[float, float] | None:
         return None
     precision = 2 * sum(f.curvature for f in forms)
     centre = 2 * sum(f.curvature * offset for f, (_, offset) in zip(forms, shape, strict=True)) / precision
-    return (centre, 1 / precision) if precision * WIDE <= 1 else None
+    return (centre, 1 / precision) if precision * MIN_GAUSSIAN_VARIANCE <= 1 else None
 
 
 def _gaussian(counts: NDArray[np.int64], bells: list[tuple[float, float, int]]) -> Reals:
@@ -139,7 +139,7 @@ def simulated(shapes: Shapes, draws: int, rng: np.random.Generator) -> MassTable
 @lru_cache(maxsize=256)
 def reach(law) -> int:
     """Return the half width of a law's window."""
-    return int(law.reach(LEFT_OUT)) + 1
+    return int(law.reach(WINDOW_MASS_LEFT_OUT)) + 1
 
 
 def _variance(shape: Shape) -> float:

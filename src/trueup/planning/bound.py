@@ -100,7 +100,7 @@ def least_rho(
         parts = [_places(cells, even=even), *(_values(c, even=even) for c in chains)]
         at = [(w.level, *_position(chains, w.marginal)) for w in wanted]
         known = [(level, *_position(chains, m)) for level, m in invariants]
-        bounds.append(_bound(parts, at, wanted, known, replace=replace, fixed=fixed))
+        bounds.append(_rho_bound(parts, at, wanted, known, replace=replace, fixed=fixed))
     return max(bounds)
 
 
@@ -147,7 +147,7 @@ def _weights(groupings: Sequence[NDArray[np.int64]], *, even: bool) -> Reals:
     return weights / weights.sum()
 
 
-def _bound(parts, at, wanted: Sequence[Wanted], known, *, replace: bool, fixed: bool) -> float:
+def _rho_bound(parts, at, wanted: Sequence[Wanted], known, *, replace: bool, fixed: bool) -> float:
     combinations = list(product(*(range(len(p.sizes)) for p in parts)))
     free = [
         not any(all(x <= y for x, y in zip(e, k)) for k in known) and not (replace and not any(e))

@@ -152,12 +152,12 @@ def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[
 
 def _weighed(problem: Problem, stated: RecordsOfUnits, units: int, bound: int) -> WeighedBound:
     share, cells = stated.left_out(bound), problem.cells
-    noise = dict(_noise(Problem(_bounded(problem.spec, bound), cells)))
+    noise = dict(_table_noise(Problem(_bounded(problem.spec, bound), cells)))
     missed = {table: units * stated.mean * share / cells.size(table) for table in noise}
     return WeighedBound(bound, share, missed, noise)
 
 
-def _noise(problem: Problem) -> Iterator[tuple[str, float]]:
+def _table_noise(problem: Problem) -> Iterator[tuple[str, float]]:
     """Yield the noise of every measured table of totals, or of every measured table if there are none."""
     noisy = [header for header in problem.headers if not header.exact]
     totals = [header for header in noisy if not header.margin.attributes] or noisy

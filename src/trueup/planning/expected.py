@@ -28,9 +28,9 @@ Reals = NDArray[np.float64]
 FUSED_CODES = 12
 """Structural zeros are held while they tie together at most so many combinations of values: dense blocks cost their cube.
 (In `examples/pl94.toml` there are 15, for four times the work and a budget that differs by 2e-7.)"""
-VAGUE = 1e-9
+UNMEASURED_PRECISION = 1e-9
 """Precision with which the full cross of a family of tables is taken as measured, as a share of its most precise table's."""
-SWEEPS = 2
+KEPT_SWEEPS = 2
 """Precisions whose covariances are kept."""
 
 
@@ -162,7 +162,9 @@ class Expected:
         """Return covariances at precisions (k,), infinite if exact."""
         if not self.family:
             return self.model.sweep(precisions)
-        return self.model.sweep(np.append(precisions, VAGUE * precisions[np.isfinite(precisions)].max()))
+        return self.model.sweep(
+            np.append(precisions, UNMEASURED_PRECISION * precisions[np.isfinite(precisions)].max())
+        )
 
     @cached_property
     def _sweeps(self) -> dict[bytes, Swept]:
@@ -173,7 +175,7 @@ class Expected:
         key = precisions.tobytes()
         found = self._sweeps.pop(key, None) or self.sweep(precisions)
         self._sweeps[key] = found
-        if len(self._sweeps) > SWEEPS:
+        if len(self._sweeps) > KEPT_SWEEPS:
             self._sweeps.pop(next(iter(self._sweeps)))
         return found
 

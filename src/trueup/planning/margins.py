@@ -24,7 +24,7 @@ Reals = NDArray[np.float64]
 
 PERIOD, SMOOTHED, TERMS = 40.0, 1 / 100, 4_000
 """Of the Fourier series, in standard deviations: its period, the smoothing that lets it converge, its terms."""
-NEGLIGIBLE = 1e-5
+NORMAL_SHARE = 1e-5
 """Sum of squared shares of the variance that is taken as normal."""
 
 
@@ -74,7 +74,7 @@ def _leading(shares: Reals, times: Reals) -> NDArray[np.int64]:
     kurtosis = shares**2 / times
     order = np.argsort(-kurtosis)
     left = kurtosis.sum() - np.cumsum(kurtosis[order])
-    return order[: int(np.argmax(left <= NEGLIGIBLE)) + 1]
+    return order[: int(np.argmax(left <= NORMAL_SHARE)) + 1]
 
 
 def noise_weights(

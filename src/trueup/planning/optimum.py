@@ -42,7 +42,7 @@ GAP = 2e-5
 """Solves stop when no plan can be cheaper by more than this share."""
 ROUNDS, IDLE = 200, 8
 """Rounds of a solve, and those after which it stops if its bounds no longer approach each other."""
-CYCLE, SLOWEST = 8, 0.03
+CYCLE, SLOWEST_RATE = 8, 0.03
 """Steps of a Chebyshev cycle, and the slowest rate of convergence that it is made for."""
 MOST_EPSILON = 300.0
 """Epsilon of one query, for each unit of its sensitivity, beyond which a variance is no floating-point number."""
@@ -280,7 +280,7 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
     -------
     costs, value, gap
     """
-    roots = (1 + SLOWEST) / 2 + (1 - SLOWEST) / 2 * np.cos(np.pi * (np.arange(CYCLE) + 0.5) / CYCLE)
+    roots = (1 + SLOWEST_RATE) / 2 + (1 - SLOWEST_RATE) / 2 * np.cos(np.pi * (np.arange(CYCLE) + 0.5) / CYCLE)
     costs, best = np.full(len(price), 1 / len(price)), (np.inf, np.inf, np.zeros(0))
     for step in range(ROUNDS):
         value, slopes = evaluate(costs / price)

@@ -15,14 +15,14 @@ from trueup.planning.bound import Wanted, least_rho
 from trueup.planning.optimum import Hyperbolic
 from trueup.planning.task import PlanningTask, Reals, priced_table
 
-SMALLEST = 2e-6
+MIN_BUDGET_SHARE = 2e-6
 """A table with a smaller share of the budget is not measured, unless it is needed to determine the finest cells."""
 
 
 def pruned(task: PlanningTask, costs: Reals) -> Reals:
     """Return costs without those that are, or buy, next to nothing."""
     bought = task.prices.precision(costs)[0]
-    little = (costs < SMALLEST * costs.sum()) | (bought < SMALLEST * bought.sum())
+    little = (costs < MIN_BUDGET_SHARE * costs.sum()) | (bought < MIN_BUDGET_SHARE * bought.sum())
     return np.where(little & (task.floor == 0), 0.0, costs)
 
 

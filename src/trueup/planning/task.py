@@ -35,7 +35,7 @@ Preset = Literal["equal", "relative", "no-worse"]
 NEWEST = 4
 """So many inequalities about each target serve the next plan."""
 
-MANY = 6
+MAX_TABLES_LEFT_OUT = 6
 """Above so many priced tables, under Laplace noise, not every choice of tables to leave out is tried."""
 
 
@@ -245,9 +245,9 @@ class PlanningTask:
         Of still more tables all of a level are left out, or those of the same attributes at every level.
         """
         count = len(self.levels)
-        left_out = range(count) if count <= MANY and not self.targets else (0, 1)
+        left_out = range(count) if count <= MAX_TABLES_LEFT_OUT and not self.targets else (0, 1)
         choices = [set(c) for size in left_out for c in combinations(range(count), size)]
-        if count > 2 * MANY:
+        if count > 2 * MAX_TABLES_LEFT_OUT:
             choices = [set(), *self._alike()]
         shares = [np.array([1e-3 if i in c else 1.0 for i in range(count)]) for c in choices]
         return [s / s.sum() for s in shares]

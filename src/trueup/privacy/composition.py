@@ -26,7 +26,7 @@ from trueup.noise.losses import ROUNDING
 from trueup.privacy.loss_grid import on_grid
 from trueup.privacy.loss_masses import Composed, LossMasses, power, rounded_up
 
-FEW, SHORT = 1 << 20, 1 << 12
+MAX_DIRECT_LOSSES, SHORT = 1 << 20, 1 << 12
 """Most losses of a convolution that is summed as it is: of all steps, and of those of one kind."""
 LEAST_DELTA = 1e-60
 """Smallest delta, less what counts as infinite, that is looked at: probabilities of it are doubles."""
@@ -63,7 +63,7 @@ def composed_epsilon(composed: Composed, delta: Fraction) -> float:
         return 0.0
     most = rounded_up(fsum(number * losses.most for losses, number in steps))
     masses = _summed(steps) if _few(steps) else on_grid(steps, left)
-    found = min(most, _solve(masses, left, most)) if masses is not None else most
+    found = min(most, _least_epsilon(masses, left, most)) if masses is not None else most
     return max(0.0, found + _shift(steps))
 
 
@@ -72,7 +72,7 @@ def _shift(steps: Composed) -> float:
     return rounded_up(8 * ROUNDING * sum(n * max(abs(losses.least), abs(losses.most)) for losses, n in steps))
 
 
-def _solve(masses: LossMasses, delta: float, most: float) -> float:
+def _least_epsilon(masses: LossMasses, delta: float, most: float) -> float:
     """Return the least epsilon whose delta is small enough, by bisection; the returned value was checked."""
     if masses.delta(0.0) <= delta:
         return 0.0
@@ -90,7 +90,8 @@ def _solve(masses: LossMasses, delta: float, most: float) -> float:
 
 def _few(steps: Composed) -> bool:
     sizes = [number * (len(losses.log_mass) - 1) + 1 for losses, number in steps]
-    return max(sizes) <= SHORT and reduce(lambda all_of, one: min(all_of * one, FEW + 1), sizes, 1) <= FEW
+    together = reduce(lambda all_of, one: min(all_of * one, MAX_DIRECT_LOSSES + 1), sizes, 1)
+    return max(sizes) <= SHORT and together <= MAX_DIRECT_LOSSES
 
 
 def _summed(steps: Composed) -> LossMasses:

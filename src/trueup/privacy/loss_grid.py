@@ -34,7 +34,7 @@ from trueup.privacy.loss_masses import Composed, LossMasses, power
 
 LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 18, 1 << 21, 30_000
 """Points of the grid; how many for the square root of every step."""
-FAR = 30.0
+LEFT_OUT_NATS = 30.0
 """How much of the probability is left out at the ends of a window (nats)."""
 
 
@@ -99,7 +99,7 @@ def _window(steps: Composed, delta: float) -> Window:
 
     def chernoff(tilt: float) -> bool:
         value, mean, _ = cumulants.at(tilt)
-        return value - tilt * mean > log(delta) - FAR
+        return value - tilt * mean > log(delta) - LEFT_OUT_NATS
 
     tilt = _bisect(saddle, least, most)
     further = _bisect(chernoff, tilt, 1e3 * most)
@@ -107,7 +107,7 @@ def _window(steps: Composed, delta: float) -> Window:
 
     def lower(back: float) -> bool:
         own, at, _ = cumulants.at(tilt - back)
-        return own - value + back * at > -FAR
+        return own - value + back * at > -LEFT_OUT_NATS
 
     back = _bisect(lower, least, 1e3 * most)
     return Window(tilt, further, cumulants.at(tilt - back)[1], cumulants.at(further)[1])

@@ -16,7 +16,7 @@ from trueup.noise.losses import Losses
 Composed = Sequence[tuple[Losses, int]]
 """Losses of steps, and how many there are of each."""
 
-LARGEST = 500.0
+MAX_LOG_SCALE = 500.0
 """Largest logarithm of a scale: what underflows, below 1e-308, is then below 1e-90."""
 
 
@@ -33,7 +33,7 @@ class LossMasses:
 
     def delta(self, epsilon: float) -> float:
         """Return the right side of (1) in `trueup.privacy.composition`, rounded up."""
-        if (log_scale := self.log_scale - self.tilt * epsilon) > LARGEST:
+        if (log_scale := self.log_scale - self.tilt * epsilon) > MAX_LOG_SCALE:
             return 1.0  # far below what is looked for
         first = int(np.searchsorted(self.loss, epsilon, "right"))
         beyond = self.loss[first:] - epsilon

@@ -48,10 +48,10 @@ METHODS: Registry[Method] = Registry(
     },
 )
 """Every method; the first that fits a structure is its default."""
-LARGEST = 2**53
+MAX_EXACT_COUNT = 2**53
 """Whole numbers up to this are exact in double precision, in which the methods compute."""
 BEFORE_NOISE = 2**52
-"""What true counts and their sums may be at most, so that noisy ones stay below `LARGEST`: no law's noise nears 2^52."""
+"""What true counts and their sums may be at most, so that noisy ones stay below `MAX_EXACT_COUNT`: no law's noise nears 2^52."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,7 @@ def refuse_misfit(method: Method, constraints: Constraints, headers: Sequence[Me
     refuse_method(method, misfit(method, constraints, headers))
 
 
-def refuse_inexact(counts: NDArray[np.int64], most: int = LARGEST) -> None:
+def refuse_inexact(counts: NDArray[np.int64], most: int = MAX_EXACT_COUNT) -> None:
     """Raise DataError if counts are too large for double precision to hold their sums exactly."""
     if (np.abs(counts) > most).any():
         raise DataError(

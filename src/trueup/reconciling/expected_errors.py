@@ -31,13 +31,13 @@ from trueup.reconciling.populations import drawn_populations
 
 WORK = 2**18
 """Cells that are reconciled in all, replicates times cells, by a method of effort 1."""
-DRAWN = 4
+DRAWN_CELL_COST = 4
 """How many times longer a cell of a drawn population takes than one that a fast method reconciles."""
 POPULATIONS = 20
 """Most populations that are drawn."""
-FEWEST, MOST = 8, 200
+MIN_REPLICATES, MAX_REPLICATES = 8, 200
 """Fewest replicates (a problem too large for so many is represented by some of its places), and most."""
-TOGETHER = 2**20
+CELLS_AT_ONCE = 2**20
 """Most measured values and cells of replicates that are worked on at once."""
 
 Progress = Callable[[int, int], None]
@@ -127,7 +127,7 @@ def populations(cells: Cells, work: int) -> int:
     >>> [populations(Cells(Tree.from_columns(["all", "area"], [{}, {"area": np.arange(n)}])), WORK) for n in (9, 5000, 10**6)]
     [20, 13, 1]
     """
-    return int(np.clip(work // (cells.n * DRAWN), 1, POPULATIONS))
+    return int(np.clip(work // (cells.n * DRAWN_CELL_COST), 1, POPULATIONS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ class Sample:
 
 
 def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cells, NDArray[np.int64]]:
-    """Choose places at random, with all places below them, so that `FEWEST` replicates fit into the work; return their leaves.
+    """Choose random places with all below them, so that `MIN_REPLICATES` replicates fit into the work; return their leaves.
 
     The level they are chosen from is the coarsest of which eight fit.
 
@@ -159,7 +159,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
     >>> some.tree.sizes, len(leaves)
     ((1, 15, 300), 300)
     """
-    most, tree, level = work // FEWEST, cells.tree, chosen_level(cells, work)
+    most, tree, level = work // MIN_REPLICATES, cells.tree, chosen_level(cells, work)
     if level < 0:
         return cells, np.arange(cells.shape[0])
     chosen = rng.permutation(tree.sizes[level])[: max(1, most // (cells.n // tree.sizes[level]))]
@@ -169,7 +169,7 @@ def some_places(cells: Cells, work: int, rng: np.random.Generator) -> tuple[Cell
 
 def chosen_level(cells: Cells, work: int) -> int:
     """Return the level from which `some_places` chooses, or -1 if all places fit."""
-    most, sizes = work // FEWEST, [cells.n // size for size in cells.tree.sizes]
+    most, sizes = work // MIN_REPLICATES, [cells.n // size for size in cells.tree.sizes]
     if cells.n <= most or cells.is_family:
         return -1
     return next((i for i, size in enumerate(sizes) if 8 * size <= most), max(len(sizes) - 2, 0))
@@ -242,7 +242,7 @@ def expected_errors(
     >>> found.classes[0].lowest, found.classes[0].simulated, 1.5 < found.classes[0].rmse < 3
     (100, 400, True)
     """
-    replicates = int(np.clip(work // (sample.cells.n * method.effort), FEWEST, MOST))
+    replicates = int(np.clip(work // (sample.cells.n * method.effort), MIN_REPLICATES, MAX_REPLICATES))
     try:
         batches = list(_replicates(method, sample, published, replicates, rng, progress))
     except TrueupError as error:
@@ -269,7 +269,7 @@ def _replicates(
     state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
     values = sum(h.sums(cells, sample.populations[0]).size for h in headers)
     for start, counts in _batches(
-        replicates, len(sample.populations), max(1, TOGETHER // max(values, cells.n))
+        replicates, len(sample.populations), max(1, CELLS_AT_ONCE // max(values, cells.n))
     ):
         progress(start, replicates)
         some = sample.populations[counts > 0]

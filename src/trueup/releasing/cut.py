@@ -15,9 +15,9 @@ from trueup.model.tree import Tree
 
 BALANCE = 4
 """Bundles for each worker, where there are places enough: the last ones to finish should be short."""
-SMALL = 400
+MIN_LAST_LAYER_PLACES = 400
 """Places of the last layer below which a part is not made smaller for balance: each costs a start of its own."""
-FEW = 16
+MIN_UPPER_LAYER_PLACES = 16
 """The same of the layers above, whose tables are fuller: there a place takes some thirty times as long."""
 ALONE = 1000
 """The first layer is one part, which nobody else helps with: it holds one place for so many of the last level."""
@@ -144,7 +144,7 @@ def cut_tree(tree: Tree, most: int, workers: int = 1) -> Cut:
     TrueupError
         If some place has more children than that: between a place and its children nothing can be cut.
     """
-    size = min(most, _fair(tree.sizes[-1], workers, SMALL) or most)
+    size = min(most, _fair(tree.sizes[-1], workers, MIN_LAST_LAYER_PLACES) or most)
     while (layers := _layers(tree, size)) is None:
         if size == most:
             raise _too_wide(tree, most)
@@ -162,7 +162,7 @@ def _fair(places: int, workers: int, least: int) -> int | None:
 def _first_short(tree: Tree, layers: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Cut a long first layer once more, because one worker works on it while all others wait."""
     (top, bottom), *others = layers
-    most = max(4 * FEW, tree.sizes[-1] // ALONE)
+    most = max(4 * MIN_UPPER_LAYER_PLACES, tree.sizes[-1] // ALONE)
     short = [
         level for level in range(1, bottom) if tree.sizes[level] > 1 and tree.level_ptr[level + 1] <= most
     ]
@@ -195,7 +195,7 @@ def _in_parts(tree: Tree, layers: list[tuple[int, int]], most: int, workers: int
     for top, bottom in layers:
         sizes = _subtrees(tree, top, bottom)
         last = bottom == len(tree.levels) - 1
-        size = most if last else min(most, _fair(int(sizes.sum()), workers, FEW) or most)
+        size = most if last else min(most, _fair(int(sizes.sum()), workers, MIN_UPPER_LAYER_PLACES) or most)
         edges = [e for first, end in pairwise(borders) for e in _runs(sizes, first, end, size)]
         edges.append(borders[-1])
         borders = tree.starts(top, bottom)[edges].tolist()

@@ -23,7 +23,7 @@ from trueup.io.microdata.truncate import Limit
 from trueup.measuring.fingerprint import Fingerprint, fingerprinting
 from trueup.model.build import build_cells
 from trueup.model.reading import Reading
-from trueup.releasing.engine import MEMORY
+from trueup.releasing.engine import MEMORY_BYTES
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.tasks import PartTotal
@@ -160,7 +160,7 @@ def _tabulate(folder: RunFolder, data: Any, executor: Executor, log: Log) -> Non
 def _memory(folder: RunFolder, executor: Executor) -> int:
     """Return the bytes of the driver's machine that the run may use; a cluster's workers have their own."""
     memory = folder.plan["memory"]
-    return memory if executor.beside_driver else min(memory, MEMORY)
+    return memory if executor.beside_driver else min(memory, MEMORY_BYTES)
 
 
 @contextmanager

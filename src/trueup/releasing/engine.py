@@ -14,7 +14,7 @@ from trueup.releasing.division import plan_of
 
 ENGINES = ("memory", "local", "spark")
 """The whole problem in the memory of one process; by parts on this machine; by parts on Apache Spark."""
-MEMORY = 4_000_000_000
+MEMORY_BYTES = 4_000_000_000
 """Bytes that a run may use, unless told otherwise."""
 
 

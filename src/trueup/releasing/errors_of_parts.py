@@ -17,7 +17,13 @@ from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.tree import Tree
 from trueup.planning.expected import Expected
 from trueup.reconciling import Prepared, published
-from trueup.reconciling.expected_errors import FEWEST, WORK, at_standard_errors, some_places, thinned_levels
+from trueup.reconciling.expected_errors import (
+    MIN_REPLICATES,
+    WORK,
+    at_standard_errors,
+    some_places,
+    thinned_levels,
+)
 from trueup.reconciling.method import Method
 from trueup.releasing.cut import PlacePart
 from trueup.releasing.run_folder import RunFolder
@@ -28,7 +34,7 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
     """Simulate the errors of a run whose tables are settled; equal measurements give equal figures."""
     rng = np.random.default_rng([int(folder.seal, 16), 1])
     tree, work = folder.tree(), WORK // method.effort
-    places, counts = _settled_counts(folder, work // FEWEST, rng)
+    places, counts = _settled_counts(folder, work // MIN_REPLICATES, rng)
     last = len(tree.levels) - 1
     kept, _ = tree.only(last, places)
     attributes = folder.cells(folder.branch(folder.cut.parts[-1][0])).attributes

@@ -31,7 +31,7 @@ from trueup.reconciling.expected_errors import (
 )
 from trueup.reconciling.method import Method
 from trueup.releasing.division import divided
-from trueup.releasing.engine import MEMORY, default_engine
+from trueup.releasing.engine import MEMORY_BYTES, default_engine
 from trueup.synth.own_places import made_up_counts, usual_persons
 
 WORK = 2**17
@@ -155,7 +155,7 @@ def explain(
     geography: Any = None,
     *,
     method: str | None = None,
-    memory: int = MEMORY,
+    memory: int = MEMORY_BYTES,
     persons: int | None = None,
     records: RecordsOfUnits | None = None,
     simulate: bool = True,

@@ -300,10 +300,10 @@ def _all_stages(run: Run, account: Account | None, target: Path) -> Release | Me
             run.read()
         run.begin(reservation)
     with _spent(run.spent if reservation else ""):
-        return _drawn(run, reservation, target)
+        return _draw_and_complete(run, reservation, target)
 
 
-def _drawn(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
+def _draw_and_complete(run: Run, reservation: Reservation | None, target: Path) -> Release | Measurements:
     """Draw the noise, and complete the run."""
     seal = run.measure(target)
     if reservation:

@@ -29,7 +29,7 @@ from trueup.reconciling.method import Method
 from trueup.reconciling.segments import SegmentPlan
 from trueup.releasing.cut import Cut, cut_tree
 from trueup.releasing.division import divided
-from trueup.releasing.engine import MEMORY, driver_bytes
+from trueup.releasing.engine import MEMORY_BYTES, driver_bytes
 from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
 from trueup.run.executor import Executor
 from trueup.version import __version__
@@ -55,7 +55,7 @@ class Settings:
         Bytes that the driver takes out of the memory.
     """
 
-    memory: int = MEMORY
+    memory: int = MEMORY_BYTES
     workers: int = 1
     most: int | None = None
     each: int | None = None
@@ -67,7 +67,7 @@ class Settings:
         each, driver = executor.worker_memory, driver_bytes(tree)
         if each and executor.beside_driver and executor.workers == 1:
             memory, each = each, None  # the only worker is the driver itself
-        total = memory or (executor.workers * each + driver if each else MEMORY)
+        total = memory or (executor.workers * each + driver if each else MEMORY_BYTES)
         return cls(total, executor.workers, most, each, driver if executor.beside_driver else 0)
 
     def places(self, cells: int, answers: int) -> int:

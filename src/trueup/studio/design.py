@@ -50,7 +50,7 @@ def change_structure(spec: Spec, form: Form) -> str:
     held["level"] = [_level(row, root=i == 0) for i, row in enumerate(_rows(form, "level").values())]
     old = dict(enumerate(held.get("attribute", [])))
     rows = _rows(form, "attribute")
-    held["attribute"] = [_attribute(row, old.get(number, {})) for number, row in rows.items()]
+    held["attribute"] = [_posted_attribute(row, old.get(number, {})) for number, row in rows.items()]
     new_names = {old[number]["name"]: row["name"] for number, row in rows.items() if number in old}
     for cell in held["table"].get("cell", []):
         cell["where"] = {new_names.get(name, name): value for name, value in cell.get("where", {}).items()}
@@ -86,7 +86,7 @@ def _level(row: Mapping[str, str], *, root: bool) -> dict[str, Any]:
     return level
 
 
-def _attribute(row: Mapping[str, str], old: Mapping[str, Any]) -> dict[str, Any]:
+def _posted_attribute(row: Mapping[str, str], old: Mapping[str, Any]) -> dict[str, Any]:
     values = [value.strip() for value in row.get("values", "").split(",") if value.strip()]
     attribute = {**old, "name": row["name"], "values": values}
     if row.get("column") and row["column"] != row["name"]:

@@ -13,7 +13,7 @@ from typing import Any
 import trueup
 from trueup.errors import TrueupError
 from trueup.ledger.account import Account
-from trueup.releasing.engine import MEMORY, default_engine
+from trueup.releasing.engine import MEMORY_BYTES, default_engine
 from trueup.releasing.pipeline import resume
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
@@ -119,7 +119,7 @@ def carry_release(job: Job, task: dict[str, Any]) -> None:
         task["ledger"] or None, task["analyst"] or None, task["key"] if task["ledger"] else None
     )
     given = {"account": account, "watch": _watch(job)}
-    if default_engine(problem, MEMORY) == "memory":
+    if default_engine(problem, MEMORY_BYTES) == "memory":
         trueup.release(problem, task["table"], task["out"], **given)
     else:
         _release_by_parts(task, problem, {**given, "geography": task["places"] or None})

@@ -53,7 +53,7 @@ def application(studio: Studio, keys: Keys) -> Guarded:
     return Guarded(inner, keys, refused)
 
 
-def _step(name: str) -> Callable[[Studio, Request], Any]:
+def _step_handler(name: str) -> Callable[[Studio, Request], Any]:
     """Return the handler of a step: GET shows it; POST changes it and goes on, or shows it again with the fault."""
 
     async def handle(studio: Studio, request: Request) -> Response:
@@ -213,7 +213,7 @@ def _downloaded(studio: Studio, name: str) -> Response:
 
 
 _DESIGN: dict[str, tuple[Callable[[Studio, Request], Any], tuple[str, ...]]] = {
-    **{f"/{name}": (_step(name), ("GET", "POST") if name in CHANGE else ("GET",)) for name in STEPS},
+    **{f"/{name}": (_step_handler(name), ("GET", "POST") if name in CHANGE else ("GET",)) for name in STEPS},
     "/spec": (_set_spec, ("POST",)),
     "/paths": (_set_paths, ("POST",)),
     "/plan": (_plan, ("POST",)),

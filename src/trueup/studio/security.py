@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LARGEST = 2**20
+MAX_REQUEST_BYTES = 2**20
 """Bytes of a request at most."""
 LOOPBACK = ("127.0.0.1", "::1")
 CLOSED = "This page opens with the link that `trueup studio` printed. Each link works once; the last one printed is new."
@@ -132,7 +132,7 @@ class Guarded:
         if _foreign(headers, changing=request.method == "POST"):
             return 403, "This request comes from another site. Nothing was done."
         length = headers.get("content-length", "0")
-        if "transfer-encoding" in headers or not length.isdecimal() or int(length) > LARGEST:
+        if "transfer-encoding" in headers or not length.isdecimal() or int(length) > MAX_REQUEST_BYTES:
             return 413, "The request is too large, or does not say how large it is."
         return None
 

@@ -49,7 +49,7 @@ def serve(
         keys = Keys(listener.getsockname()[1], lambda link: tell(f"Open again: {link}"))
         if bundle is not None:
             trueup.read_release(bundle)
-            _run(
+            _run_server(
                 Studio(bundle=bundle, shapes=shapes and str(Path(shapes).absolute())),
                 listener,
                 keys,
@@ -61,7 +61,7 @@ def serve(
         with _alone(project):
             prepare(project, spec=spec, data=data, geography=geography, shapes=shapes, demo=demo)
             tell(f"What you decide is kept in {project.folder}")
-            _run(Studio(project), listener, keys, tell, project if browser else None)
+            _run_server(Studio(project), listener, keys, tell, project if browser else None)
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def _listening(port: int) -> socket.socket:
     return listener
 
 
-def _run(
+def _run_server(
     studio: Studio, listener: socket.socket, keys: Keys, tell: Callable[[str], None], opened: Project | None
 ) -> None:
     tell(f"Open: {keys.link}")

@@ -15,7 +15,7 @@ from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE
 
 SPARSE = 10
 """Times as many units a place as blocks have, up to which some places are empty, as blocks are."""
-EVEN = 0.5
+PARENT_SHARE = 0.5
 """Part of each attribute's shares that a place has from its parent: with it they vary as in a Dirichlet law of
 concentration 35 (three counties of real blocks have 21, 26 and 53), yet rare groups live in many places, as real ones do."""
 
@@ -52,7 +52,7 @@ def made_up_counts(
     cells = family.whole if family else cells
     domain = PeopleDomain.of(cells, problem.spec.constraints.zeros)
     branch = _branch(tree, rng, empty=units <= SPARSE * PERSONS_PER_BLOCK * tree.sizes[-1])
-    parts = populate(domain, branch, units, rng, even=EVEN)
+    parts = populate(domain, branch, units, rng, even=PARENT_SHARE)
     if family:  # the full cross may be too large for an array
         each, tallied = cells.n // cells.shape[0], np.zeros(family.n, np.int64)
         for part in parts:

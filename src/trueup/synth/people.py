@@ -16,7 +16,7 @@ from trueup.synth.places import PlaceBranch
 
 QUARTERS = "hhgq"
 """The attribute whose values but the first are kinds of group quarters: found in few places, where most are of one kind."""
-KNOWN = {
+KNOWN_SHARES = {
     "hhgq": (0.9751, 0.0060, 0.0002, 0.0049, 0.0002, 0.0084, 0.0010, 0.0042),
     "votingage": (0.221, 0.779),
     "hispanic": (0.813, 0.187),
@@ -105,7 +105,7 @@ class PeopleDomain:
 
 
 def _shares(name: str, size: int) -> NDArray[np.float64]:
-    known = np.array(KNOWN.get(name, ())[:size])
+    known = np.array(KNOWN_SHARES.get(name, ())[:size])
     rest = 1 / np.arange(1, size - known.size + 1)
     left = max(1 - known.sum(), 0.0)
     shares = np.concatenate([known, left * rest / rest.sum()])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.noise.law import Law
 
-WIDEST = 2**14
+MAX_CONVOLVED_RADIUS = 2**14
 """Largest radius (counts) up to which laws without a formula are convolved."""
 
 
@@ -67,7 +67,7 @@ def ball_probability(law: Law, n: int, radius: float) -> float:
     >>> round(ball_probability(DiscreteLaplace("1/5"), 1_000_000, 4_966_821), 4)
     0.5001
     """
-    return _split(law, n, radius)[0]
+    return _inside_and_outside(law, n, radius)[0]
 
 
 def outside_probability(law: Law, n: int, radius: float) -> float:
@@ -81,10 +81,10 @@ def outside_probability(law: Law, n: int, radius: float) -> float:
     >>> print(f"{outside_probability(Laplace('5'), 33, 348.0):.4g}")
     3.758e-07
     """
-    return _split(law, n, radius)[1]
+    return _inside_and_outside(law, n, radius)[1]
 
 
-def _split(law: Law, n: int, radius: float) -> tuple[float, float]:
+def _inside_and_outside(law: Law, n: int, radius: float) -> tuple[float, float]:
     """Return probabilities inside and outside."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise SpecError(f"n is {n!r}", needed="a whole number of counts, 1 or more")
@@ -99,12 +99,12 @@ def _split(law: Law, n: int, radius: float) -> tuple[float, float]:
         return _gamma(n / 2, radius**2 * curvature) if curvature else _gamma(n, radius * slope)
     if law.rate is not None:
         return _geometric(law.rate, int(n), floor(min(radius, 2.0**62)))
-    if law.discrete and law.factors and radius <= WIDEST:
+    if law.discrete and law.factors and radius <= MAX_CONVOLVED_RADIUS:
         inside = _convolved(law, int(n), floor(radius))
         return inside, max(0.0, 1 - inside)
     raise SpecError(
         f"no ball probability is known for the noise '{law.name}' at radius {radius:g}",
-        needed=f"Laplace, Gaussian or two-sided geometric noise, or another integer law up to radius {WIDEST:,}",
+        needed=f"Laplace, Gaussian or two-sided geometric noise, or another integer law up to radius {MAX_CONVOLVED_RADIUS:,}",
     )
 
 

@@ -81,15 +81,15 @@ def _given(problem: ReleasedSum, law, true: Integers, noisy: Integers) -> Reals:
 def _release(problem: ReleasedSum, noisy: list[Integers], drawn: bool) -> Reals:
     """Return the probability of the release given either noisy count."""
     weights = [np.maximum(y, 0) for y in noisy]
-    table = _table(problem, weights, drawn)
+    table = _release_table(problem, weights, drawn)
     if problem.empty == "uniform":
         one = np.ones(1, np.int64)
         both = (weights[0][:, None] == 0) & (weights[1][None, :] == 0)
-        table = table + both * _table(problem, [one, one], drawn)
+        table = table + both * _release_table(problem, [one, one], drawn)
     return table
 
 
-def _table(problem: ReleasedSum, weights: list[Integers], drawn: bool) -> Reals:
+def _release_table(problem: ReleasedSum, weights: list[Integers], drawn: bool) -> Reals:
     """Return the probability of the release given weights that are not all zero."""
     first, second, k = *weights, problem.counts
     if drawn:

@@ -56,7 +56,7 @@ class ModePosterior:
             If the laws are not supported.
         """
         refuse_zero(problem)
-        tables, total = _tables(problem)
+        tables, total = _tabulate_parts(problem)
         uniform = problem.empty == "uniform"
         events = find_events(
             problem.counts, tables, total, problem.reach, uniform, problem.ties == "shuffled"
@@ -83,11 +83,11 @@ def draw_posterior(
         If the laws are not supported.
     """
     refuse_zero(problem)
-    tables, total = redrawn_tables(problem) if problem.redrawn else _tables(problem)
+    tables, total = redrawn_tables(problem) if problem.redrawn else _tabulate_parts(problem)
     return gibbs(problem.counts, tables, total, chains, draws, rng, problem.empty == "uniform")
 
 
-def _tables(problem: ReleasedSum) -> tuple[Tables, Total]:
+def _tabulate_parts(problem: ReleasedSum) -> tuple[Tables, Total]:
     """Tabulate the parts and the total."""
     if problem.listed:
         return summed_tables(problem)

@@ -25,7 +25,7 @@ from trueup.kernel.released.tree import (
 )
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
 from trueup.layouts.factors import FactorTable
-from trueup.layouts.released import LARGEST, half_width, redrawn, refuse_laws
+from trueup.layouts.released import MAX_RELEASED_COUNT, half_width, redrawn, refuse_laws
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
 from trueup.model.records.drawn import Drawn
@@ -33,7 +33,7 @@ from trueup.run.deadline import Deadline
 
 Integers = NDArray[np.int64]
 
-CHAINS, FEWEST, WARM_UP = 4, 1000, 100
+CHAINS, MIN_DIAGNOSED_DRAWS, WARM_UP = 4, 1000, 100
 ESS = 400.0
 """Effective size that every count of the tree needs before draws are called a posterior."""
 DEPTHS = (60.0, 960.0, 15360.0)
@@ -71,7 +71,7 @@ class ReleasedTree:
     algorithm: int
 
     def __post_init__(self) -> None:
-        if self.counts.max() >= LARGEST:
+        if self.counts.max() >= MAX_RELEASED_COUNT:
             raise SpecError("the released counts are out of range", needed="counts from 0 to 2^31")
         refuse_laws([h.law for h in self.problem.headers if not h.exact], self.algorithm)
 
@@ -232,7 +232,7 @@ def draw_tree(
         If the time is spent before the first run is finished.
     """
     chains = [ReleasedTreeChain(tree, child) for child in rng.spawn(CHAINS)]
-    kept, thin = -(-max(draws, FEWEST) // CHAINS), 1
+    kept, thin = -(-max(draws, MIN_DIAGNOSED_DRAWS) // CHAINS), 1
     for chain in chains:
         _run(chain, WARM_UP, 1, deadline)
     while True:

@@ -30,7 +30,7 @@ from trueup.model.prior import Flat, NegativeBinomial, Poisson
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
-DEPTH = 60.0
+TOTAL_DEPTH_NATS = 60.0
 """Totals end where their log mass is this far below its largest value."""
 
 
@@ -79,7 +79,7 @@ class ZeroPosterior:
             top = log.max()
             if top == -np.inf and last >= _widest(problem):
                 raise _impossible()
-            if top > -np.inf and log[-1] < top - DEPTH and log[-1] <= log[-2]:
+            if top > -np.inf and log[-1] < top - TOTAL_DEPTH_NATS and log[-1] <= log[-2]:
                 masses = np.exp(log - top)
                 ratio = np.exp(log[-1] - log[-2]) if log[-1] > -np.inf else 0.0
                 return cls(problem, masses / masses.sum(), float(masses[-1] / (1 - ratio) / masses.sum()))
@@ -92,7 +92,7 @@ class ZeroPosterior:
         n, last = len(problem.laws), len(problem.laws) * window[1]
         table = FactorTable(np.zeros(n + 1, np.int64), np.full(n + 1, last))
         table.add_masses("total", log_likelihood(problem, last), np.zeros(1, np.int64))
-        table.add_prior(problem.prior, np.arange(1, n + 1), DEPTH)
+        table.add_prior(problem.prior, np.arange(1, n + 1), TOTAL_DEPTH_NATS)
         solved = solve(np.concatenate([[1], np.full(n + 1, n + 1)]), table.build())
         if solved.dropped >= 1.0:
             raise _impossible()
@@ -108,13 +108,13 @@ class ZeroPosterior:
         if isinstance(self.problem.prior, Poisson):
             mean = np.broadcast_to(self.problem.prior.mean, shares.shape[1])
             shares[:] = mean / mean.sum()
-        elif (size := _size(self.problem)) is not None:
+        elif (size := _dirichlet_size(self.problem)) is not None:
             shares = rng.gamma(size, size=shares.shape)
             shares /= shares.sum(axis=1, keepdims=True)
         return rng.multinomial(totals, shares)
 
 
-def _size(problem: ReleasedSum) -> float | None:
+def _dirichlet_size(problem: ReleasedSum) -> float | None:
     """Return the Dirichlet parameter of the parts' shares, or None if they are fixed."""
     match problem.prior:
         case Flat():

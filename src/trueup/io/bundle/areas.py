@@ -126,7 +126,7 @@ def write_areas(
         _refuse_taken(column, keys, cells)
         _register_areas(connection, mapping, column, keys, spec.levels[-1].name)
         with writing(out):
-            query = _sums(connection, files, keys, column, kept, classes)
+            query = _area_sums_sql(connection, files, keys, column, kept, classes)
             part = Path(scratch) / f"areas{out.suffix}"
             connection.execute(f"COPY ({query}) TO {literal(str(part))} ({_ENDINGS[out.suffix]})")
             part.replace(out)
@@ -247,7 +247,7 @@ def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) ->
         )
 
 
-def _sums(
+def _area_sums_sql(
     connection: Any,
     files: str,
     keys: list[str],

@@ -106,7 +106,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
             refuse_misshapen_assessment(manifest)
             refuse_links(inside.parent, ["summary.parquet"])
             summary = read_typed(inside.parent / "summary.parquet", _SUMMARY, MOST_FIGURES, may_lack=_UNKNOWN)
-            return replace(_read(manifest, summary), spec=spec), spec
+            return replace(_read_assessment(manifest, summary), spec=spec), spec
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None
     raise BundleError(f"'{folder}' has format {manifest['format']}", needed=f"format {FORMAT}")
@@ -179,7 +179,7 @@ def _manifest(assessment: Assessment, spec_text: str) -> dict[str, Any]:
     }
 
 
-def _read(manifest: dict[str, Any], summary: Columns) -> Assessment:
+def _read_assessment(manifest: dict[str, Any], summary: Columns) -> Assessment:
     exact = ({**b, "scale": amount(b["scale"]), "amount": amount(b["amount"])} for b in manifest["budgets"])
     return Assessment(
         title=manifest["title"],

@@ -182,7 +182,7 @@ def _draws(folder: Path, manifest: Mapping[str, Any], shape: tuple[int, int, int
 
 def _counts(path: Path, most: int) -> NDArray:
     """Read one file's column of counts, of at most so many rows."""
-    table = _table(path)
+    table = _table_name(path)
     with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
         if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:
             raise BundleError(f"'{path.name}' has no column 'count' of whole numbers", remedy=_RESTORE)
@@ -196,7 +196,7 @@ def _counts(path: Path, most: int) -> NDArray:
     return np.asarray(found)
 
 
-def _table(path: Path) -> str:
+def _table_name(path: Path) -> str:
     if path.suffix == ".parquet":
         return parquet([path])
     return f"read_csv({literal(str(path.absolute()))}, header = true, all_varchar = true, auto_detect = true)"

@@ -132,7 +132,7 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
 
     The manifest is given where the folder does not hold it yet.
     """
-    text = _read(folder, "spec.toml")
+    text = _read_public_file(folder, "spec.toml")
     manifest = read_manifest(folder) if manifest is None else manifest
     if manifest["guarantee"].get("kind") == "none":
         return text, cast(Spec, read_published_spec(text, manifest))
@@ -260,7 +260,7 @@ def _amounts(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**entry, **{name: amount(entry[name]) for name in ("amount", "delta")}}
 
 
-def _read(folder: Path, name: str) -> str:
+def _read_public_file(folder: Path, name: str) -> str:
     try:
         return read_text(folder / "public" / name)
     except (OSError, ValueError):

@@ -17,7 +17,7 @@ from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 
-MOST = 200_000_000
+MAX_PLACES = 200_000_000
 """Places of a bundle."""
 
 
@@ -36,7 +36,7 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
     write_parquet(path, columns or {"place": np.array(["all"])}, connection)
 
 
-def read_places(path: Path, spec: Spec, most: int = MOST) -> Tree:
+def read_places(path: Path, spec: Spec, most: int = MAX_PLACES) -> Tree:
     """Read the public places back, at most so many.
 
     Raises
@@ -48,7 +48,7 @@ def read_places(path: Path, spec: Spec, most: int = MOST) -> Tree:
 
 
 def read_place_levels(
-    path: Path, levels: Sequence[str], limited: Sequence[Collection[str]] = (), most: int = MOST
+    path: Path, levels: Sequence[str], limited: Sequence[Collection[str]] = (), most: int = MAX_PLACES
 ) -> Tree:
     """Read places with known levels and columns of limits.
 

@@ -33,7 +33,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
-MOST_ROWS, TOGETHER = 1 << 21, 1 << 19
+MOST_ROWS, ROW_GROUP_ROWS = 1 << 21, 1 << 19
 """Of a file of draws, and of a group of its rows."""
 PLACES = "places.parquet"
 AT_ONCE = 2
@@ -82,7 +82,9 @@ def write_posterior(
     >>> (out / "draws.csv").read_text().split()
     ['chain,draw,area,count', '0,0,a,3', '0,0,b,4', '0,1,a,5', '0,1,b,4']
     """
-    write, ending = (write_csv, "csv") if as_csv else (partial(write_parquet, together=TOGETHER), "parquet")
+    write, ending = (
+        (write_csv, "csv") if as_csv else (partial(write_parquet, together=ROW_GROUP_ROWS), "parquet")
+    )
     with staged(Path(out)) as folder:
         (folder / "summary").mkdir()
         for margin in margins(posterior):

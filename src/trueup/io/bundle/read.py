@@ -39,7 +39,7 @@ from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 
-LARGEST = 200_000_000
+MAX_CELLS_READ = 200_000_000
 """More cells than this are not read whole."""
 
 
@@ -126,7 +126,7 @@ class StoredRelease(Release):
 
     @cached_property
     def _tables(self) -> dict[Margin, tuple[NDArray, NDArray | None]]:
-        return _tables(self.folder, self.manifest, self.measurements.cells)
+        return _released_tables(self.folder, self.manifest, self.measurements.cells)
 
     @cached_property
     def counts(self) -> NDArray:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -181,7 +181,7 @@ def read_released(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
     """Read every released table of a bundle, in the order of its margin's groups."""
     manifest = read_manifest(folder)
     refuse_unreleased(folder, manifest)
-    return {margin: counts for margin, (counts, _) in _tables(folder, manifest, cells).items()}
+    return {margin: counts for margin, (counts, _) in _released_tables(folder, manifest, cells).items()}
 
 
 def refuse_unreleased(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -240,7 +240,7 @@ def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:
     return header_in(entry).at(cells)
 
 
-def _tables(
+def _released_tables(
     folder: Path, manifest: Mapping[str, Any], cells: Cells
 ) -> dict[Margin, tuple[NDArray, NDArray | None]]:
     """Return every released table, with its standard errors if it states them."""
@@ -282,10 +282,10 @@ def refuse_large(folder: Path, cells: Cells) -> None:
     BundleError
         Saying how to read it in parts.
     """
-    if cells.n > LARGEST:
+    if cells.n > MAX_CELLS_READ:
         raise BundleError(
             f"'{folder}' holds {cells.n:,} finest counts, too many to be read at once",
-            needed=f"at most {LARGEST:,}",
+            needed=f"at most {MAX_CELLS_READ:,}",
             remedy="read the places you need from public/counts/LEVEL/*.parquet, with DuckDB or any reader of Parquet; "
             "counts that are not listed are zero",
         )

@@ -39,14 +39,14 @@ def read_text(path: Path) -> str:
 def read_json(path: Path) -> Any:
     """Read JSON of bounded size, depth and length of numbers; raise OSError or ValueError otherwise."""
     try:
-        held = json.loads(read_text(path), parse_int=_whole)
+        held = json.loads(read_text(path), parse_int=_read_integer)
         _refuse_deep(held)
     except RecursionError:
         raise ValueError from None
     return held
 
 
-def _whole(text: str) -> int:
+def _read_integer(text: str) -> int:
     if len(text) > _DIGITS:
         raise ValueError
     return int(text)

@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.files.database import connect, parquet, quiet_duckdb, quoted, unmasked
 
-_WHOLE = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "", "BIG")} - {"INT", "UINT"}
-_WHOLE |= {"INTEGER", "UINTEGER"}
+_INTEGER_TYPES = {f"{sign}{size}INT" for sign in ("", "U") for size in ("TINY", "SMALL", "", "BIG")} - {
+    "INT",
+    "UINT",
+}
+_INTEGER_TYPES |= {"INTEGER", "UINTEGER"}
 KINDS = {
     "text": {"VARCHAR"},
     "truth": {"BOOLEAN"},
-    "whole": _WHOLE,
-    "number": _WHOLE | {"FLOAT", "DOUBLE"},
-    "wholes": {f"{kind}[]" for kind in _WHOLE},
+    "whole": _INTEGER_TYPES,
+    "number": _INTEGER_TYPES | {"FLOAT", "DOUBLE"},
+    "wholes": {f"{kind}[]" for kind in _INTEGER_TYPES},
 }
 """Kinds of columns, and DuckDB's types that each may have."""
 

@@ -32,7 +32,7 @@ from trueup.model.records.release import Release
 from trueup.model.tables import margin_columns
 from trueup.version import __version__
 
-WHOLE = "0-00000"
+WHOLE_PART = "0-00000"
 """The only part of a run that is not cut."""
 NOTE = "a cell of the domain that a table does not list is zero"
 
@@ -60,7 +60,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
             "simulated measurements are never published", needed="measurements by `trueup.measure`"
         )
     public, cells = begin_bundle(folder, spec_text), measurements.cells
-    file = public / measured_file(WHOLE)
+    file = public / measured_file(WHOLE_PART)
     with connect(folders=[public]) as connection:
         write_places(public / "places.parquet", cells, connection)
         alone = measurements.left_out.value if measurements.left_out else None
@@ -69,7 +69,7 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
     described = describe_measured(
         spec_text, sizes, cells.n // cells.shape[0], measurements.headers, measurements.guarantee
     )
-    return described | {"measurements": measurements.digest} | sealed({WHOLE: digest(file)})
+    return described | {"measurements": measurements.digest} | sealed({WHOLE_PART: digest(file)})
 
 
 def describe_measured(

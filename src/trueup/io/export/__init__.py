@@ -90,7 +90,7 @@ def export(
     refuse_unwritable(wanted)
     _refuse_target(out, wanted)
     if isinstance(record, str | Path):
-        record = _read(Path(record))
+        record = _read_record(Path(record))
     if wanted == "metadata":
         _refuse_idle(tables, wide)
         text = json.dumps(
@@ -159,7 +159,7 @@ def _write(folder: Path, held: Exported, to: str, for_spreadsheets: bool, agency
         write_sdmx_folder(folder, held, agency=agency)
 
 
-def _read(folder: Path) -> Record:
+def _read_record(folder: Path) -> Record:
     from trueup.io.bundle.manifest import read_manifest
     from trueup.io.bundle.read import read_measurements, read_release
 

@@ -94,7 +94,7 @@ def content(
     if wide is not None:
         for margin in margins:
             position_of(record.cells, margin, wide)
-    shown = tuple(_table(record, margin, wide, level) for margin in margins)
+    shown = tuple(_exported_table(record, margin, wide, level) for margin in margins)
     measured = record.measurements if isinstance(record, Release) else record
     spec = measured.spec if isinstance(measured, Measurements) else None
     title = spec.title if spec else "Tables"
@@ -110,7 +110,7 @@ def _margins(record: Record) -> list[Margin]:
     return list(dict.fromkeys(h.margin for h in record.headers if not h.margin.where))
 
 
-def _table(record: Record, margin: Margin, wide: str | None, level: float) -> ExportedTable:
+def _exported_table(record: Record, margin: Margin, wide: str | None, level: float) -> ExportedTable:
     figures = record.figures(margin, level)
     if isinstance(record, Posterior):
         figures = {name: figures[name] for name in _POSTERIOR}

@@ -41,7 +41,7 @@ from trueup.model.cells import Cells
 from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 
-MEMORY = "4GB"
+MEMORY_LIMIT = "4GB"
 """What DuckDB may hold in memory, unless told otherwise."""
 
 
@@ -52,7 +52,7 @@ def tabulate_by_parts(
     out: Path,
     part_of_place: NDArray[np.integer],
     *,
-    memory: str = MEMORY,
+    memory: str = MEMORY_LIMIT,
     threads: int | None = None,
     rows: str | None = None,
     limit: Limit | None = None,

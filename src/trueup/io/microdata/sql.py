@@ -61,10 +61,10 @@ def text_sql(table: Relation, column: str) -> str:
             f"column '{column}' of {table.name} is of the type {kind.upper()}",
             needed="text or whole numbers for keys and attribute values",
         )
-    return f"nullif({_plain(f'CAST({name} AS VARCHAR)')}, '')"
+    return f"nullif({_plain_sql(f'CAST({name} AS VARCHAR)')}, '')"
 
 
-def _plain(text: str) -> str:
+def _plain_sql(text: str) -> str:
     """Return SQL that removes surrounding blanks and a fraction of 0."""
     bare = _bare(text)
     whole = rf"regexp_replace({bare}, '^(-?[0-9]+)\.0+$', '\1')"
@@ -82,16 +82,16 @@ def whole_sql(table: Relation, column: str) -> str:
     name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "varchar":
         digits = rf"regexp_extract({_bare(name)}, '^(-?[0-9]{{1,24}})(\.0+)?$', 1)"
-        return _between(f"TRY_CAST({digits} AS HUGEINT)", MAX_COUNT)
+        return _in_range_sql(f"TRY_CAST({digits} AS HUGEINT)", MAX_COUNT)
     if kind in _WHOLE:
-        return _between(name, MAX_COUNT)
+        return _in_range_sql(name, MAX_COUNT)
     if kind in _RATIONAL:
         value = f"CAST({name} AS DOUBLE)"
-        return _between(f"CASE WHEN {value} = floor({value}) THEN {value} END", MAX_FLOAT)
+        return _in_range_sql(f"CASE WHEN {value} = floor({value}) THEN {value} END", MAX_FLOAT)
     return "CAST(NULL AS BIGINT)"
 
 
-def _between(value: str, most: int) -> str:
+def _in_range_sql(value: str, most: int) -> str:
     return f"CASE WHEN {value} BETWEEN 0 AND {most} THEN CAST({value} AS BIGINT) END"
 
 

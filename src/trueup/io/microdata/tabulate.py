@@ -129,8 +129,8 @@ def _place_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> ND
     for name, column in plain.items():
         refuse_missing(column, name, where, PLACES)
     given = _last_key(spec, plain, keys)
-    known = {key: i for i, key in enumerate(_rows(plain_keys(cells)))}
-    found = np.array([known.get(key, -1) for key in _rows(given)])
+    known = {key: i for i, key in enumerate(_row_contents(plain_keys(cells)))}
+    found = np.array([known.get(key, -1) for key in _row_contents(given)])
     if (lost := np.flatnonzero(found < 0)).size:
         columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
         rows_lost = rows_at(where, lost)
@@ -156,7 +156,7 @@ def plain_keys(cells: Cells) -> Columns:
     if not any("." in text for column in keys.values() for text in column.tolist()):
         return keys
     plain = {name: np.array(plain_texts(column), dtype=object) for name, column in keys.items()}
-    if len(set(_rows(plain))) < len(set(_rows(keys))):
+    if len(set(_row_contents(plain))) < len(set(_row_contents(keys))):
         raise DataError(
             f"two places of level '{cells.tree.levels[-1]}' differ by '.0' alone",
             needed="keys that are no floating-point numbers",
@@ -177,7 +177,7 @@ def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
     return ""
 
 
-def _rows(columns: Columns) -> Iterable:
+def _row_contents(columns: Columns) -> Iterable:
     """Return the content of every row: a text, or texts side by side."""
     texts = [list(map(str, column.tolist())) for column in columns.values()]
     return texts[0] if len(texts) == 1 else zip(*texts)

@@ -84,12 +84,12 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
     """
     root = Path(root)
     last = spec.levels[-1].name
-    codes = np.unique([row.geocode for row in _rows(root, last, "DPQuery")])
+    codes = np.unique([row.geocode for row in _level_rows(root, last, "DPQuery")])
     cells = build_cells(spec, _tree(spec, codes))
     headers, values = [], []
     for query in spec.queries:
         for level in query.budgets:
-            for header, part in _measured(spec, cells, query, level, _rows(root, level, "DPQuery")):
+            for header, part in _measured(spec, cells, query, level, _level_rows(root, level, "DPQuery")):
                 headers.append(header)
                 values.append(part)
     bounds: list[Bound] = []
@@ -99,11 +99,11 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
                 headers.append(Measured("invariant", margin, Exact(), groups))
                 values.append(part)
             else:
-                bounds.append(_bound(cells, margin, sign, groups, part))
+                bounds.append(_margin_bound(cells, margin, sign, groups, part))
     return Measurements(cells, tuple(headers), tuple(values), PUBLISHED, bounds=tuple(bounds), spec=spec)
 
 
-def _rows(root: Path, level: str, kind: str) -> list[Row]:
+def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
     """Return all rows of a level; empty if constraints are absent."""
     files = sorted(str(p) for p in root.rglob("*.parquet") if p.is_file() and _belongs(p, level, kind))
     if not files:
@@ -206,7 +206,7 @@ def _constraints(
     spec: Spec, cells: Cells, level: str, root: Path
 ) -> list[tuple[Margin, str, NDArray[np.int64], NDArray[np.int64]]]:
     """Return margin, sign, groups and values of every kind of constraint of a level."""
-    rows = _rows(root, level, "Constraint")
+    rows = _level_rows(root, level, "Constraint")
     if strange := [row for row in rows if row.given not in _SIGNS]:
         raise DataError(
             f"constraint '{strange[0].query}' of '{strange[0].geocode}' has the sign '{strange[0].given}'",
@@ -229,7 +229,7 @@ def _constraints(
     return found
 
 
-def _bound(
+def _margin_bound(
     cells: Cells, margin: Margin, sign: str, groups: NDArray[np.int64], values: NDArray[np.int64]
 ) -> Bound:
     """Return a limit on every group of a margin; infinite if none is listed."""

@@ -16,7 +16,7 @@ from trueup.errors import SpecError
 from trueup.model.records.places_asked import Count, Names
 from trueup.model.records.quantity import quotients
 
-LONGEST = 10_000
+MAX_QUESTION_CHARACTERS = 10_000
 """Characters of a question."""
 _FORM = (
     "names in quotes with + - * / and numbers, rank(...), and at most one comparison, such as "
@@ -123,7 +123,7 @@ class _Reader:
     @cached_property
     def asked(self) -> AskedDraws:
         try:
-            if not isinstance(self.text, str) or len(self.text) > LONGEST:
+            if not isinstance(self.text, str) or len(self.text) > MAX_QUESTION_CHARACTERS:
                 raise ValueError
             body = ast.parse(self.text.strip(), mode="eval").body
             with np.errstate(over="ignore", invalid="ignore"):

@@ -20,7 +20,7 @@ SIZES = tuple(10**k for k in range(10))
 """Lower ends of the size classes after the class of zero: 1, 10, 100, .."""
 CONFIDENCES = (50, 80, 90, 95, 99)
 """Percentages at which margins of error are kept."""
-FEWEST = 100
+MIN_CLASS_ERRORS = 100
 """Simulated errors that a class needs; with fewer it is joined with its neighbour."""
 COARSE = 5
 """Margins below are the least whole ones that reach their percentage: one count less would fall far short."""
@@ -285,7 +285,7 @@ def _joined(counts: Sequence[int] | NDArray) -> list[tuple[int, int]]:
     ranges, first, held = [], 0, 0
     for k, count in enumerate(counts):
         first, held = (k, count) if not held else (first, held + count)
-        if held >= FEWEST:
+        if held >= MIN_CLASS_ERRORS:
             ranges.append((first, k + 1))
             held = 0
     if held and ranges:

@@ -32,7 +32,7 @@ from trueup.model.tables import named_columns, probability_of
 
 PIECE = 1 << 23
 """Draws of counts that are described at a time."""
-LARGE = 1 << 25
+RANKED_COUNTS = 1 << 25
 """Draws of counts in all, above which Monte Carlo errors come from means of batches, without ranks."""
 
 
@@ -249,7 +249,7 @@ class Posterior(Tabled):
     def describe(self, draws: NDArray, level: float) -> Columns:
         """Return the columns of `summary` without its labels, for draws `(chains, draws, k)` of any quantities."""
         return describe_draws(
-            draws, level, independent=self.drawn.independent, ranked=self.draws.size <= LARGE
+            draws, level, independent=self.drawn.independent, ranked=self.draws.size <= RANKED_COUNTS
         )
 
     def quantity(self, expression: str) -> Quantity:

@@ -25,13 +25,15 @@ LARGEST_COMPOSITION = 2**31
 """Places that a composition takes: its uniforms are below 2^32."""
 LARGEST_SUM = 2**62
 """What sums of noise must stay below, in 64-bit integers."""
-REACH = 64
+NOISE_REACH_NATS = 64
 """Cells with `exp(-epsilon |v|)` below `exp(-64) < 2^-92` are out of the question; see `noise_reach`."""
 
 
 def noise_reach(parameter: Fraction, laplace: bool) -> float:
     """Return the count that a cell's noise exceeds with a probability below `2^-92`."""
-    return REACH / float(parameter) if laplace else math.sqrt(2 * REACH * float(parameter))
+    return (
+        NOISE_REACH_NATS / float(parameter) if laplace else math.sqrt(2 * NOISE_REACH_NATS * float(parameter))
+    )
 
 
 def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
@@ -39,8 +41,8 @@ def half_norm(n: int, epsilon: Fraction) -> tuple[float, float]:
     x = math.exp(-2 * float(epsilon))
     gap = -math.expm1(-2 * float(epsilon))
     spread = math.sqrt((2 * n - 1) * x / gap**2 + n / 8)
-    beyond = 10 * spread + REACH / float(epsilon)
-    return (2 * n - 1) * x / gap + n / 2 + beyond, 20 * spread + REACH / float(epsilon) + 4
+    beyond = 10 * spread + NOISE_REACH_NATS / float(epsilon)
+    return (2 * n - 1) * x / gap + n / 2 + beyond, 20 * spread + NOISE_REACH_NATS / float(epsilon) + 4
 
 
 def too_long(entries: float) -> str:

@@ -11,7 +11,7 @@ from trueup.noise.lattice.choice import BoundSampler, Choice
 from trueup.noise.lattice.double import klein_walk, whole_noise
 from trueup.noise.lattice.integer import composition, free, integer_table
 
-SLOWEST = 60.0
+MAX_SECONDS = 60.0
 """Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
 
 
@@ -21,7 +21,7 @@ def choose_sampler(
     *,
     weights: Sequence[Fraction] | None = None,
     sampler: str = "auto",
-    slowest: float = SLOWEST,
+    slowest: float = MAX_SECONDS,
 ) -> BoundSampler:
     """Choose the sampler of each piece of a lattice for a law.
 

@@ -16,7 +16,7 @@ from trueup.noise.lattice.cost import (
     CELL,
     LARGEST_COMPOSITION,
     LARGEST_SUM,
-    REACH,
+    NOISE_REACH_NATS,
     ROW,
     aggregate_gain,
     gaussian_factor,
@@ -190,7 +190,11 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
 
     seconds = tries * len(factors) * CELL
     most = max(map(len, dependent), default=1)
-    beyond = too_long(2 * REACH / float(parameters[0]) * (1 + most / REACH)) if laplace else ""
+    beyond = (
+        too_long(2 * NOISE_REACH_NATS / float(parameters[0]) * (1 + most / NOISE_REACH_NATS))
+        if laplace
+        else ""
+    )
     if not laplace and max(factors) > WIDEST_TABLE:
         beyond = f"a table of the Gaussian with sigma2 {float(max(factors)):.3g}, at most {WIDEST_TABLE:,}"
     if not beyond and seconds < NEVER:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from trueup.kernel.lattice_samplers.rows import ACCEPT, RowLaw
-from trueup.noise.lattice.cost import REACH, too_long
+from trueup.noise.lattice.cost import NOISE_REACH_NATS, too_long
 from trueup.noise.lattice.tables import Aggregate, Decisions, flip, laplace_steps
 from trueup.noise.law import Words
 from trueup.noise.samplers.interval import Interval, exp_neg
@@ -261,7 +261,7 @@ def seconds_for(shape: Sequence[int], epsilon: float) -> float:
 
 def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
     """Say what of the set-up of a grid is beyond a limit; nothing if all is within."""
-    if beyond := too_long(1.5 * REACH / epsilon):
+    if beyond := too_long(1.5 * NOISE_REACH_NATS / epsilon):
         return beyond
     if math.prod(shape) > LARGEST_GRID:
         return f"a grid of {math.prod(shape):,} cells, at most {LARGEST_GRID:,}"

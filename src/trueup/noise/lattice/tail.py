@@ -84,15 +84,17 @@ def _of_piece(rate: float, power: int, piece: Piece, probability: float) -> Tail
         columns, counts = np.zeros((0, 1)), np.ones(1, np.int64)
     else:
         columns, counts = np.unique(piece.invariants, axis=1, return_counts=True)
-    if (size := _grid(rate, power, columns, counts)) ** len(columns) * len(counts) <= LARGEST_GRID:
+    if (size := _grid_points(rate, power, columns, counts)) ** len(columns) * len(counts) <= LARGEST_GRID:
         masses = (_masses(rate, power, columns, counts, size, kind) for kind in range(len(counts)))
         return Tail(max(_exceeded(each, probability) for each in masses), exact=True)
     if power == 1:
         return Tail(_laplace_bound(rate, _norm(piece, columns, counts), probability), exact=False)
-    return Tail(_gaussian_bound(1 / (2 * rate), _share(piece.invariants), probability), exact=False)
+    return Tail(
+        _gaussian_bound(1 / (2 * rate), _projection_share(piece.invariants), probability), exact=False
+    )
 
 
-def _grid(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
+def _grid_points(rate: float, power: int, columns: NDArray, counts: NDArray) -> int:
     """Return the points per dimension, so many that sums of larger noise are negligible."""
     spread = math.sqrt(1 / (2 * rate) if power == 2 else 1 / (2 * math.sinh(min(rate, 500.0) / 2) ** 2))
     widest = np.sqrt((columns**2 @ counts).max(initial=1)) * spread
@@ -160,7 +162,7 @@ def _gaussian_bound(sigma2: float, share: float, probability: float) -> int:
     return max(math.ceil(math.sqrt(2 * sigma2 * share * math.log(2 / probability))) - 1, 0)
 
 
-def _share(invariants: NDArray) -> float:
+def _projection_share(invariants: NDArray) -> float:
     """Return the largest diagonal entry of the projection on the lattice's span."""
     rows = invariants.astype(float)
     return float(1 - (rows * np.linalg.solve(rows @ rows.T, rows)).sum(axis=0).min()) if len(rows) else 1.0
@@ -170,7 +172,7 @@ def _of_norm(epsilon: float, pieces: tuple[Piece, ...], probability: float) -> T
     from trueup.kernel.lattice_samplers.klein import KleinWalk
 
     norms = np.concatenate([KleinWalk.of(piece.basis).norms for piece in pieces])
-    share, d = max(_share(piece.invariants) for piece in pieces), len(norms)
+    share, d = max(_projection_share(piece.invariants) for piece in pieces), len(norms)
     log_t = np.linspace(math.log(1e-4), math.log((d + 100) ** 2 / epsilon**2), 4000)
     weight = 0.5 * log_t - epsilon**2 * np.exp(log_t) / 2  # the density of log t
     least = weight + np.maximum(0, d / 2 * (math.log(2 * math.pi) + log_t) - np.log(norms).sum())

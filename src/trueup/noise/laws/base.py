@@ -20,11 +20,11 @@ from trueup.noise.law import NO_LIMIT, Form, Integers, Reals, Tail, Words
 from trueup.noise.losses import Losses
 from trueup.noise.rational import rational
 
-WIDEST = 2**28
+MAX_SCALE = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""
-NARROWEST = Fraction(1, WIDEST)
+MIN_SCALE = Fraction(1, MAX_SCALE)
 """Smallest one. Below it noise is zero but with a probability that no double can hold."""
-LONGEST = 1 << 24
+MAX_TABLE_ENTRIES = 1 << 24
 """Most entries of one table (counts)."""
 
 
@@ -159,9 +159,9 @@ class BaseLaw:
         peak = float(self.logpmf(0))
         while reach < most and peak - float(self.logpmf(reach)) < depth:
             reach *= 2
-            if reach > LONGEST:
+            if reach > MAX_TABLE_ENTRIES:
                 raise DataError(
-                    f"the noise of law '{self.name}' is wider than {LONGEST:,} counts",
+                    f"the noise of law '{self.name}' is wider than {MAX_TABLE_ENTRIES:,} counts",
                     needed="a larger budget",
                 )
         low = reach // 2
@@ -201,7 +201,7 @@ class BaseLaw:
 
     def parameters(self) -> dict[str, str]:
         """Return exact parameters as strings, for manifests."""
-        return {name: str(getattr(self, name)) for name in _names(type(self))}
+        return {name: str(getattr(self, name)) for name in _parameter_names(type(self))}
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -214,14 +214,14 @@ class BaseLaw:
         """
         # What noise was drawn with is never filled in; of others' laws a default may be left out.
         least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
-        if not least <= set(parameters) <= set(_names(cls)):
+        if not least <= set(parameters) <= set(_parameter_names(cls)):
             given = ", ".join(map(repr, parameters)) or "no parameter"
-            needed = ", ".join(map(repr, _names(cls))) or "no parameter"
+            needed = ", ".join(map(repr, _parameter_names(cls))) or "no parameter"
             raise SpecError(f"law {cls.name!r} is given {given}", needed=needed)
         return cls(**parameters)
 
 
-def _names(law: Any) -> list[str]:
+def _parameter_names(law: Any) -> list[str]:
     return [field.name for field in fields(law)]
 
 
@@ -397,8 +397,8 @@ def probabilities(probability: ArrayLike) -> Reals:
 
 def refuse_extreme_width(scale_squared: Fraction, what: str, value: Fraction) -> None:
     """Refuse noise so wide that sums of noisy counts could exceed 64-bit integers, or so narrow as to be none."""
-    if not NARROWEST**2 <= scale_squared <= WIDEST**2:
+    if not MIN_SCALE**2 <= scale_squared <= MAX_SCALE**2:
         shown = f" {value}" if len(str(value)) <= 24 else ""
         effect = "practically no noise" if scale_squared < 1 else "noise wider than any count"
-        needed = f"a scale (or standard deviation) between 1/{WIDEST:,} and {WIDEST:,} counts"
+        needed = f"a scale (or standard deviation) between 1/{MAX_SCALE:,} and {MAX_SCALE:,} counts"
         raise SpecError(f"{what}{shown} makes {effect}", needed=needed)

@@ -20,7 +20,7 @@ from trueup.noise.cost import Sensitivity
 from trueup.noise.law import Form, Integers, Reals, Tail, Words
 from trueup.noise.laws.base import BaseLaw
 
-WIDEST = 10_000
+MAX_PARAMETER = 10_000
 """Largest base, threshold or change (counts)."""
 
 

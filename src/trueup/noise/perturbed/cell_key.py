@@ -168,7 +168,8 @@ def _read_transitions(given: Any) -> str:
             "the transitions are not a list of rows", needed='rows such as {"-1": 0.25, "0": 0.5, "1": 0.25}'
         )
     rows = [
-        {_change(change, x): _probability(p, x) for change, p in row.items()} for x, row in enumerate(given)
+        {_read_change(change, x): _probability(p, x) for change, p in row.items()}
+        for x, row in enumerate(given)
     ]
     for x, row in enumerate(rows):
         if abs(sum(row.values()) - 1) > SUM_SLACK:
@@ -182,7 +183,7 @@ def _read_transitions(given: Any) -> str:
     return json.dumps([{str(change): row[change] for change in sorted(row)} for row in rows])
 
 
-def _change(change: object, x: int) -> int:
+def _read_change(change: object, x: int) -> int:
     return whole_number(change, f"a change of the count {x}", -LARGEST_CHANGE, LARGEST_CHANGE)
 
 

@@ -19,9 +19,9 @@ from trueup.noise.law import Integers, Reals
 from trueup.noise.perturbed.base import Perturbation
 from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
 
-DEPTH = 700.0
+NOISE_DEPTH_NATS = 700.0
 """Log mass below its peak at which the table of noise ends: smaller ones are no doubles."""
-WHOLE = 2000
+MAX_WHOLE_ENTRIES = 2000
 """Entries of the table of noise up to which all that a double can hold is tabulated, so that its window is closed."""
 
 
@@ -49,7 +49,9 @@ class LawOfShown(Perturbation):
     def open_ended(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Return True if counts beyond a table are possible: noise without end whose full table would be too long."""
         law = self.law
-        return bool(law.additive and law.open_ended and len(law.table(0, DEPTH)[1]) > WHOLE)
+        return bool(
+            law.additive and law.open_ended and len(law.table(0, NOISE_DEPTH_NATS)[1]) > MAX_WHOLE_ENTRIES
+        )
 
     def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
         """Tabulate the likelihood of true counts given a value, down to `depth` below the peak: first count, then log masses."""
@@ -122,7 +124,7 @@ class ShownCounts(LawOfShown):
 
     def _ends(self, value: float) -> tuple[int, int]:
         if self.law.additive:
-            first, log = self.law.table(value, DEPTH)
+            first, log = self.law.table(value, NOISE_DEPTH_NATS)
             low, high = first, first + len(log) - 1
         else:
             low, high = (int(end) for end in self.law.bounds(value))
@@ -151,7 +153,11 @@ class ShownCounts(LawOfShown):
     @property
     def reach(self) -> int:
         """Return the largest distance of a published number from the true count (counts)."""
-        return self.law.tail(0.0).counts if not self.law.additive else len(self.law.table(0, DEPTH)[1]) // 2
+        return (
+            self.law.tail(0.0).counts
+            if not self.law.additive
+            else len(self.law.table(0, NOISE_DEPTH_NATS)[1]) // 2
+        )
 
     def tail(self, probability: float) -> Any:
         """Return the distance of a published number from the true count that it exceeds with at most that probability."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
-STEPS = 200
+MAX_NEWTON_STEPS = 200
 AT_THE_END = 1e-9
 """Relative distance from the least or largest variance within which the distribution is that of the end."""
 
@@ -96,7 +96,7 @@ def _newton(features: Reals, target: Reals) -> Reals:
     """Solve for the tilts of features by Newton's method with halved steps; moments are then right to rounding."""
     theta = np.zeros(len(target))
     value, p = _dual(theta, features, target)
-    for _ in range(STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         mean = features @ p
         gap = features - mean[:, None]
         step = np.linalg.solve((gap * p) @ gap.T, target - mean)

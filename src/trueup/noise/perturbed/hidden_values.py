@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
 from trueup.noise.law import Integers, Reals
-from trueup.noise.laws.base import LONGEST
+from trueup.noise.laws.base import MAX_TABLE_ENTRIES
 from trueup.noise.perturbed.base import ByChange, OneValue
-from trueup.noise.perturbed.composed import DEPTH, LawOfShown
+from trueup.noise.perturbed.composed import NOISE_DEPTH_NATS, LawOfShown
 from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
 
 
@@ -87,10 +87,10 @@ class HiddenValues(OneValue, LawOfShown):
         top = 1
         ends = [high for _, high in (*self.published, *self.counts, *self.hidden) if not np.isinf(high)]
         least = max(int(max(ends)), 0)  # beyond all of them it falls
-        while least + top < LONGEST and self.log_mass(0, least + top)[()] > -DEPTH:
+        while least + top < MAX_TABLE_ENTRIES and self.log_mass(0, least + top)[()] > -NOISE_DEPTH_NATS:
             top *= 2
         counts = np.arange(max(least + top, 0) + 1)
-        may = counts[self.log_mass(0, counts) > -DEPTH]
+        may = counts[self.log_mass(0, counts) > -NOISE_DEPTH_NATS]
         return (int(may[0]), int(may[-1])) if len(may) else (1, 0)
 
     @cached_property

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trueup.errors import SpecError
-from trueup.noise.perturbed.base import WIDEST
+from trueup.noise.perturbed.base import MAX_PARAMETER
 
 
-def whole_number(value: object, what: str, least: int, most: int = WIDEST) -> int:
+def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER) -> int:
     """Read a whole number from a number or text.
 
     Raises

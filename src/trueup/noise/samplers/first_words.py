@@ -77,10 +77,10 @@ def _tables(law: Any) -> Iterator[tuple[Inversion, Cdf]]:
         yield from _digits(sampler)
     elif isinstance(sampler, GaussianTable):
         rate = _decimal(2 * sampler.sigma2)
-        yield sampler, _summed(lambda k: (-k * k / rate).exp(), len(sampler.support))
+        yield sampler, _cumulated(lambda k: (-k * k / rate).exp(), len(sampler.support))
     else:
         rate = _decimal(law.epsilon)
-        yield sampler, _summed(lambda k: (-rate * abs(k)).exp(), law.bound)
+        yield sampler, _cumulated(lambda k: (-rate * abs(k)).exp(), law.bound)
 
 
 def _digits(sampler: TwoSidedGeometric) -> Iterator[tuple[Inversion, Cdf]]:
@@ -100,10 +100,10 @@ def _first_digit(rate: Decimal, base: int) -> Cdf:
     up = sum(((-rate * digit).exp() for digit in range(base)), Decimal(0))
     down = sum(((rate * digit).exp() for digit in range(base)), Decimal(0))
     furthest = int(140 / (rate * base)) + 2
-    return _summed(lambda y: (-rate * base * abs(y)).exp() * (up if y >= 0 else down), furthest)
+    return _cumulated(lambda y: (-rate * base * abs(y)).exp() * (up if y >= 0 else down), furthest)
 
 
-def _summed(mass: Callable[[int], Decimal], furthest: int) -> Cdf:
+def _cumulated(mass: Callable[[int], Decimal], furthest: int) -> Cdf:
     """Return the cdf of a law on `-furthest .. furthest` from its mass up to a factor."""
     return _running([mass(k) for k in range(-furthest, furthest + 1)], -furthest)
 

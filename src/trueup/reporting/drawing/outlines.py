@@ -22,10 +22,10 @@ from trueup.model.tables import place_keys
 
 WIDTHS = (1920, 960, 640, 400, 240)
 """Grids that are tried, until the map is small enough."""
-FARTHEST = 1e9
+MAX_COORDINATE = 1e9
 """Largest coordinate: metres of a grid that covers the earth have less."""
 _POLYGONS = ("Polygon", "MultiPolygon")
-MOST = 2_500_000
+MAX_OUTLINE_CHARACTERS = 2_500_000
 """Characters of all shapes together."""
 Ring = NDArray[np.float64]
 
@@ -120,7 +120,7 @@ def _keys(cells: Cells, level: str) -> Iterator[dict[str, int]]:
 
 
 def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
-    """Draw the places that have shapes, as finely as `MOST` characters allow.
+    """Draw the places that have shapes, as finely as `MAX_OUTLINE_CHARACTERS` characters allow.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
     rings = {place: list(_rings(feature["geometry"])) for place, feature in shapes.items()}
     for width in WIDTHS:
         height, paths = _paths(rings, width)
-        if sum(map(len, paths.values())) <= MOST:
+        if sum(map(len, paths.values())) <= MAX_OUTLINE_CHARACTERS:
             break
     return Outlines(level, width, height, paths, cells.tree.sizes[cells.tree.level(level)] - len(paths))
 
@@ -140,7 +140,7 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
     try:
         polygons = [geometry["coordinates"]] if geometry["type"] == "Polygon" else geometry["coordinates"]
         rings = [np.array([p[:2] for p in ring], dtype=float) for polygon in polygons for ring in polygon]
-        whole = all(ring.shape[1:] == (2,) and (np.abs(ring) <= FARTHEST).all() for ring in rings)
+        whole = all(ring.shape[1:] == (2,) and (np.abs(ring) <= MAX_COORDINATE).all() for ring in rings)
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         whole, rings = False, []
     if not whole:

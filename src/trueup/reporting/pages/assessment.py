@@ -28,7 +28,7 @@ def assessment_page(record: Assessment, spec: Spec, ledger: Ledger) -> Page:
         record.title,
         "Assessment of methods and budgets on simulated noise",
         _warning(record),
-        _summary(record),
+        _assessment_facts(record),
         tuple(
             section
             for section in (
@@ -60,7 +60,7 @@ def _warning(record: Assessment) -> str:
     )
 
 
-def _summary(record: Assessment) -> tuple[tuple[str, str], ...]:
+def _assessment_facts(record: Assessment) -> tuple[tuple[str, str], ...]:
     made = f"{record.replicates:,}"
     return (
         ("Truth", record.truth),

@@ -30,7 +30,7 @@ def plan_page(plan: Allocation, spec: Spec, ledger: Ledger) -> Page:
             Section(
                 "plan",
                 "Budget and expected error of each table",
-                (_method(plan), *targets, _picture(plan, unit), _table(plan, unit)),
+                (_method(plan), *targets, _picture(plan, unit), _plan_table(plan, unit)),
             ),
         ),
     )
@@ -78,7 +78,7 @@ def _targets(plan: Allocation, unit: str) -> Table:
     return Table("Margins of error that were asked for", columns)
 
 
-def _table(plan: Allocation, unit: str) -> Table:
+def _plan_table(plan: Allocation, unit: str) -> Table:
     margin, per_deviation = f"90 % margin (±\N{NO-BREAK SPACE}{unit})", normal_ratio(90)
     columns = (
         Column("Table", plan.levels),

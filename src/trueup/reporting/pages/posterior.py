@@ -29,7 +29,7 @@ def posterior_page(
         spec.title,
         "Posterior of the true counts: what they may be, given everything that was published",
         "",
-        (*counted_line(spec, unit), *_summary(posterior)),
+        (*counted_line(spec, unit), *_posterior_facts(posterior)),
         tuple(
             section
             for section in (
@@ -48,7 +48,7 @@ def posterior_page(
     )
 
 
-def _summary(posterior: Posterior) -> tuple[tuple[str, str], ...]:
+def _posterior_facts(posterior: Posterior) -> tuple[tuple[str, str], ...]:
     chains, draws, n = posterior.draws.shape
     drawn = posterior.drawn
     known = "converged" if drawn.connected else "agree"

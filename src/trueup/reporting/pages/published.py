@@ -103,10 +103,12 @@ def _made(measurements: Measurements) -> Section:
 
 def _counts(release: Release, unit: str) -> Section:
     text = Text(f"Each count stands beside what was published of it; '{HIDDEN}' where that is no number.")
-    return Section("counts", "The counts", (text, *(_table(release, m, unit) for m in release.published)))
+    return Section(
+        "counts", "The counts", (text, *(_published_table(release, m, unit) for m in release.published))
+    )
 
 
-def _table(release: Release, margin: Margin, unit: str) -> Table:
+def _published_table(release: Release, margin: Margin, unit: str) -> Table:
     counts = release.sums(margin)
 
     def columns(at: slice) -> list[Column]:

@@ -21,7 +21,7 @@ def adjustments(release: Release, unit: str) -> Section:
     if not changes:
         return Section("changes", heading, (Text("Nothing: no count carries noise."),))
     text = Text(
-        f"To make the counts add up,{_kept(release)} reconciliation moved them away from the noisy counts. The "
+        f"To make the counts add up,{_kept_rules(release)} reconciliation moved them away from the noisy counts. The "
         "change is a public quantity: it is computed from noisy and released counts only. "
         "It removes noise as well, so a change is not an error."
     )
@@ -29,7 +29,7 @@ def adjustments(release: Release, unit: str) -> Section:
     return Section("changes", heading, (text, _picture(quantiles, unit), _table(changes, quantiles, unit)))
 
 
-def _kept(release: Release) -> str:
+def _kept_rules(release: Release) -> str:
     """Return in words what else was kept; continuous methods, and those that allow negative counts, keep less."""
     facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
     kept = " and ".join(name for name, holds in facts.items() if holds)

@@ -20,7 +20,7 @@ from trueup.reporting.sections.assessed_view import (
     with_error,
 )
 
-DRAWN = 12
+MAX_PLOTTED_GROUPS = 12
 """Most groups that a dot plot holds."""
 
 
@@ -95,14 +95,14 @@ def fairness(view: AssessmentView) -> Section | None:
     text = Text(
         "Units that differ only in how many others share their parent, or in an attribute, may be published with "
         "different accuracy. Dots far apart in height mean that some of them are served worse than others. "
-        f"Drawn are attributes of at most {DRAWN} values; the others are in the table below and in summary.parquet."
+        f"Drawn are attributes of at most {MAX_PLOTTED_GROUPS} values; the others are in the table below and in summary.parquet."
     )
     return Section("fairness", "Fairness between groups", (text, *blocks, _dispersion(view)))
 
 
 def _fairness_charts(view: AssessmentView, margin: Margin, by: str) -> Iterator[Chart]:
     classes = view.classes(by, str(margin))
-    if not 2 <= len(classes) <= DRAWN:
+    if not 2 <= len(classes) <= MAX_PLOTTED_GROUPS:
         return
     what, places = counts_of(margin), plural(plain(margin.level))
     siblings = f"How many {places} the {view.parent(margin)} has"
@@ -147,14 +147,14 @@ def decisions(view: AssessmentView) -> Section | None:
     tables = []
     if len(sides["value"]):
         tables.append(
-            _shares(view, "How often a count lands on the wrong side of a threshold", sides, "Threshold")
+            _share_table(view, "How often a count lands on the wrong side of a threshold", sides, "Threshold")
         )
     if len(ranks["value"]):
-        tables.append(_shares(view, "How often a place has a wrong rank within its table", ranks, ""))
+        tables.append(_share_table(view, "How often a place has a wrong rank within its table", ranks, ""))
     return Section("decisions", "Wrong decisions", tuple(tables)) if tables else None
 
 
-def _shares(view: AssessmentView, caption: str, rows: Columns, about: str) -> Table:
+def _share_table(view: AssessmentView, caption: str, rows: Columns, about: str) -> Table:
     shares = [
         f"{to_digits(100 * v, 3)} ± {error_digit(100 * e, 100 * v)}"
         for v, e in zip(rows["value"], rows["mc_error"])

@@ -17,7 +17,7 @@ from trueup.reporting.drawing.blocks import Column, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, table_name
 from trueup.reporting.sections.error import noise_margin, of_margin
 
-SHOWN = 4000
+SHOWN_TABLE_ROWS = 4000
 """Rows shown of a table; all counties of the United States fit in."""
 
 UNFOLDED = 60
@@ -89,24 +89,24 @@ def counts_table(
     cells: Cells, margin: Margin, what: str, folder: str, columns: Callable[[slice], Sequence[Column]]
 ) -> Table:
     size = cells.size(margin)
-    shown = slice(0, min(size, SHOWN))
+    shown = slice(0, min(size, SHOWN_TABLE_ROWS))
     note = ""
-    if size > SHOWN:
+    if size > SHOWN_TABLE_ROWS:
         note = (
-            f"Shown are the first {SHOWN:,} of {size:,} rows; search and sorting reach these only. The whole "
+            f"Shown are the first {SHOWN_TABLE_ROWS:,} of {size:,} rows; search and sorting reach these only. The whole "
             f"table is the Parquet file of '{margin}' in the folder '{folder}' beside this report."
         )
     name = table_name(margin)
     return Table(
         f"{what.capitalize()}: {name}",
-        (*_places(cells, margin, shown), *columns(shown)),
+        (*_place_columns(cells, margin, shown), *columns(shown)),
         note,
         summary=f"{name[:1].upper()}{name[1:]}: {size:,} {what if size > 1 else what.removesuffix('s')}",
         unfolded=size <= UNFOLDED,
     )
 
 
-def _places(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
+def _place_columns(cells: Cells, margin: Margin, shown: slice) -> list[Column]:
     """Name every group: the place, its code if it has a name, and its attribute values."""
     shape = cells.margin_shape(margin)
     place, *values = np.unravel_index(np.arange(shown.stop), shape)

@@ -125,13 +125,13 @@ def stated_rules(part: ConstraintsPart) -> Iterator[str]:
         yield f"no count where {_where(zero)} (impossible combination)"
     for bound in part.bounds:
         limits = (("at least", bound.lower), ("at most", bound.upper))
-        text = " and ".join(f"{word} {_limit(limit)}" for word, limit in limits if limit is not None)
+        text = " and ".join(f"{word} {_limit_text(limit)}" for word, limit in limits if limit is not None)
         yield f"each {_named(bound)}{' where ' + _where(bound.where) if bound.where else ''} is {text}"
     for rule in part.linear:
         yield f"{rule.rule} at every {plain(rule.level or 'place of the last level')}"
 
 
-def _limit(limit: int | str) -> str:
+def _limit_text(limit: int | str) -> str:
     return f"{limit:,}" if isinstance(limit, int) else f"the place's {plain(limit)} (public)"
 
 

@@ -14,7 +14,7 @@ from trueup.reporting.drawing.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Rid
 from trueup.reporting.drawing.words import number, percent
 from trueup.reporting.sections.counts import names_with_parents
 
-EACH = 5
+RIDGELINES_A_SIDE = 5
 """Smallest counts, and largest ones, that have a ridgeline."""
 
 MOST_ROWS = 30
@@ -99,7 +99,7 @@ def shapes(view: PosteriorView) -> Section:
         "All counts, from the smallest to the largest."
         if len(rows) == len(view.by_size)
         else (
-            f"The {EACH} smallest and the {EACH} largest of the finest counts"
+            f"The {RIDGELINES_A_SIDE} smallest and the {RIDGELINES_A_SIDE} largest of the finest counts"
             + (", and those that were asked for" if view.posterior.chosen else "")
             + ". The tables below hold all of them."
         )
@@ -119,12 +119,12 @@ def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
 def _shown(view: PosteriorView) -> list[int]:
     """Return cells that have a ridgeline, from the smallest to the largest."""
     order = view.by_size
-    if len(order) <= 2 * EACH + 2:
+    if len(order) <= 2 * RIDGELINES_A_SIDE + 2:
         return order.tolist()
     cells, wanted = view.posterior.cells, set(view.posterior.chosen)
     labels = (cells.label(cell) for cell in range(cells.n)) if wanted else ()
     chosen = [cell for cell, label in enumerate(labels) if label in wanted]
-    some = {*order[:EACH].tolist(), *order[-EACH:].tolist(), *chosen}
+    some = {*order[:RIDGELINES_A_SIDE].tolist(), *order[-RIDGELINES_A_SIDE:].tolist(), *chosen}
     return [cell for cell in order.tolist() if cell in some]
 
 

@@ -14,7 +14,7 @@ from trueup.reporting.drawing.blocks import Block, Column, Facts, FoldedText, No
 from trueup.reporting.drawing.pictures import Figure, bars
 from trueup.reporting.drawing.words import exact, percent, plain, table_name
 
-LARGEST = 30
+MAX_MEANINGFUL_EPSILON = 30
 """Beyond this epsilon a factor says nothing to anybody."""
 _LETTER = {"epsilon": "epsilon", "rho": "rho (zero-concentrated)"}
 
@@ -53,7 +53,7 @@ def cost(measurements: Measurements | Release) -> Section:
         "and needs more noise. The parts below add up to it exactly.",
         *_factor(guarantee),
     )
-    return Section("cost", "What it cost", (explained, _picture(guarantee), _charges(guarantee)))
+    return Section("cost", "What it cost", (explained, _budget_picture(guarantee), _charges(guarantee)))
 
 
 def laws(measurements: Measurements | Release) -> Facts:
@@ -74,7 +74,7 @@ def _factor(guarantee: Guarantee) -> tuple[str, ...]:
         between, amount = "between two databases that differ by that smallest change", guarantee.change.amount
     else:
         return ()
-    if amount > LARGEST:
+    if amount > MAX_MEANINGFUL_EPSILON:
         return ()
     factor = nextafter(exp(nextafter(float(amount), inf)), inf)
     return (
@@ -105,7 +105,7 @@ def _charges(guarantee: Guarantee) -> Table:
     return Table("Privacy loss of each noisy table", columns, note)
 
 
-def _picture(guarantee: Guarantee) -> Figure:
+def _budget_picture(guarantee: Guarantee) -> Figure:
     shares = [(c, float(_share(c, guarantee))) for c in guarantee.charges]
     largest = max(shares, key=lambda pair: pair[1])
     rows = {_name(c): (100 * s, percent(s)) for c, s in shares}

@@ -24,7 +24,7 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     if pointers is not None:
         levels = [DraftedKey(f"level {k}", pointers.id, of=_pointed(pointers)) for k in range(pointers.depth)]
     attributes: list[DraftedKey] = []
-    entries = [_entry(table, levels, attributes, undecided) for table in seen]
+    entries = [_drafted_table(table, levels, attributes, undecided) for table in seen]
     entries = told_apart(entries, attributes, undecided)
     return Draft(levels, attributes, entries, undecided, pointers)
 
@@ -77,7 +77,7 @@ def _lengths(codes: Sequence[str]) -> list[int]:
     return [] if any(" " in code for code in codes) else found
 
 
-def _entry(
+def _drafted_table(
     table: SeenTable, levels: list[DraftedKey], attributes: list[DraftedKey], undecided: list[str]
 ) -> DraftedTable:
     columns: dict[str, str] = {}

@@ -30,7 +30,7 @@ def cells_of(table: SeenTable, attributes: list[DraftedKey], undecided: list[str
     if total is not None:
         yield total, {}
     rest = [c for c in columns if c is not total]
-    for group in _groups(rest, total):
+    for group in _attribute_groups(rest, total):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
         if among is not None or (total is not None and len(group) == 1):
             drawn.values.append(next(n for n in ("other", "all others", "rest") if n not in drawn.values))
@@ -82,7 +82,7 @@ def _is_of_which(column: SeenColumn) -> bool:
     return OF_WHICH.match(column.path[-1].casefold()) is not None
 
 
-def _groups(rest: Sequence[SeenColumn], total: SeenColumn | None) -> list[list[SeenColumn]]:
+def _attribute_groups(rest: Sequence[SeenColumn], total: SeenColumn | None) -> list[list[SeenColumn]]:
     """Return the columns of each attribute: those below one name, or a group that sums to the total."""
     upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]

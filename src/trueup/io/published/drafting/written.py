@@ -26,7 +26,9 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     entries = [part for entry in whole.entries for part in _by_law(entry)]
     told = {base for entry in entries if (base := _base(entry)) is not None}
     values = {a.name: set(a.values) for a in whole.attributes}
-    parts = [_entry(entry, name, told, values, undecided) for entry, name in zip(entries, _names(entries))]
+    parts = [
+        _entry(entry, name, told, values, undecided) for entry, name in zip(entries, _entry_names(entries))
+    ]
     levels = [_level(level, pointed=whole.pointers is not None) for level in whole.levels]
     attributes = [
         f"[[attribute]]\nname = {_q(a.name)}\nvalues = {_list(a.values)}\n" for a in whole.attributes
@@ -36,7 +38,7 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
         f"title = {_q(title)}",
         'table = { name = "published", counts = "unit" }',
         *(
-            [f"parents = {_table({'id': whole.pointers.id, 'parent': whole.pointers.parent})}"]
+            [f"parents = {_toml_pairs({'id': whole.pointers.id, 'parent': whole.pointers.parent})}"]
             if whole.pointers
             else []
         ),
@@ -55,7 +57,7 @@ def _list(values: list[str]) -> str:
     return f"[{', '.join(map(_q, values))}]"
 
 
-def _table(pairs: dict[str, str]) -> str:
+def _toml_pairs(pairs: dict[str, str]) -> str:
     return "{ " + ", ".join(f"{_q(a)} = {_q(b)}" for a, b in pairs.items()) + " }"
 
 
@@ -78,7 +80,7 @@ def _among(entry: DraftedTable, cells: list[tuple[SeenColumn, dict[str, str]]]) 
     return replace(entry, cells=cells, seen=entry.seen._replace(values=[column for column, _ in cells]))
 
 
-def _names(entries: list[DraftedTable]) -> list[str]:
+def _entry_names(entries: list[DraftedTable]) -> list[str]:
     names = [table_label(entry) for entry in entries]
     return [name if names.count(name) == 1 else f"{name} {k + 1}" for k, name in enumerate(names)]
 
@@ -97,19 +99,19 @@ def _entry(
         if seen.label is None:
             undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
     if entry.columns:
-        lines.append(f"columns = {_table(entry.columns)}")
+        lines.append(f"columns = {_toml_pairs(entry.columns)}")
     if entry.attributes:
         lines.append(f"attributes = {_list(entry.attributes)}")
     if entry.cells:
         cells = [
-            f"  {{ count = {_q(c.name)}{f', where = {_table(where)}' if where else ''} }},"
+            f"  {{ count = {_q(c.name)}{f', where = {_toml_pairs(where)}' if where else ''} }},"
             for c, where in entry.cells
         ]
         lines += ["cell = [", *cells, "]"]
     else:
         lines.append(f"count = {_q(seen.values[0].name)}")
     if entry.totals:
-        lines.append(f"total = {_table(entry.totals)}")
+        lines.append(f"total = {_toml_pairs(entry.totals)}")
     if seen.variance is not None and not entry.cells:
         lines.append(f"variance = {_q(seen.variance.name)}")
     if entry.fill:
@@ -117,7 +119,11 @@ def _entry(
     if entry.ragged:
         lines.append("ragged = true")
     lines += _decimal(entry, undecided)
-    lines += [f"law = {_law(entry, told, undecided)}", *_codes(entry, undecided), *_unlisted(entry, values)]
+    lines += [
+        f"law = {_suggested_law(entry, told, undecided)}",
+        *_codes(entry, undecided),
+        *_unlisted(entry, values),
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -163,7 +169,7 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
                 else ""
             )
         )
-    return [f"codes = {_table(codes)}"] if codes else []
+    return [f"codes = {_toml_pairs(codes)}"] if codes else []
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
@@ -196,7 +202,7 @@ def _base(entry: DraftedTable) -> int | None:
     return None if noisy else _base_of(found, entry.seen.titles.casefold())
 
 
-def _law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
+def _suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
     """Return the law suggested by values and titles, or by neighbouring tables with known bases."""
     seen = entry.seen
     found = _numbers(entry)

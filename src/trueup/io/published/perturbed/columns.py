@@ -35,7 +35,7 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
         *values,
         *([part.variance] if part.variance else []),
     ]
-    rows = _read(part, source, list(dict.fromkeys(wanted)), values)
+    rows = _read_file_columns(part, source, list(dict.fromkeys(wanted)), values)
     rows |= {name: rows[own] for name, own in part.columns.items()}
     if not len(next(iter(rows.values()))):
         raise DataError(f"table '{part.name}' has no row", needed="a row for each place or cell")
@@ -51,7 +51,9 @@ def _refuse_strange(part: PublishedTable, names: Sequence[str]) -> None:
         )
 
 
-def _read(part: PublishedTable, source: Any, names: Sequence[str], values: Sequence[str]) -> Columns:
+def _read_file_columns(
+    part: PublishedTable, source: Any, names: Sequence[str], values: Sequence[str]
+) -> Columns:
     path = Path(source) if isinstance(source, str | Path | Encoded) else None
     if part.sheet and not (path and is_workbook(path)):
         raise DataError(

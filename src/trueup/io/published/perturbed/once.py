@@ -30,7 +30,7 @@ def counted_once(
         if key is None or v.law.exact or not v.law.numeric:  # said twice, these say no more
             result.append(v)
             continue
-        marks = _sums(cells, mark, v.margin)[v.groups]
+        marks = _mark_sums(cells, mark, v.margin)[v.groups]
         new = np.ones(len(marks), bool)
         for others, earlier in seen.get(key, ()):
             where = dict(zip(others.tolist(), range(len(others))))
@@ -49,7 +49,7 @@ def _drawn_by(law: Any) -> Any:
     return law.law if isinstance(law, ShownCounts) else law
 
 
-def _sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:
+def _mark_sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:
     """Return sums modulo 2^64 of the marks of each group's cells."""
     total = np.zeros(cells.size(margin), np.uint64)
     np.add.at(total, cells.groups(cells.finest, margin), mark)

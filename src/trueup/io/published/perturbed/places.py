@@ -57,7 +57,7 @@ def rows_by_level(
     if spec.parents is not None:
         return TableRows(part, columns, codes, _depths(spec, part, codes[spec.parents.id], tree))
     rows = len(next(iter(columns.values())))
-    named = [_named(part, levels, level, codes[str(level.column)]) for level in levels]
+    named = [_rows_of_level(part, levels, level, codes[str(level.column)]) for level in levels]
     depth, open_ = np.zeros(rows, np.int64), np.ones(rows, bool)
     for at, (level, here) in enumerate(zip(levels, named)):
         if (lost := np.flatnonzero(here & ~open_)).size:
@@ -92,7 +92,9 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
     return np.array([depth[id_] for id_ in ids.tolist()], np.int64)
 
 
-def _named(part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts) -> NDArray[np.bool_]:
+def _rows_of_level(
+    part: PublishedTable, levels: Sequence[Level], level: Level, texts: Texts
+) -> NDArray[np.bool_]:
     """Return a mask of the rows that name a place of a level."""
     column = str(level.column)
     present = ~np.isin(texts, part.total_of(column))

@@ -41,14 +41,14 @@ def values_under_laws(
     With them what contradicts a code, in words.
     """
     texts = sorted({text for shown in margins for text in np.unique(shown.texts).tolist()})
-    reading = _read(cells, part, margins, texts)
+    reading = _read_texts(cells, part, margins, texts)
     result = []
     for shown in margins:
         result += _of_margin(cells, part, reading, shown)
     return result, reading.noted
 
 
-def _read(
+def _read_texts(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], texts: Sequence[str]
 ) -> _Reading:
     declared = {code.strip(): read_meaning(said) for code, said in part.codes.items()}
