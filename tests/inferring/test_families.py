@@ -24,13 +24,15 @@ from trueup.inferring import family_moves
 from trueup.inferring.areas import infer_areas
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.io.bundle.posterior import write_posterior
+from trueup.kernel.families.sets import maximal
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.layouts.family_rules import closed_constraints
 from trueup.layouts.family_walk import FamilyWalk
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, family_of
-from trueup.model.header import Measured
+from trueup.model.family_sets import variables
+from trueup.model.header import Measured, simulate_many
 from trueup.model.prior import Flat, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
@@ -170,6 +172,50 @@ def test_chains_have_the_moments_of_enumeration(name, prior, rng):
     assert largest_z(found.draws, shown, right) < LIMIT
     wrong = log + log_prior(walk, tables, np.array([2.0, 0.4] if prior == "given" else [0.1, 0.1]))
     assert largest_z(found.draws, shown, wrong) > LIMIT
+
+
+def random_case(rng: np.random.Generator) -> tuple[Constraints, list[Measured], np.ndarray]:
+    """A family of two or three tables of a few records: pairs of three attributes of two values, perhaps of places."""
+    while True:
+        tree = [Tree.from_columns(["all"], [{}]), AREAS][rng.integers(2)]
+        pairs = [("a", "b"), ("b", "c"), ("a", "c"), ("a",), ("c",), ()]
+        chosen = rng.choice(len(pairs), rng.integers(2, 4), replace=False)
+        whole = Cells(tree, (A, B, C) if len(tree.levels) == 1 else (A, B))
+        named = [Margin(str(rng.choice(tree.levels)), pairs[i]) for i in chosen]
+        margins = list(
+            dict.fromkeys(m for m in named if set(m.attributes) <= {a.name for a in whole.attributes})
+        )
+        if len(maximal([variables(whole, m, margins) for m in margins])) > 1:
+            break
+    cells = family_of(whole, margins)
+    laws = [DiscreteLaplace(Fraction(1, int(k))) for k in rng.integers(1, 4, len(margins))]
+    headers = [Measured(f"q{i}", m, law) for i, (m, law) in enumerate(zip(margins, laws))]
+    headers.append(Measured("total", Margin("all"), DiscreteLaplace(Fraction(3))))
+    truth = cells.tally(rng.integers(whole.n, size=5), np.ones(5, np.int64))
+    values = simulate_many(cells, truth, headers, rng, 1)[0]
+    return Constraints(cells, tuple(h.margin for h in headers)), headers, values
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_posteriors_of_random_families_have_the_moments_of_enumeration(part, rng):
+    """A hundred in all, with the prior drawn; another prior fails in most."""
+    told = 0
+    for _ in range(10):
+        constraints, headers, values = random_case(rng)
+        closed = closed_constraints(constraints)
+        walk = FamilyWalk.of(closed, headers)
+        tables = agreeing(closed.cells, walk.open_, MOST)
+        log = log_likelihood(closed, headers, values, tables)
+        method = FamilyMoves()
+        state = method.prepare(constraints, headers)
+        found = method.apply(state, values, 10_000, rng, lambda done, of: None)
+        assert not found.refused
+        shown = constraints.cells.of_closed(tables)
+        assert largest_z(found.draws, shown, log + log_prior(walk, tables, None)) < LIMIT
+        wrong = log_prior(walk, tables, np.full(len(closed.cells.tables), 0.1))
+        told += largest_z(found.draws, shown, log + wrong) > LIMIT
+    assert told >= 7
 
 
 def test_the_posterior_of_a_ministry(tmp_path, rng):

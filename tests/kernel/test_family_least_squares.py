@@ -52,11 +52,12 @@ VIEWS = {
 }
 
 
+@pytest.mark.parametrize("trials", [25, pytest.param(125, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", VIEWS)
-def test_estimates_and_variances_are_those_of_a_dense_solver(name, rng):
+def test_estimates_and_variances_are_those_of_a_dense_solver(name, trials, rng):
     views = VIEWS[name]
     axes = [Axis.of(seen) for seen in views]
-    for trial in range(25):
+    for trial in range(trials):
         child_ptr, sizes = TREES[trial % len(TREES)]
         plan = [[] for _ in sizes]
         for _ in range(rng.integers(1, 5)):
