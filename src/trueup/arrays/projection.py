@@ -211,8 +211,10 @@ def _polyhedron(
     low, high = _ends(rows[1], rows[2], ranged.shape[0], "least and most")
     of_one, up_to_one = _ends(*box, n, "lower and upper")
     limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))
-    one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))[limited]
-    limits = scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one])) if limited.size else ranged
+    limits = ranged
+    if limited.size:
+        one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))[limited]
+        limits = scipy.sparse.csr_array(scipy.sparse.vstack([ranged, one]))
     return Polyhedron.of(
         n,
         equal,

@@ -102,7 +102,7 @@ class Polyhedron:
     def violations(self, x: np.ndarray) -> np.ndarray:
         """Amount (counts) by which every row is violated."""
         low, high = self.bounds
-        value = self.matrix @ x
+        value = np.concatenate([self.equal @ x, self.ranged @ x])
         return np.maximum(np.maximum(low - value, value - high), 0.0)
 
     def residual(self, x: np.ndarray) -> float:

@@ -25,7 +25,6 @@ import scipy  # its parts load when first used
 
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
-from trueup.kernel.linear.proof import least_squares_bound
 
 STEPS = 100
 SHORTER = 40  # halvings of a step
@@ -97,23 +96,9 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
     found = _ascend(dual)
     if found is None:
         return None
-    rest = fit.around(origin)
-    return SeparableOptimum(origin + found[0], rest.objective(found[0]), _bound(dual, rest, *found))
-
-
-def _bound(dual: _Dual, fit: Fit, x: np.ndarray, prices: np.ndarray) -> float:
-    """What the prices prove: what they leave of the counts' own prices, counts at a bound take."""
-    own = fit.weights * (fit.matrix @ x - fit.values)
-    left = dual.matrix.T @ prices - fit.matrix.T @ own
-    at = np.flatnonzero((x == dual.low) | (x == dual.high))
-    right = np.where(x == dual.high, np.maximum(left, 0.0), 0.0) + np.where(
-        x == dual.low, np.minimum(left, 0.0), 0.0
-    )
-    rows = scipy.sparse.vstack(
-        [scipy.sparse.csr_array(dual.matrix), scipy.sparse.eye_array(x.size, format="csr")[at]], format="csr"
-    )
-    limits, multipliers = np.append(dual.sums, x[at]), np.append(-prices, right[at])
-    return least_squares_bound(fit, scipy.sparse.csr_array(rows), limits, own, multipliers, fit.objective(x))
+    x, prices = found  # x is the least of the Lagrangian in the box, so the dual's value is a bound
+    bound = 2 * dual.value(prices, x, dual.sums - dual.matrix @ x)
+    return SeparableOptimum(origin + x, fit.around(origin).objective(x), bound)
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
