@@ -102,7 +102,8 @@ def large_tree(rng):
         laws = {Margin(level): law_named("discrete-gaussian")(variance) for level in cells.tree.levels}
     parts = float(rng.choice([0.2, 1.0, 5.0]))
     prior = Hierarchical(concentrations=(parts * leaves / groups, parts))
-    return cells, noisy(cells, counts_of(cells, rng, parts), laws, rng), TreeExact(prior=prior, tier="exact")
+    exact = TreeExact(prior=prior, tier="exact", tolerance=1e-6)
+    return cells, noisy(cells, counts_of(cells, rng, parts), laws, rng), exact
 
 
 @pytest.mark.slow
@@ -118,6 +119,24 @@ def test_a_hundred_large_trees_are_within_what_is_stated(number, rng):
     assert means < MEANS
     assert masses < INTERVALS
     assert means <= moved
+
+
+def test_gaps_are_halved_until_means_move_little(rng, monkeypatch):
+    cells = states([5] * 12)
+    counts = rng.negative_binomial(0.2, 1 / 150, cells.n)
+    measured = noisy(cells, counts, laplace_tree(cells, "1/20"), rng)
+    method = TreeExact(prior=Hierarchical(concentrations=(1.0, 0.2)), tier="exact")
+
+    def refined(most):
+        monkeypatch.setattr(tree_approximate, "LARGEST_MOVE", most)
+        state, grid, _ = solved(method, cells, measured, 0.4)
+        splits = splits_of(method.prior, state.problem.nested, state.problem.bounds()[1])
+        return grid, _refined(grid, splits.parameters(given(method.prior, splits)))[1]
+
+    _, usual = refined(np.inf)
+    grid, moved = refined(usual / 2)
+    assert moved <= usual / 2
+    assert grid.step == tree_approximate.DRAWING / 2
 
 
 def test_coarse_grids_are_seen_to_err(rng):

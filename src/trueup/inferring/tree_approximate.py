@@ -29,8 +29,11 @@ Reals = NDArray[np.float64]
 Part = tuple[Settled, int]
 """A solution, and how many of the draws come from it."""
 
-ESTIMATING, DRAWING = 0.4, 0.2
-"""Gaps of grids, in standard scores: while hyperparameters are sought, and for draws."""
+ESTIMATING, DRAWING, FINEST = 0.4, 0.2, 0.05
+"""Gaps of grids, in standard scores: while hyperparameters are sought, for draws, and where these move means by too much."""
+LARGEST_MOVE, MOST_POINTS = 0.05, 500_000
+"""Standard deviations (and a tenth of a count) by which grids twice as coarse may move a mean, or else gaps are halved; and
+points of a tree whose grids are not made finer for that."""
 LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 ROUNDING = 1e-8
@@ -186,17 +189,21 @@ def _blocks(count: int, most: int) -> list[int]:
 
 
 def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
-    """Solve on grids for draws; also return how much grids twice as coarse move means (in sds and a tenth of a count).
+    """Solve on grids that are fine enough for draws, as far as `MOST_POINTS` allow.
 
-    Errors fall with the square of the gaps: a third of the move is about what is left.
+    Return also by how much grids twice as coarse move means (sd and a tenth of a count): errors fall with the square of the gaps,
+    so that about a third of the move is left.
     """
     grid.step = 2 * DRAWING
     coarse = grid.moments(grid.settle(split)[1].p)
-    grid.step = DRAWING
-    _, known = grid.settle(split)
-    fine = grid.moments(known.p)
-    moved = np.abs(fine[0] - coarse[0]) / (fine[1] + LEAST_COUNT)
-    return grid.settled(split), max(float(moved.max()), ROUNDING)
+    while True:
+        grid.step /= 2
+        solved, known = grid.settle(split)
+        fine = grid.moments(known.p)
+        moved = float((np.abs(fine[0] - coarse[0]) / (fine[1] + LEAST_COUNT)).max())
+        if moved <= LARGEST_MOVE or grid.step <= FINEST or len(grid.grids.x) > MOST_POINTS:
+            return Settled(grid.grids, solved.up, known.slope), max(moved, ROUNDING)
+        coarse = fine
 
 
 def approximate(

@@ -242,11 +242,6 @@ class TreeGrid:
 
         return density
 
-    def settled(self, split: Split) -> Settled:
-        """Solve on grids that are fine enough, and keep all that draws need."""
-        solved, known = self.settle(split)
-        return Settled(self.grids, solved.up, known.slope)
-
     # What the search for two kinds of parts asks of a solver (`trueup.inferring.tree_estimate`).
     def for_kinds(self) -> TreeGrid:
         """Return the tree itself: grids serve any prior."""
