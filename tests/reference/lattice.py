@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import product
 
 import numpy as np
+from numba import njit
 from scipy.stats import chi2
 
 
@@ -110,17 +111,23 @@ def slow_beginning(epsilon, k, left, summands=1, far=400):
     return total[far]
 
 
+@njit
 def swapped(rng, epsilon, tables, sweeps):
     """Change tables `(chains, r, c)` by so many sweeps of random swaps of two rows and columns (Metropolis)."""
     chains, rows, columns = tables.shape
-    every = np.arange(chains)
-    for _ in range(sweeps * rows * columns // 4):
-        i, k = rng.choice(rows, 2, replace=False)
-        j, m = rng.choice(columns, 2, replace=False)
-        jump = rng.geometric(0.2, chains) * rng.choice([-1, 1], chains)
-        four = tables[:, [i, i, k, k], [j, m, j, m]]
-        new = four + jump[:, None] * np.array([1, -1, -1, 1])
-        gain = epsilon * (np.abs(four) - np.abs(new)).sum(axis=1)
-        moved = every[np.log1p(-rng.random(chains)) < gain]
-        tables[moved[:, None], [i, i, k, k], [j, m, j, m]] = new[moved]
+    for chain in range(chains):
+        table = tables[chain]
+        for _ in range(sweeps * rows * columns // 4):
+            i, j = rng.integers(0, rows), rng.integers(0, columns)
+            k = (i + rng.integers(1, rows)) % rows
+            m = (j + rng.integers(1, columns)) % columns
+            jump = rng.geometric(min(0.9, 0.6 * epsilon)) * (2 * rng.integers(0, 2) - 1)
+            gain = abs(table[i, j]) + abs(table[i, m]) + abs(table[k, j]) + abs(table[k, m])
+            gain -= abs(table[i, j] + jump) + abs(table[k, m] + jump)
+            gain -= abs(table[i, m] - jump) + abs(table[k, j] - jump)
+            if np.log(1 - rng.random()) < epsilon * gain:
+                table[i, j] += jump
+                table[k, m] += jump
+                table[i, m] -= jump
+                table[k, j] -= jump
     return tables
