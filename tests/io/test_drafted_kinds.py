@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.command import run
 from tests.io.test_drafted_values import plain
 from tests.io.test_published_as_they_come import values
 from trueup.io.published.drafting import draft_published
@@ -47,6 +48,40 @@ FILES = {
     "guarded codes": (GUARDED, {("001",): 15, ("003",): 8}),
     "labels below codes of columns": (LABELLED, {("X1",): 818, ("X1", "Male"): 401, ("X2",): 953, ("X2", "Male"): 498, ("X3",): 264, ("X3", "Male"): 133}),
 }  # fmt: skip
+
+
+INDENTED = {
+    "blanks": "Area,n,m\nEngland and Wales,90,44\n  England,70,34\n    North,30,15\n    South,40,19\n  Wales,20,10\n    Cardiff,12,6\n    Swansea,8,4\n",
+    "marks": "Gemeinde,n,m\n- Zug,53,26\n>> Bezirk A,33,16\n......01 Au,19,9\n......02 Ort,14,7\n>> Bezirk B,20,10\n......03 Elm,7,4\n......04 Ried,13,6\n",
+    "no whole": "Region,n,m\nNorth,30,15\n  Ash,10,5\n  Birch,20,10\nSouth,44,21\n  Cedar,14,6\n  Dill,30,15\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "depth"), [("blanks", 3), ("marks", 3), ("no whole", 3)])
+def test_indented_places_are_levels(name, depth, tmp_path):
+    file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
+    file.write_text(INDENTED[name])
+    done = run("new", spec, "--published", file)
+    assert done.returncode == 0, done.stderr
+    places = tmp_path / "s-places.csv"
+    assert f"--geography {places}" in done.stdout
+    measured = read_perturbed(parse_perturbed(spec.read_text()), [file], places)
+    assert len(measured.cells.tree.levels) == depth
+    rows = [line.strip().split(",") for line in INDENTED[name].splitlines()[1:]]
+    assert {plain(label)[0]: value for label, value in values(measured).items() if label.endswith("=n")} == {
+        row[0]: int(row[1]) for row in rows
+    }
+    assert (
+        run(
+            "infer", "--perturbed", spec, "--table", file, "--geography", places, "--out", tmp_path / "p"
+        ).returncode
+        == 0
+    )
+
+
+def test_indents_without_sums_are_no_levels(tmp_path):
+    (tmp_path / "t.csv").write_text(INDENTED["no whole"].replace("30,15", "97,15").replace("44,21", "5,2"))
+    assert not draft_published([tmp_path / "t.csv"]).places
 
 
 def shown(measured):

@@ -36,16 +36,23 @@ def draft_from_published(
     """Write a first spec of published tables, and print what is undecided."""
     from trueup.files.target import refuse_occupied
     from trueup.io.published.drafting import draft_published
+    from trueup.io.published.drafting.indents import write_places
 
+    places = spec.with_name(f"{spec.stem}-places.csv")
     refuse_occupied(spec)
+    refuse_occupied(places)
     tables = [with_encoding(file, encoding) for file in files]
     draft = draft_published(tables, title or spec.stem, with_encoding(geography, encoding))
     spec.write_text(draft.text, encoding="utf-8")
     print(f"Spec: {spec}")
+    listed = draft.geography
+    if draft.places:
+        listed = write_places(places, draft.text, draft.places)
+        print(f"Places, as the indents of the names tell them: {listed}")
     for text in draft.undecided:
         print(f"To decide: {text}.")
     given = [part for file in dict.fromkeys(files) for part in ("--table", str(file))]
-    given += ["--geography", str(draft.geography)] if draft.geography is not None else []
+    given += ["--geography", str(listed)] if listed is not None else []
     given += ["--encoding", encoding] if encoding else []
     print(
         f"What the true counts may be: trueup infer --perturbed {shlex.join([str(spec), *given])} --out NEW"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
+from trueup.io.published.drafting.indents import indented_places, write_places
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.look import look_at
 from trueup.io.published.drafting.pointers import Pointers, pointers_of
@@ -35,11 +37,14 @@ class PublishedDraft(NamedTuple):
         What the files do not tell, in words.
     geography
         The list of places that the spec needs: the one given, or the file that points from places to those above.
+    places
+        The list itself, as pairs of a place and the one above, where indents of a table tell it and no file has it.
     """
 
     text: str
     undecided: tuple[str, ...]
     geography: str | Path | None = None
+    places: tuple[tuple[str, str], ...] = ()
 
 
 def draft_published(
@@ -77,10 +82,14 @@ def draft_published(
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
     geography, pointers = _places_of(files, geography)
+    told = [each for table in seen if (each := indented_places(table))] if geography is None else []
+    pointers, places = told[0] if told else (pointers, [])
     text, known = written(joined(seen, pointers), title)
     undecided = list(known)
     try:
-        measured = read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), geography)
+        with TemporaryDirectory() as folder:
+            listed = write_places(Path(folder) / "places.csv", text, places) if places else geography
+            measured = read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), listed)
         if sums_exclude(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
@@ -91,7 +100,7 @@ def draft_published(
             )
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")
-    return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography)
+    return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places))
 
 
 def _places_of(

@@ -9,6 +9,7 @@ from typing import Any
 
 from trueup.files.paths import is_parquet
 from trueup.files.source import open_table
+from trueup.io.published.drafting.indents import indent_of
 from trueup.io.published.drafting.panels import panels_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_number
@@ -45,9 +46,12 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
             found.append(table._replace(label=panel.label, skip=skip, below=below))
     if found:
         return found
-    body = [row for row in rows[first : last + 1] if any(row)]
-    columns = _columns(block, body, point=point)
-    return _some(sorted_out(path.name, sheet, titles, columns, headless=not block))
+    held = [at for at in range(first, last + 1) if any(rows[at])]
+    columns = _columns(block, [rows[at] for at in held], point=point)
+    found = _some(sorted_out(path.name, sheet, titles, columns, headless=not block))
+    raw = list(islice(rows_of(source, sheet, divided, stripped=False), last + 1))
+    indents = tuple(indent_of(raw[at][0]) if raw[at] else "" for at in held)
+    return [table._replace(indents=indents) for table in found]
 
 
 def _some(table: SeenTable | None) -> list[SeenTable]:

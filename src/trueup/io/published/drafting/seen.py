@@ -67,6 +67,8 @@ class SeenTable(NamedTuple):
         Whether it has no header.
     label, skip, below
         Of a table among others in one file: its heading, and the rows above and below it.
+    indents
+        What stands before the name in the first cell of each row: blanks, or marks such as `>>`.
     """
 
     file: str
@@ -81,6 +83,7 @@ class SeenTable(NamedTuple):
     label: str | None = None
     skip: int | None = None
     below: int | None = None
+    indents: tuple[str, ...] = ()
 
 
 def is_number(text: str) -> bool:

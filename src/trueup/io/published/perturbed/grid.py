@@ -28,7 +28,9 @@ WIDEST = 16_384
 Row = list[str]
 
 
-def rows_of(source: Any, sheet: str | None, delimiter: str | None = None) -> Iterator[Row]:
+def rows_of(
+    source: Any, sheet: str | None, delimiter: str | None = None, *, stripped: bool = True
+) -> Iterator[Row]:
     """Yield the rows of a CSV file or of a sheet of a workbook, each cell as text.
 
     Raises
@@ -37,7 +39,11 @@ def rows_of(source: Any, sheet: str | None, delimiter: str | None = None) -> Ite
         If the file is missing, damaged, or larger than a table is.
     """
     path = Path(source)
-    rows = _sheet_rows(path, sheet) if is_workbook(path) else _csv_rows(path, source, delimiter or ",")
+    rows = (
+        _sheet_rows(path, sheet, stripped=stripped)
+        if is_workbook(path)
+        else _csv_rows(path, source, delimiter or ",", stripped=stripped)
+    )
     seen = 0
     for number, row in enumerate(rows):
         seen += len(row)
@@ -54,15 +60,14 @@ def delimiters_of(source: Any) -> list[str | None]:
     return [None] if is_workbook(Path(source)) else list(DELIMITERS)
 
 
-def _csv_rows(path: Path, source: Any, delimiter: str) -> Iterator[Row]:
+def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Iterator[Row]:
     if is_zst(path):
         raise DataError(f"'{path.name}' does not begin with the header of its table", remedy="unpack it")
     encoding = source.encoding if isinstance(source, Encoded) else _encoding(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
-            rows = (
-                [unguarded(cell.strip()) for cell in row] for row in csv.reader(text, delimiter=delimiter)
-            )
+            read = csv.reader(text, delimiter=delimiter)
+            rows = ([unguarded(cell.strip()) for cell in row] for row in read) if stripped else read
             yield from _apart(rows) if delimiter == "\t" else rows
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
@@ -115,10 +120,10 @@ def sheets_of(path: Path) -> list[str]:
         return list(book.sheetnames)
 
 
-def _sheet_rows(path: Path, sheet: str | None) -> Iterator[Row]:
+def _sheet_rows(path: Path, sheet: str | None, *, stripped: bool) -> Iterator[Row]:
     with opened_workbook(path) as book:
         for row in sheet_of(path, book, sheet).iter_rows(values_only=True):
-            yield [cell_text(value) for value in row]
+            yield [value if isinstance(value, str) and not stripped else cell_text(value) for value in row]
 
 
 def cell_text(value: Any) -> str:
