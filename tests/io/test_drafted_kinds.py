@@ -31,7 +31,20 @@ GUARDED = (
 )
 LABELLED = "GEO,N_01,M_01,N_02\nGeography,Estimate!!Total:,Margin of Error!!Total:,Estimate!!Total:!!Male:\nX1,818,20,401\nX2,953,21,498\nX3,264,19,133\n"
 
+RATES = "Code,Sex,Value,Lower CI,Upper CI,Count,Denominator\nE1,Female,312.4,280.1,344.8,140,44800\nE1,Male,290.1,260.0,321.2,127,43100\nE2,Female,401.0,375.0,430.0,285,71100\nE2,Male,,,,*,70200\n"
+MONTHS = "Kommune,2020M01,2020M02\n0301 Oslo,1203,1190\n1103 Stavanger,402,411\n"
+SAME_NAME = (
+    "Prefecture,Municipality,n\nHokkaido,Sapporo,1973\n,Hakodate,251\nAomori,Aomori,275\n,Hirosaki,168\n"
+)
+SEXES_BELOW = "Area,Sex,0-14,15+\nNorth,Males,12,31\n,Females,9,33\nSouth,Males,6,24\n,Females,3,27\n"
+NO_SUM = "place,kids,adults,seniors\np1,3,12,7\np2,0,9,4\np3,1,15,9\n"
+
 FILES = {
+    "counts beside rates": (RATES, {("E1", "Female"): 140, ("E1", "Male"): 127, ("E2", "Female"): 285}),
+    "months in columns": (MONTHS, {("0301 Oslo",): 1190, ("1103 Stavanger",): 411}),
+    "a place named as the one above": (SAME_NAME, {("Hokkaido/Sapporo",): 1973, ("Hokkaido/Hakodate",): 251, ("Aomori/Aomori",): 275, ("Aomori/Hirosaki",): 168}),
+    "sexes below a place": (SEXES_BELOW, {("North", "Males", "0-14"): 12, ("North", "Males", "15+"): 31, ("North", "Females", "0-14"): 9, ("North", "Females", "15+"): 33, ("South", "Males", "0-14"): 6, ("South", "Males", "15+"): 24, ("South", "Females", "0-14"): 3, ("South", "Females", "15+"): 27}),
+    "small counts that are no sums": (NO_SUM, {(row[0], name): int(n) for row in (line.split(",") for line in NO_SUM.splitlines()[1:]) for name, n in zip(("kids", "adults", "seniors"), row[1:])}),
     "a row of units": (UNITS, {("01", "männlich"): 512, ("01", "weiblich"): 498, ("01",): 1010, ("02", "männlich"): 0, ("02",): 684, ("03", "männlich"): 70, ("03", "weiblich"): 81, ("03",): 151}),
     "keys joined in one cell": (TSV, {("XY1", "F"): 151, ("XY1", "M"): 146, ("XY2", "M"): 97}),
     "columns about the series": (SERIES, {("X35", "Males"): 100, ("X35", "Females"): 105, ("X35",): 205, ("X24", "Females"): 54, ("X24",): 104}),

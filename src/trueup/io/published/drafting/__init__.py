@@ -12,18 +12,20 @@ from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.indents import indented_places, write_places
 from trueup.io.published.drafting.joined import joined
-from trueup.io.published.drafting.look import look_at
+from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.pointers import Pointers, pointers_of
 from trueup.io.published.drafting.seen import SeenTable
 from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
-from trueup.io.published.perturbed.grid import sheets_of
+from trueup.io.published.perturbed.grid import rows_of, sheets_of
 from trueup.model.perturbed import parse_perturbed
 from trueup.noise.laws.exact import Exact
 from trueup.noise.perturbed import Rounded
 
 NEAREST = Rounded.name
+MOST_NOTES = 100_000
+"""Characters of the sheets without a table that are looked through for notes."""
 
 
 class PublishedDraft(NamedTuple):
@@ -120,5 +122,13 @@ def _tables_of(source: str | Path) -> list[SeenTable]:
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]
-    found = [table for sheet in sheets for table in look_at(source, sheet)]
+    by_sheet = {sheet: look_at(source, sheet) for sheet in sheets}
+    notes = "\n".join(
+        texts_of(rows_of(source, sheet)) for sheet, tables in by_sheet.items() if sheet and not tables
+    )
+    found = [
+        table._replace(titles=f"{table.titles}\n{notes[:MOST_NOTES]}") if notes else table
+        for tables in by_sheet.values()
+        for table in tables
+    ]
     return [table._replace(sheet=None) for table in found] if len(sheets) == 1 else found

@@ -10,6 +10,7 @@ from trueup.io.published.drafting.pointers import Pointers
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import column_numbers, summing_value, sums_of_rows_below
 from trueup.io.published.drafting.wide import cells_of
+from trueup.io.published.perturbed.around import carried
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
@@ -84,7 +85,8 @@ def _drafted_table(
     totals: dict[str, str] = {}
     level, found = "all", False
     for place in table.places:
-        at = next((d for d in reversed(levels) if d.of is not None and _same(d.of, place)), None)
+        known = [d for d in reversed(levels) if d.of is not None and _same(d.of, place)]
+        at = next((d for d in known if d.column == place.name), known[0] if known else None)
         if at is None:
             undecided.append(f"'{table.file}': nothing tells which level '{place.name}' is; it is left out")
             continue
@@ -127,7 +129,16 @@ def _drafted_table(
         for text, finest in zip(column.texts, table.places[-1].texts)
         if finest
     ]
-    return DraftedTable(table, level, cells, named, columns, totals, ragged, "" in upper)
+    return DraftedTable(
+        table, level, cells, named, columns, totals, ragged, "" in upper or _is_carried(table)
+    )
+
+
+def _is_carried(table: SeenTable) -> bool:
+    """Return True if rows have keys of their own only where a blank repeats the key above."""
+    keys = (*table.places, *table.attributes)
+    ways = [set(zip(*way)) for way in ([c.texts for c in keys], [carried(c.texts) for c in keys])]
+    return bool(keys) and len(ways[0]) < len(ways[1]) == len(keys[0].texts)
 
 
 def _root_of(name: str, column: SeenColumn) -> dict[str, str]:

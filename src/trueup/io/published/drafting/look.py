@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
     return best, divided
 
 
-def texts_of(rows: Sequence[Row], divided: str | None = None) -> str:
+def texts_of(rows: Iterable[Row], divided: str | None = None) -> str:
     """Return what stands in rows that are none of a table, a line for each row, with what divides its cells put back."""
     sign = f"{divided} " if divided in (",", ";") else "; "
     return "\n".join(sign.join(filter(None, row)) for row in rows if any(row))

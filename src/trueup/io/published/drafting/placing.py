@@ -71,7 +71,7 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
     """Return True for a column that names the level of each row, as the row's keys or their lengths confirm."""
     filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
     lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
-    if not others or "" in column.texts:
+    if not others or "" in column.texts or _ATTRIBUTE.fullmatch(column.name):
         return False
     ways = [
         list(zip(*filled)),

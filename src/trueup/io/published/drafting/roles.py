@@ -7,6 +7,7 @@ from collections import Counter
 
 from trueup.io.published.drafting.placing import key_columns
 from trueup.io.published.drafting.seen import KEY, YEAR, SeenColumn, SeenTable, is_code, is_marked, is_number
+from trueup.io.published.perturbed.around import carried
 
 _TIME = re.compile(
     r".*(year|time|period|date|jahr|month|quarter|anno|année|annee|año|(?<![^\W_])år|jaar|vuosi|trimestre|mois|monat|stichtag)(?![^\W_]).*|"
@@ -14,7 +15,11 @@ _TIME = re.compile(
     re.IGNORECASE,
 )
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
-_PERIOD = re.compile(rf"{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII)
+_COUNTED = re.compile(r"(obs_?)?(count|number|numerator|n)", re.IGNORECASE)
+_PERIOD = re.compile(
+    rf"(Q|T|K)[1-4](\W{YEAR.pattern})?|{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII
+)
+_COLUMN_PERIOD = re.compile(rf"{YEAR.pattern}([-/ ]?[MQTK]?\d{{1,2}})?")
 _VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
 _NO_COUNTS = re.compile(
@@ -53,9 +58,9 @@ def sorted_out(
     keys, values, beside = _one_value(keys, values)
     ignored += beside
     keys, values = _with_numbered_keys(keys, values)
-    if len(values) > 1 and all(YEAR.fullmatch(column.name) for column in values):
+    if len(values) > 1 and all(_COLUMN_PERIOD.fullmatch(column.name) for column in values):
         ignored.append(
-            f"columns of years before {values[-1].name} are left out: one spec describes one population"
+            f"columns of periods before {values[-1].name} are left out: one spec describes one population"
         )
         values = values[-1:]
     places, attributes, more = key_columns(keys, len(values[0].texts))
@@ -71,7 +76,10 @@ def _one_value(
     keys: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
     """Keys and values of a long table whose column of values is named so: other numbers are codes of its keys, or of its rows."""
-    named = [column for column in values if _VALUE.fullmatch(column.name)]
+    counted = [column for column in values if _COUNTED.fullmatch(column.name)]
+    named = counted or [column for column in values if _VALUE.fullmatch(column.name)]
+    if counted and not any(_VALUE.fullmatch(column.name) for column in values):
+        named = []
     rest = [column for column in values if column not in named]
     if len(named) != 1:
         coded = [c for c in rest if any(len(set(k.texts)) < len(k.texts) and _alike(k, c) for k in keys)]
@@ -112,8 +120,11 @@ def _with_numbered_keys(
         numbered = values[:count]
         if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
             break
-        rows = list(zip(*(column.texts for column in (*keys, *numbered))))
-        if rows and len(set(rows)) == len(rows):
+        ways = [
+            [column.texts for column in (*keys, *numbered)],
+            [carried(c.texts) for c in (*keys, *numbered)],
+        ]
+        if any(len(set(zip(*way))) == len(values[0].texts) for way in ways):
             return [*keys, *numbered], values[count:]
     return keys, values
 

@@ -27,7 +27,10 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
 def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
     rows = zip(column_numbers(total), *(column_numbers(part) for part in parts))
     whole = [(t, x) for t, *x in rows if t is not None and None not in x]
-    near = [abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t) for t, x in whole]  # pyright: ignore
+    near = [
+        t + 3 >= max(x) and abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t)  # pyright: ignore
+        for t, x in whole
+    ]
     large = [t for t, _ in whole if t > 0]
     return bool(large) and sum(near) >= 0.8 * len(near)
 
@@ -73,6 +76,9 @@ def summing_value(column: SeenColumn, table: SeenTable) -> str | None:
     """Return the first or last value of a column of keys whose rows hold the sums of the rows of its other values."""
     others = [key for key in (*table.places, *table.attributes) if key is not column]
     values = list(dict.fromkeys(column.held))
+    if len(values) == 3 and column in table.places:  # one of three places is near the sum of two by chance
+        few = [value for value in values if not value.strip("0-–")]
+        return next((end for end in few if _is_sum(column, end, others, table.values, 3)), None)
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
     return next((end for end in ends if _is_sum(column, end, others, table.values, len(values))), None)
 

@@ -101,7 +101,7 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
     """
     width = max(map(len, block))
     rows = [[_plain(cell) for cell in row] + [""] * (width - len(row)) for row in block]
-    filled = [_carried(row) for row in rows[:-1]] + [rows[-1]]
+    filled = [carried(row) for row in rows[:-1]] + [rows[-1]]
     result = []
     for k in range(width):
         own = [row[k] for row in rows if row[k]]
@@ -111,7 +111,7 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
     return result
 
 
-def _carried(row: Row) -> Row:
+def carried(row: Row) -> Row:
     result, last = [], ""
     for cell in row:
         last = cell or last
