@@ -221,9 +221,17 @@ def test_a_limit_that_is_not_enforced_leaves_nothing_out(rng):
         tu.parse_spec(spec_of(visits(rng, 10), 2, id=None).text() + LEFT_OUT)
 
 
-def test_by_parts_it_is_refused_by_name(rng, tmp_path):
-    table = visits(rng, 50).assign(sex="f")
-    spec = tu.Spec.of(table, ["clinic"], {"sex": ["f", "m"]}, public=CLINICS, id="who", records=2)
+def test_by_parts_the_number_left_out_is_measured_once_with_the_root(rng, tmp_path):
+    places = CLINICS.assign(region=[f"r{i // 2}" for i in range(len(CLINICS))])
+    table = visits(rng, 4_000).assign(sex="f").merge(places)
+    spec = tu.Spec.of(table, ["region", "clinic"], {"sex": ["f", "m"]}, public=places, id="who", records=2)
     (tmp_path / "spec.toml").write_text(spec.text() + LEFT_OUT)
-    with pytest.raises(SpecError, match="leave out \\[left_out\\]"):
-        tu.release(tmp_path / "spec.toml", table, tmp_path / "r", geography=CLINICS, executor=LocalPool(1))
+    settings = {"geography": places, "executor": LocalPool(1), "places": 3}
+    made = tu.release(tmp_path / "spec.toml", table, tmp_path / "r", **settings)
+    assert made.parts > 1
+    beyond = np.minimum(np.maximum(table["who"].value_counts() - 2, 0), 4).sum()
+    assert abs(made.left_out.value - beyond) <= made.left_out.law.tail(1e-12).counts
+    assert tu.read_release(tmp_path / "r").measurements.left_out == made.left_out
+    assert run("check", tmp_path / "r").returncode == 0
+    page = " ".join((tmp_path / "r" / "public" / "report.html").read_text().split())
+    assert f"About {made.left_out.value:,} persons were left out (± {made.left_out.margin_of_error()}" in page

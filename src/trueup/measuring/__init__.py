@@ -23,6 +23,7 @@ from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints, refuse_broken
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured, draw_noise
+from trueup.model.mechanism import left_out_law
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.spec import Spec
@@ -70,7 +71,7 @@ def measure(
     limit = limit_of(problem.spec)
     counts = read_confidential(problem.spec, problem.cells, data, limit, problem.constraints, problem.rows)
     drawn = draw(problem.cells, counts, problem.headers, problem.guarantee)
-    drawn = replace(drawn, left_out=draw_left_out(problem, limit))
+    drawn = replace(drawn, left_out=draw_left_out(problem.spec, limit))
     return drawn.of(problem, frame_library(data))
 
 
@@ -113,9 +114,9 @@ def draw(
     return _noised(cells, counts, headers, guarantee, entropy.words, simulation=False)
 
 
-def draw_left_out(problem: Problem, limit: Limit | None) -> LeftOut | None:
+def draw_left_out(spec: Spec, limit: Limit | None) -> LeftOut | None:
     """Add fresh noise to the number of records that a limit left out; return None if the spec does not measure it."""
-    part, law = problem.spec.left_out, problem.left_out
+    part, law = spec.left_out, left_out_law(spec)
     if part is None or law is None or limit is None:
         return None
     value = limit.beyond(part.most) + int(law.sample(1, entropy.words)[0])

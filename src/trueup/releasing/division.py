@@ -25,11 +25,6 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
         If the method works on the whole problem, or the spec cannot be kept by parts.
     """
     spec, headers = problem.spec, problem.headers
-    if spec.left_out is not None:
-        raise SpecError(
-            "the number of records left out is measured of the whole table, and the table is measured by parts",
-            remedy="give --engine memory, or leave out [left_out]",
-        )
     if problem.cells.is_family:
         raise SpecError(
             "a family of tables is released in memory",

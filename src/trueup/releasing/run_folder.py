@@ -27,6 +27,7 @@ from trueup.files.text import as_text
 from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places
 from trueup.io.microdata.sparse import Occupied, SparseCounts
+from trueup.io.microdata.truncate import Limit
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.geography import read_tree
@@ -193,6 +194,17 @@ class RunFolder:
     def confidential(self) -> Path:
         """Return the folder of what must not leave the run."""
         return self.path / "confidential"
+
+    @property
+    def limit(self) -> Limit | None:
+        """Return the limit on each unit's records and what it left out, once the table is tabulated; None without one."""
+        if Limit.of(self.spec, lambda: self.key) is None:
+            return None
+        try:
+            held = json.loads(self._read("confidential/contribution"))
+            return Limit(**held | {"units": {int(many): n for many, n in held["units"].items()}})
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self._damaged("confidential/contribution") from None
 
     @cached_property
     def sums(self) -> Parts:

@@ -29,7 +29,7 @@ from trueup.io.microdata.tabulate import refuse_overflow
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.status import Status
-from trueup.measuring import draw
+from trueup.measuring import draw, draw_left_out
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken, violations
@@ -109,9 +109,12 @@ class Measure(Task):
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
         drawn = draw(cells, _exact(folder, part, branch), [h.at(cells) for h in headers], guarantee)
+        alone = draw_left_out(folder.spec, folder.limit) if (part.layer, part.number) == (0, 0) else None
         folder.measured.commit(
             str(part),
-            lambda path: write_measured(path, cells, drawn.headers, drawn.values, folder.database),
+            lambda path: write_measured(
+                path, cells, drawn.headers, drawn.values, folder.database, left_out=alone and alone.value
+            ),
             ".parquet",
         )
         folder.draws.find(str(part))

@@ -105,7 +105,7 @@ class Whole:
         assert self.counts is not None
         with self.log.stage("drawing exact noise"):
             drawn = draw(problem.cells, self.counts, problem.headers, problem.guarantee)
-            drawn = replace(drawn, left_out=draw_left_out(problem, self.limit))
+            drawn = replace(drawn, left_out=draw_left_out(problem.spec, self.limit))
             self.measurements, self.counts = drawn.of(problem, frame_library(self.data)), None
         with self.log.stage("writing the measurements"):
             self.sealed = write_measurements(target, problem.written(), self.measurements)

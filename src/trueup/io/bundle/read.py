@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -162,6 +162,14 @@ class StoredRelease(Release):
         return len(self.manifest.get("parts", "1"))
 
     @cached_property
+    def left_out(self) -> LeftOut | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return the noisy number of records that a limit left out, if it was measured; read alone from the bundle."""
+        if self.spec.left_out is None:
+            return None
+        with connect(folders=[self.folder / "public"], threads=1) as connection:
+            return _left_out(connection, self.spec, _measured_files(self.folder, self.manifest))
+
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Return the number of places of every level, from the root."""
         return {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
@@ -213,7 +221,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
         headers, values = read_published(folder / "public", cells, manifest)
     else:
         headers = [_header(cells, entry) for entry in manifest["headers"]]
-        named = [folder / "public" / measured_file(name) for name in manifest["parts"]]
+        named = _measured_files(folder, manifest)
         files = parquet(named)
         # One thread keeps the rows in order.
         with connect(folders=[folder / "public"], threads=1) as connection, quiet_duckdb(f"'{folder}'"):
@@ -221,8 +229,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
             rows = 1 + sum(cells.margin_shape(header.margin)[0] for header in headers)
             refuse_untyped(connection, named, kinds, rows)
             values = read_values(connection, files, cells, headers)
-            if (law := left_out_law(spec)) is not None and spec.left_out is not None:
-                alone = LeftOut(law, read_left_out(connection, files), spec.left_out.most)
+            alone = _left_out(connection, spec, named)
     from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
 
     return Measurements(
@@ -234,6 +241,17 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
         left_out=alone,
         sealed=seal if (seal := seal_of(manifest.get("parts", {}))) == manifest["measurements"] else None,
     )
+
+
+def _measured_files(folder: Path, manifest: Mapping[str, Any]) -> list[Path]:
+    return [folder / "public" / measured_file(name) for name in manifest["parts"]]
+
+
+def _left_out(connection: Any, spec: Spec, files: Sequence[Path]) -> LeftOut | None:
+    law = left_out_law(spec)
+    if law is None or spec.left_out is None:
+        return None
+    return LeftOut(law, read_left_out(connection, parquet(files)), spec.left_out.most)
 
 
 def _header(cells: Cells, entry: Mapping[str, Any]) -> Measured:

@@ -103,7 +103,9 @@ def read_measured(
 
     with connection.cursor() if connection else connect(files=[path], threads=1) as reader:
         try:
-            rows = reader.execute(f"SELECT unnest(value)::BIGINT AS value FROM {parquet([path])}")
+            rows = reader.execute(
+                f"SELECT unnest(value)::BIGINT AS value FROM {parquet([path])} WHERE level <> ''"
+            )
             flat = rows.fetchnumpy()["value"]
         except duckdb.Error:
             raise BundleError(f"'{path.name}' cannot be read: it is truncated or damaged") from None

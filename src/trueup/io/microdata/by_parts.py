@@ -35,7 +35,7 @@ from trueup.io.microdata.tabulate import (
     refuse_overflow,
     row_columns,
 )
-from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited
+from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited, units_held
 from trueup.io.microdata.values_sql import cell_sql
 from trueup.model.cells import Cells
 from trueup.model.reading import Reading
@@ -227,7 +227,7 @@ class _Tabulation:
             self._first(f"SELECT coalesce(sum(count), 0) FROM {name}") for name in ("named", "counted")
         )
         refuse_rows(int(given), self.expected, table)
-        limit.dropped = int(given - kept)
+        limit.dropped, limit.units = int(given - kept), units_held(self.connection)
 
     def _take_cells(self, source: Any, table: Source) -> None:
         """Take the cells of a table in memory, or of one that lists every cell."""

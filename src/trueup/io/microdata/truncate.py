@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class Limit:
     dropped
         How many records were dropped, once the table is tabulated; confidential.
     units
-        How many units have so many records, once the table is tabulated in memory; confidential.
+        How many units have so many records, once the table is tabulated; confidential.
     apart
         How many records of two tables did not link up and were left out, by name; confidential.
     """
@@ -116,6 +117,13 @@ def kept_sql(limit: Limit, named: str = "named", first: str = "") -> str:
     """
 
 
+def units_held(connection: Any, named: str = "named") -> dict[int, int]:
+    """Return how many units have so many records in a table of rows `(unit, cell, count)`; confidential."""
+    held = f"SELECT CAST(sum(count) AS BIGINT) AS records FROM {named} GROUP BY unit"
+    counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
+    return dict(connection.execute(counted).fetchall())
+
+
 def truncated(
     limit: Limit, unit: NDArray, cell: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -138,8 +146,6 @@ def truncated(
         connection.execute(f"CREATE TEMP TABLE named AS {grouped}")
         query = f"SELECT cell, CAST(sum(count) AS BIGINT) AS count FROM ({kept_sql(limit)}) GROUP BY cell ORDER BY cell"
         kept = connection.execute(query).fetchnumpy()
-        held = "SELECT CAST(sum(count) AS BIGINT) AS records FROM named GROUP BY unit"
-        counted = f"SELECT records, count(*) FROM ({held}) GROUP BY records ORDER BY records"
-        limit.units = dict(connection.execute(counted).fetchall())
+        limit.units = units_held(connection)
     limit.dropped = int(count.sum() - kept["count"].sum())
     return kept["cell"], kept["count"]

@@ -17,7 +17,7 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
-from trueup.model.records.measurements import Measurements
+from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.records.tabled import NINE_OF_TEN, Tabled
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
@@ -125,6 +125,11 @@ class Release(Tabled):
     def parts(self) -> int:
         """Return in how many parts it was measured."""
         return 1
+
+    @property
+    def left_out(self) -> LeftOut | None:
+        """Return the noisy number of records that a limit left out, if it was measured."""
+        return self.measurements.left_out
 
     @cached_property
     def misses(self) -> tuple[Miss, ...]:

@@ -54,9 +54,7 @@ def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[s
     spec = release.spec
     if spec is None or not (most := limited(spec)):
         return ()
-    counted_alone = (
-        release.measurements.left_out if spec.left_out is not None and release.parts == 1 else None
-    )
+    counted_alone = release.left_out if spec.left_out is not None else None
     if counted_alone is None:
         how_many = (
             f"How many {unit} were left out is confidential, and no margin of error below includes them."
