@@ -16,10 +16,12 @@ from trueup.kernel.histogram.marginals import identity, marginalise, summed
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 from trueup.kernel.settling.root import settle_marginals
 from trueup.model.cells import Attribute, Cells, Margin
-from trueup.model.constraints import Constraints
+from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured, simulate_many
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
+from trueup.reconciling import default
+from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.margins_projection import MarginsProjection
 
@@ -30,7 +32,9 @@ TABLES = ((), ("a",), ("c",), NAMES)
 """What is measured, but for the total; `a` and `c` cross each other."""
 
 
-def problem(places: int, nonnegative: bool = True) -> tuple[Constraints, list[Measured]]:
+def problem(
+    places: int, nonnegative: bool = True, bounds: tuple[Bound, ...] = ()
+) -> tuple[Constraints, list[Measured]]:
     attributes = tuple(
         Attribute(name, tuple(f"{name}{i}" for i in range(n))) for name, n in zip(NAMES, SHAPE, strict=True)
     )
@@ -39,12 +43,20 @@ def problem(places: int, nonnegative: bool = True) -> tuple[Constraints, list[Me
     cells = Cells(Tree.from_columns(levels, columns), attributes)
     law = DiscreteLaplace(Fraction(1, 8))
     headers = [Measured("q", Margin(levels[-1], names), law) for names in TABLES[1:]]
-    return Constraints(cells, tuple(h.margin for h in headers), nonnegative=nonnegative), headers
+    margins = tuple(h.margin for h in headers)
+    return Constraints(cells, margins, nonnegative=nonnegative, bounds=bounds), headers
 
 
-def errors_of(method, places: int, rng: np.random.Generator, *, nonnegative: bool = True) -> dict:
+def errors_of(
+    method,
+    places: int,
+    rng: np.random.Generator,
+    *,
+    nonnegative: bool = True,
+    bounds: tuple[Bound, ...] = (),
+) -> dict:
     """Errors of every table over all places, replicate after replicate."""
-    constraints, headers = problem(places, nonnegative)
+    constraints, headers = problem(places, nonnegative, bounds)
     truth = np.zeros(constraints.cells.n, np.int64)
     truth[:: SHAPE[1] * SHAPE[2] // 2] = 100
     values = simulate_many(constraints.cells, truth, headers, rng, REPLICATES)
@@ -67,6 +79,23 @@ def test_totals_and_measured_tables_err_no_more_than_least_squares(method, place
     assert abs(score(ours[()])) < LIMIT
     for names in TABLES:
         assert np.square(ours[names]).mean() < 1.01**2 * np.square(free[names]).mean()
+
+
+BOUNDED = (Bound(Margin("all", ("a",)), lower=0, upper=400),)
+"""Far from the true 200 of each."""
+
+
+def test_bounds_at_one_place_leave_its_total_unbiased(rng):
+    """The general program, which took such tables, projects cell by cell."""
+    method = default(problem(1, bounds=BOUNDED)[0])
+    assert isinstance(method, HistogramTree)
+    seed = rng.integers(2**31)
+    ours = errors_of(method, 1, np.random.default_rng(seed), bounds=BOUNDED)
+    free = errors_of(MarginsProjection(), 1, np.random.default_rng(seed))
+    assert abs(score(ours[()])) < LIMIT
+    assert np.square(ours[()]).mean() < 1.01**2 * np.square(free[()]).mean()
+    general = errors_of(GeneralProjection(rounding="none"), 1, np.random.default_rng(seed), bounds=BOUNDED)
+    assert score(general[()]) > LIMIT
 
 
 def test_cells_first_would_bias_the_total(rng):

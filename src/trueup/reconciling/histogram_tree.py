@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HistogramTree(FromTheTop):
-    """Reconcile histograms on a hierarchy that several marginals measure.
+    """Reconcile histograms on a hierarchy that several marginals measure; with bounds, those of one place, too.
 
     Weighted least squares over all places and marginals at once, split into independent ANOVA components. The root's total
     and every marginal that is measured somewhere are settled before its cells are held at zero. Then, from the top, each
@@ -58,7 +58,7 @@ class HistogramTree(FromTheTop):
     title: ClassVar[str] = (
         "histograms on a hierarchy: least squares in the ANOVA basis, then posterior means settled from the top"
     )
-    structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
+    structures: ClassVar[frozenset[str]] = frozenset({"histogram", "margins"})
 
     def refuses(self, constraints: Constraints) -> str | None:
         """Refuse bounds and invariants that cross each other."""
