@@ -369,7 +369,7 @@ class _Level:
             within = coarse and Coarse.of(marginal, *coarse)
             sums = marginalise(self.parents, marginal)
             tables, spread = sum_rows(means, groups, size), sum_rows(variances, groups, size)
-            if totals is not None and metric.knows(marginal):
+            if metric.knows(marginal):
                 tables = sum_rows(target, groups, size)
             elif totals is not None and size == 1:
                 tables, spread = totals
