@@ -38,7 +38,7 @@ def trees(draw):
 def test_every_place_is_in_one_part_and_parts_fit(tree, most, workers):
     try:
         with patch.multiple(
-            cut_module, SMALL=6, FEW=2
+            cut_module, MIN_LAST_LAYER_PLACES=6, MIN_UPPER_LAYER_PLACES=2
         ):  # so that few places are enough to be cut for balance
             cut = cut_tree(tree, most, workers)
     except TrueupError:
