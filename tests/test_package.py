@@ -457,3 +457,15 @@ def test_what_a_release_is_built_from_has_hashes_and_names_no_place():
     )
     for name, version in known.items():
         assert held.get(name.lower(), version).split()[0] == version, name
+
+
+def test_the_conda_recipe_and_the_r_package_follow_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "conda" / "meta.yaml").read_text()
+    run = recipe.split("  run:\n")[1].split("\n\n")[0]
+    listed = {line.strip("- ").replace(" ", "").removeprefix("python-") for line in run.splitlines()}
+    assert listed == {*project["dependencies"], f"python{project['requires-python']}"}
+    version = re.search(r'__version__ = "(.+)"', (SOURCE / "version.py").read_text())
+    assert version is not None
+    assert f'version = "{version[1]}"' in recipe
+    assert f"Version: {version[1]}\n" in (ROOT / "r" / "DESCRIPTION").read_text()
