@@ -20,7 +20,7 @@ from trueup.arrays import (
     projection_covariance,
     sample,
 )
-from trueup.errors import DataError, PrivacyError, SpecError
+from trueup.errors import DataError, InfeasibleError, PrivacyError, SpecError
 
 FALSE_ALARM = 1e-6
 TRIES = 4e7
@@ -194,7 +194,7 @@ def test_sums_that_are_no_matrix_of_numbers_are_refused(A):
 def test_noise_of_no_law_and_a_seed_are_refused(rng):
     with pytest.raises(SpecError, match="rng is of type int"):
         sample(discrete_laplace(1), 2, 3)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SpecError, match="no number"):
+    with pytest.raises(SpecError, match="not a number"):
         noise_interval(discrete_laplace(1), "90%")  # pyright: ignore[reportArgumentType]
     assert noise_interval(discrete_laplace(1), 1) == (-np.inf, np.inf)
 
@@ -203,6 +203,27 @@ def test_ratios_and_equalities_of_what_is_no_number_are_refused():
     for counts, variance in (([np.nan], 1), ([1], -1)):
         with pytest.raises(SpecError, match="no such number"):
             fieller(counts, [1], (variance, 1), 1.645)
-    with pytest.raises(SpecError, match="no matrix"):
+    with pytest.raises(SpecError, match="not a matrix"):
         projection_covariance([[1, np.nan]], [1, 1])
     assert (projection_covariance(csr_array([[1, 1]]), [1, 1]) == [[0.5, -0.5], [-0.5, 0.5]]).all()  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_the_posterior_of_few_tables_is_that_of_enumeration(norm):
+    A = np.array([[1, 1, 1, 0], [0, 1, 2, 1]])
+    noise = LatticeNoise.keeping(A, epsilon=0.5, norm=norm)
+    y = np.array([4, -1, 3, 2])
+    tables, masses = noise.posterior(y, upper=8)
+    every = np.indices((9,) * 4).reshape(4, -1).T
+    every = every[(every @ A.T == A @ y).all(axis=1)]
+    size = np.linalg.norm(every - y, 1 if norm == "l1" else 2, axis=1)
+    weight = np.exp(-0.5 * size)
+    found = {tuple(table): mass for table, mass in zip(tables.tolist(), masses)}
+    assert len(found) == len(every) > 3
+    assert np.allclose([found[tuple(table)] for table in every.tolist()], weight / weight.sum(), atol=1e-12)
+    with pytest.raises(SpecError, match="more than 2 tables"):
+        noise.posterior(y, upper=8, most=2)
+    with pytest.raises(InfeasibleError, match="no counts in the bounds"):
+        noise.posterior(y, lower=5)
+    with pytest.raises(SpecError, match="3 noisy counts of 4"):
+        noise.posterior(y[:3])

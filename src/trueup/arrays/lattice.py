@@ -9,23 +9,19 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy  # its parts load when first used
+from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, Number, exact_number
-from trueup.errors import SpecError
-from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
-from trueup.kernel.lattice.structure import Lattice, Piece
+from trueup.arrays.exact import Matrix, Number, exact_number, limits_of, whole_vector
+from trueup.arrays.smallest_change import hardest_change
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.lattice.structure import Lattice
+from trueup.kernel.table_walks.rows import enumerate_fibre
 from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace, OnLattice
 from trueup.noise.law import Integers, Tail, Words
 
 Norm = Literal["l1", "l2"]
-MAX_CHANGE_NORM = 24
-"""L1 norm of a change beyond which none is looked for."""
-MAX_SEARCH_STEPS = 100_000
-"""Partial changes of one piece that the search may visit: a second or two."""
-MAX_LISTED_DIMENSIONS, LISTED = 8, 2_000_000
-"""Dimensions of a piece up to which its short vectors are listed, and how many of them at most."""
 
 L = TypeVar("L", bound=OnLattice)
 
@@ -138,7 +134,7 @@ class LatticeNoise:
 
         Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
         """
-        return _hardest(self.lattice)
+        return hardest_change(self.lattice)
 
     @property
     def loss(self) -> Cost | None:
@@ -166,6 +162,47 @@ class LatticeNoise:
             return np.abs(v).sum(axis=-1)
         square = (v**2).sum(axis=-1)
         return square if isinstance(self.law, LatticeGaussian) else np.sqrt(square)
+
+    def posterior(
+        self, values: ArrayLike, lower: ArrayLike = 0.0, upper: ArrayLike = np.inf, most: int = 100_000
+    ) -> tuple[Integers, NDArray[np.float64]]:
+        """Return all tables `(t, n)` in the bounds with the sums of noisy ones, and their masses under a flat prior.
+
+        Under any of the norms: of the L2 norm too, which is no product over cells.
+
+        Raises
+        ------
+        SpecError
+            There are more tables than `most`, or no bounds end them.
+        InfeasibleError
+            There is none.
+
+        Examples
+        --------
+        >>> tables, masses = LatticeNoise.keeping([[1, 1]], epsilon=1, norm="l2").posterior([3, -1])
+        >>> tables.tolist(), masses.round(3).tolist()
+        ([[0, 2], [1, 1], [2, 0]], [0.045, 0.187, 0.768])
+        """
+        y = whole_vector(values, "the noisy counts")
+        low, high = limits_of(lower, "lower", self.n).copy(), limits_of(upper, "upper", self.n).copy()
+        if y.size != self.n:
+            raise SpecError(f"{y.size} noisy counts of {self.n} cells", needed="one for each")
+        rows = [np.zeros((0, self.n))]
+        for piece in self.lattice.pieces:
+            of_piece = np.zeros((len(piece.invariants), self.n))
+            of_piece[:, piece.cells.ravel()] = piece.invariants
+            rows.append(of_piece)
+        low[self.pinned], high[self.pinned] = y[self.pinned], y[self.pinned]
+        matrix = scipy.sparse.csr_array(np.vstack(rows))
+        sums = matrix @ y
+        tables = enumerate_fibre(matrix, sums - 0.5, sums + 0.5, (low, high), most)
+        if tables is None:
+            raise SpecError(f"there are more than {most:,} tables", needed="bounds that leave fewer")
+        if not len(tables):
+            raise InfeasibleError("no counts in the bounds have these sums", remedy="correct the bounds")
+        log = self.logpmf(y - tables)
+        mass = np.exp(log - log.max())
+        return tables, mass / mass.sum()
 
     def explain(self) -> list[str]:
         """Return how it is drawn: by which sampler, in which arithmetic, at what expected cost."""
@@ -219,83 +256,3 @@ def _on_lattice(lattice: Lattice, v: NDArray) -> NDArray[np.bool_]:
     for piece in lattice.pieces:
         kept &= (v[..., piece.cells.ravel()] @ piece.invariants.T == 0).all(axis=-1)
     return kept
-
-
-def _hardest(lattice: Lattice) -> Sensitivity | None:
-    """Return the largest, over cells that vary, of the smallest changes through them, in either norm."""
-    unlike = {(p.kind, p.cells.shape, p.invariants.tobytes()): p for p in lattice.pieces}
-    found = [_of_piece(piece) for piece in unlike.values()]
-    if None in found:
-        return None
-    l1, square = (max(norms) for norms in zip(*(each for each in found if each is not None), strict=True))
-    return Sensitivity(Fraction(l1), Fraction(square))
-
-
-def _of_piece(piece: Piece) -> tuple[int, int] | None:
-    """Return the largest of the smallest changes of one piece; None if not found."""
-    if piece.kind != "general":
-        size = {"free": 1, "sum": 2, "table": 4, "grid": 4}[piece.kind]
-        return size, size
-    if piece.dimension <= MAX_LISTED_DIMENSIONS and (listed := _listed_norms(piece.basis)):
-        return listed
-    columns, counts = np.unique(piece.invariants, axis=1, return_counts=True)
-    search, most = Search(columns, MAX_SEARCH_STEPS), (2, 2) if (counts > 1).any() else (0, 0)
-    for cell in np.flatnonzero(counts == 1).tolist():  # cells with a twin lose to it what they gain
-        norms = _through(search, cell, counts)
-        if norms is None:
-            return None
-        most = max(most[0], norms[0]), max(most[1], norms[1])
-    return most
-
-
-def _through(search: Search, cell: int, counts: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return the least L1 and squared L2 norm of changes through a kind of cell; None if not found in time.
-
-    No whole vector has a smaller squared L2 than L1 norm, so vectors up to the least square found are all that matter.
-    """
-    least, square = 0, MAX_CHANGE_NORM**2
-    try:
-        for limit in range(1, MAX_CHANGE_NORM + 1):
-            if limit > square:
-                break
-            for vector in search.within(cell, limit, every=True):
-                least = least or limit
-                square = min(square, _square(vector, counts))
-    except Exhausted:
-        return None
-    return (least, square) if least and square <= MAX_CHANGE_NORM else None
-
-
-def _listed_norms(basis: NDArray[np.int64]) -> tuple[int, int] | None:
-    """Return a piece's norms from all candidates for its smallest vectors; None if there are too many.
-
-    A vector is `c B`, so `c = v D` with the dual basis D, and `|c_i| <= |v|_1 max |D_i|` and `|c_i| <= |v|_2 |D_i|_2`. Through
-    every cell some vector of the basis has at most the norms that are inserted.
-    """
-    dual = np.linalg.pinv(basis.astype(float))
-    through = np.where(basis != 0, 1.0, np.inf)
-    l1, square = (
-        float((norms[:, None] * through).min(axis=0).max())
-        for norms in (np.abs(basis).sum(axis=1), (basis**2).sum(axis=1))
-    )
-    reach = np.floor(
-        np.maximum(l1 * np.abs(dual).max(axis=0), np.sqrt(square) * np.sqrt((dual**2).sum(axis=0))) + 1e-9
-    ).astype(np.int64)
-    if np.log(2 * reach + 1).sum() > np.log(LISTED):
-        return None
-    coefficients = np.indices(2 * reach + 1).reshape(len(reach), -1).T - reach
-    v = np.abs(coefficients @ basis)
-    norms = [
-        np.where(v != 0, norm[:, None], LISTED**2).min(axis=0).max()
-        for norm in (v.sum(axis=1), (v**2).sum(axis=1))
-    ]
-    return int(norms[0]), int(norms[1])
-
-
-def _square(vector: Vector, counts: NDArray[np.int64]) -> int:
-    """Return the least squared L2 norm of a vector whose values are spread over so many cells each."""
-    total = 0
-    for kind, value in vector:
-        each, left = divmod(abs(value), int(counts[kind]))
-        total += left * (each + 1) ** 2 + (int(counts[kind]) - left) * each**2
-    return total
