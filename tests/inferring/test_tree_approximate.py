@@ -102,8 +102,7 @@ def large_tree(rng):
         laws = {Margin(level): law_named("discrete-gaussian")(variance) for level in cells.tree.levels}
     parts = float(rng.choice([0.2, 1.0, 5.0]))
     prior = Hierarchical(concentrations=(parts * leaves / groups, parts))
-    exact = TreeExact(prior=prior, tier="exact", tolerance=1e-6)
-    return cells, noisy(cells, counts_of(cells, rng, parts), laws, rng), exact
+    return cells, noisy(cells, counts_of(cells, rng, parts), laws, rng), TreeExact(prior=prior, tier="exact")
 
 
 @pytest.mark.slow

@@ -228,7 +228,9 @@ def approximate(
     except (OutOfTimeError, ConvergenceError) as error:
         if chains and not deadline.passed:
             announce(progress, "no grids hold the posterior: Markov chains")
-            return drawn_by_chains(chains, state, values, draws, rng, progress, deadline)
+            found = drawn_by_chains(chains, state, values, draws, rng, progress, deadline)
+            if not found.refused:
+                return found
         if isinstance(error, ConvergenceError):
             raise
         raise ConvergenceError(

@@ -232,7 +232,7 @@ class SolutionSearch:
             self.depth[named if named.any() else deeper] += 1
         self.depth = before  # a prior far off, which the search has tried, must not spoil the next
         raise ConvergenceError(
-            "the measurements disagree so far with each other, the prior or the bounds that no window of "
-            f"counts holds all but {self.wanted:g} of the posterior",
-            remedy="check that the laws and values belong to these margins; or raise 'tolerance'",
+            f"no windows of counts of exact messages hold all but {self.wanted:g} of the posterior: the measurements may "
+            "disagree with each other, the prior or the bounds",
+            remedy="check that the laws and values belong to these margins; or take the tier 'approximate'",
         )
