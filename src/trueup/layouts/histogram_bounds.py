@@ -77,7 +77,7 @@ def _least(cells: Cells, bound: Bound) -> NDArray[np.int64]:
 
 
 def _bounded_groups(cells: Cells, bound: Bound) -> NDArray[np.bool_]:
-    """Which groups of the margin a bound is on, `(1, groups)`."""
+    """Return which groups of the margin a bound is on, `(1, groups)`."""
     mask = cells.where(dict(bound.where)).reshape(1, -1)
     return marginalise(mask, cells.marginal(bound.margin.attributes)) > 0
 
