@@ -73,7 +73,10 @@ class Attack:
         """Read every kind as it is, so that modules are imported, functions compiled and their memory is known."""
         for kind in KINDS:
             for number in range(0 if kind in SAME else len(BUNDLES) if kind == "manifest" else 6):
-                with self._files(kind, number, hostile=False) as calls:
+                with (
+                    self._files(kind, number, hostile=False) as calls,
+                    one_instance() if number else nullcontext(),
+                ):
                     for call in calls:
                         call()
 

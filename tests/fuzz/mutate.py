@@ -274,10 +274,13 @@ def parquet_mutant(held: bytes, rng: random.Random, rows: int = 0) -> bytes:
     if rng.random() < 0.3:
         return bytes_mutant(held, rng)
     table = pq.read_table(io.BytesIO(held))
-    for _ in range(rng.choice([1, 1, 2])):
-        table = _changed_table(table, rng, rows)
     out = io.BytesIO()
-    pq.write_table(table, out, compression=rng.choice(["zstd", "snappy", "none"]))
+    try:
+        for _ in range(rng.choice([1, 1, 2])):
+            table = _changed_table(table, rng, rows)
+        pq.write_table(table, out, compression=rng.choice(["zstd", "snappy", "none"]))
+    except (pa.ArrowException, MemoryError):  # such a table cannot be written
+        return bytes_mutant(held, rng)
     return out.getvalue()
 
 

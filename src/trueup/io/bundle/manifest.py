@@ -95,8 +95,9 @@ def _refuse_strange(manifest: Mapping[str, Any]) -> None:
         ExpectedErrors.read(written)
     for entry in manifest["headers"]:
         header_in(entry)
-    for entry in counts:
-        margin_in(entry)
+    margins, places = [margin_in(entry) for entry in counts], [entry["files"] for entry in counts]
+    if len(set(margins)) < len(counts) or len(set(places)) < len(counts):  # each would be read again
+        raise ValueError("a table is listed twice")
 
 
 def _refuse_incomplete(manifest: Mapping[str, Any]) -> None:
