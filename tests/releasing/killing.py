@@ -3,10 +3,15 @@
 `python -m tests.releasing.killing` reads lines of JSON and answers each with the exit code of a forked driver. It is
 killed at the moment `kill`, counted over all tasks of the run (three a task: before it, inside its first commit, and
 after it), or where it calls the function named by `call`, or not at all if both are missing.
+
+Nothing is forked here while there is a second thread: a lock that it holds at that moment is never released in the child. The
+allocator of Arrow, linear algebra and the driver's sign of life had one each, and one run in some forty did not come back.
+SIGUSR1 writes the stacks of a process to its standard error.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -14,6 +19,7 @@ import random
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.run.tasks import executor
+from trueup.files import owner
 from trueup.run import local, parts
 from trueup.run.local import LocalPool
 
@@ -87,11 +94,18 @@ class ForkedWorker(local._Worker):
     """A worker forked from its driver, which has loaded all that it needs: a death costs milliseconds."""
 
     def __init__(self) -> None:
+        refuse_threads()
         context = multiprocessing.get_context("fork")
         self.pipe, there = context.Pipe()
         self._process = context.Process(target=work_alone, args=(there,), daemon=True)
         self._process.start()
         there.close()
+
+
+def refuse_threads() -> None:
+    """Fail where a fork would copy a process that has more than one thread, of Python or below it."""
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    assert len(names) == 1, names
 
 
 def work_alone(pipe: Any) -> None:
@@ -108,6 +122,7 @@ class RandomPool(LocalPool):
         super().__init__(workers)
         self.share, self.marks, self.left = share, marks, kill
         local._Worker = ForkedWorker
+        owner.Owner._live = lambda *_: None  # whether it lives is known on one machine without a sign
 
     def map(self, task, items):
         """Carry out the task in processes that may die."""
@@ -166,8 +181,8 @@ def drive(order: dict[str, Any]) -> None:
     if call := order.pop("call", None):
         module, _, name = call.rpartition(":")
         holder, _, name = name.rpartition(".")
-        owner = import_module(module)
-        setattr(getattr(owner, holder) if holder else owner, name, lambda *a, **k: die())
+        there = import_module(module)
+        setattr(getattr(there, holder) if holder else there, name, lambda *a, **k: die())
     if folder := order.pop("resume", None):
         resume(folder, executor=executor, account=account)
     else:
@@ -177,16 +192,21 @@ def drive(order: dict[str, Any]) -> None:
 
 def serve() -> None:
     """Fork a driver for every line; the first is carried out here, to another target, and loads what the others need."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     order = json.loads(sys.stdin.readline())
     with tempfile.TemporaryDirectory() as place:
         drive(order | {"out": str(Path(place) / "out")})
     for line in sys.stdin:
+        refuse_threads()
         if (child := os.fork()) == 0:
             status = 1
             try:
                 drive(json.loads(line))
                 status = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
+                sys.stderr.flush()
                 os._exit(status)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 

@@ -2,10 +2,13 @@
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 import zlib
 from collections.abc import Mapping
 from fractions import Fraction
@@ -36,6 +39,10 @@ from trueup.run.local import LocalPool
 pytestmark = pytest.mark.thorough
 
 
+STALLED, MOST_FAILED = 400, 20
+"""Seconds after which a run is held to have stalled, and failures in a row after which it is held to go on for ever."""
+
+
 class Drivers:
     """Releases in processes of their own, and what the place looks like between them."""
 
@@ -45,14 +52,18 @@ class Drivers:
         self.most, self.table, self.terms = most, table, terms
         self.drawn: set[str] = set()
         self.open_account()
+        self.stacks, self.failed = tempfile.TemporaryFile(), 0  # noqa: SIM115
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tests.releasing.killing"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self.stacks,
             text=True,
+            start_new_session=True,
             env={
                 **os.environ,
+                "OPENBLAS_NUM_THREADS": "1",
+                "JE_ARROW_MALLOC_CONF": "background_thread:false",
                 "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{Path(__file__).parents[2] / 'src'}",
             },
         )
@@ -76,7 +87,19 @@ class Drivers:
             else {**self.paths, "out": str(self.out), "places": self.most}
         )
         self._order({**what, "ledger": self.url, **order})
-        return int(self.server.stdout.readline())
+        if not select.select([self.server.stdout], [], [], STALLED)[0]:
+            os.killpg(self.server.pid, signal.SIGUSR1)
+            time.sleep(2)
+            raise AssertionError(f"stalled: {self.said()}")
+        status = int(self.server.stdout.readline())
+        self.failed = self.failed + 1 if status > 0 else 0
+        assert self.failed < MOST_FAILED, f"failed {self.failed} times in a row: {self.said()}"
+        return status
+
+    def said(self) -> str:
+        """What the processes wrote last to their standard error: tracebacks, and stacks where they were asked for."""
+        self.stacks.seek(0)
+        return self.stacks.read().decode()[-20_000:]
 
     def committed(self) -> dict[str, str]:
         """Digest of every committed measurement."""
@@ -117,6 +140,7 @@ class Drivers:
     def close(self) -> None:
         """End the server."""
         self.server.communicate()
+        self.stacks.close()
 
 
 @pytest.fixture
@@ -177,13 +201,13 @@ def kill_again_and_again(drivers: Drivers, runs: int, latest: int, rng, tmp_path
     print(f"{kills} drivers were killed in {runs} runs")
 
 
+# One run in some forty did not come back. Nothing is forked any more from a process that has threads, and one that stalls, or
+# fails again and again, says where.
 PIECES = [pytest.param(50, id=f"50, piece {i}") for i in range(4)]
 
 
-# Slow since one run in some forty does not come back: workers are forked here from a driver that has threads, where those of
-# releases are spawned. What waits was not found.
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kills", [4, *PIECES])
 def test_two_workers_and_their_driver_killed_at_random_draw_once_and_pay_once(
     drivers, kills, rng, tmp_path_factory
