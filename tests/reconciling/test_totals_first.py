@@ -81,6 +81,17 @@ def test_totals_and_measured_tables_err_no_more_than_least_squares(method, place
         assert np.square(ours[names]).mean() < 1.01**2 * np.square(free[names]).mean()
 
 
+def test_a_table_that_no_integer_program_finds_in_time_is_settled_from_the_top(rng):
+    constraints, headers = problem(1)
+    truth = rng.poisson(3, constraints.cells.n)
+    values = simulate_many(constraints.cells, truth, headers, rng, 3)
+    method = MarginsProjection(seconds=1e-6)
+    hurried = method.apply(method.prepare(constraints, headers), values, rng)
+    assert hurried.status == "solved"
+    assert hurried.stats["tables solved by a general program"] == 3
+    assert (hurried.values >= 0).all()
+
+
 BOUNDED = (Bound(Margin("all", ("a",)), lower=0, upper=400),)
 """Far from the true 200 of each."""
 

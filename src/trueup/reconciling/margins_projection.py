@@ -31,6 +31,7 @@ from trueup.model.constraints import Constraints, violations
 from trueup.model.header import Measured, split
 from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.general_projection import largest_gap
+from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.method import Method, Solution
 
 Axes = tuple[int, ...]
@@ -63,7 +64,7 @@ class MarginsProjection(Method):
     rounding
         `controlled` for whole numbers, `none` for the projection, in which nothing is settled before the cells.
     seconds
-        Time limit of an integer program.
+        Time limit of an integer program; a table that none finds in time is settled as by `histogram-tree`, where that fits.
     """
 
     rounding: Literal["controlled", "none"] = "controlled"
@@ -131,7 +132,16 @@ class MarginsProjection(Method):
                 return projection.residual, answer, False, projection.nearest
         more = {"whole": True, "seconds": self.seconds}
         answer = at_once(state.constraints, state.headers, values, rng, **more)
+        if answer.status is Status.UNSOLVED and not HistogramTree().refuses(state.constraints):
+            answer = _from_the_top(state, values, rng)
         return answer.residual, answer, True, True
+
+
+def _from_the_top(state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Answer:
+    """Return a table settled from the top where integer programs find none in time; nothing is proved of it."""
+    method = HistogramTree()
+    found = method.apply(method.prepare(state.constraints, state.headers), values, rng)
+    return Answer(found.values, found.status, 0.0, np.inf, None)
 
 
 def _projected(state: HistogramProblem, rows: NDArray) -> Solution:
