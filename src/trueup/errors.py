@@ -66,7 +66,7 @@ class DataError(TrueupError):
 
 
 class InfeasibleError(TrueupError):
-    """No counts satisfy the constraints; the message names a conflicting set of them."""
+    """Constraints that no counts satisfy; the message names a conflicting set of them."""
 
 
 class PrivacyError(TrueupError):

@@ -1,4 +1,4 @@
-"""How fast a Markov chain on the noise that keeps `A x` comes near its law: coupled pairs, and chains from dispersed starts."""
+"""Convergence of a Markov chain on the noise that keeps `A x`, judged by coupled pairs and dispersed starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHAINS, KEPT = 4, 1000
 
 @dataclass(frozen=True, eq=False)
 class JudgedChain:
-    """What coupled pairs and chains from dispersed starts say of a chain.
+    """The judgement of a chain by coupled pairs and chains from dispersed starts.
 
     Attributes
     ----------

@@ -170,7 +170,7 @@ def noise_within(
     slowest: float = 60.0,
     charge: Charge | None = None,
 ) -> CountsWithin:
-    """Counts with whole noise whose outcomes are the feasible counts alone, which the true ones are known to be.
+    """Return counts with whole noise whose outcomes are the feasible counts alone.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How noise on the parts of a feasible set is drawn, exactly, at the largest rate whose loss is proved."""
+"""Exact noise on the parts of a feasible set, at the largest rate whose loss is proved."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _listed_tables(own: Rules) -> Integers | None:
 
 
 def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
-    """A part whose tables are listed: whole weights of each, and the loss by all pairs."""
+    """Return a part with listed tables: integer weights of each, and the loss by all pairs."""
     if len(tables) == 1:
         return _pinned(cells)
     apart = np.abs(tables[:, None, :] - tables).sum(axis=2)
@@ -205,7 +205,7 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
 
 
 def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> Part | None:
-    """One sum within finite bounds: cell by cell, from whole weights of what is left; None where it is no such part."""
+    """Return a part with one sum within finite bounds, drawn cell by cell; None for other parts."""
     width = own.high - own.low
     one = own.kept.shape[0] == 1 and not own.rows.shape[0] and (own.kept.data == 1).all()
     if not one or not (width.sum() * BITS <= LONGEST_WEIGHTS):

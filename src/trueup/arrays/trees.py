@@ -227,7 +227,9 @@ def project_table(
     known = [_number_table(b, "the sums") for b in sums]
     kept = [_axes(margin) for margin in margins]
     if not kept or not table.size:
-        raise SpecError("there is no margin or no cell", needed="a table with cells, and a margin of it")
+        raise SpecError(
+            "no margin is given, or the table has no cells", needed="a table with cells, and a margin of it"
+        )
     if len(known) != len(kept):
         raise SpecError(f"{len(kept)} margins and {len(known)} tables of sums", needed="sums for each margin")
     for margin, b in zip(kept, known, strict=True):

@@ -55,7 +55,7 @@ class NoiseWithin:
         least: ArrayLike = (),
         slowest: float = 60.0,
     ) -> NoiseWithin:
-        """Lay out noise within the set that counts x are in; of x itself only `A x`, which is public, is used."""
+        """Return noise within the feasible set of counts x, of which only the public `A x` is used."""
         rules = _rules_of(x, A, (lower, upper), R, least)
         amount = exact_number(epsilon, "epsilon")
         parts = tuple(_choose_parts(rules, amount, slowest))
@@ -88,7 +88,7 @@ class NoiseWithin:
         return out
 
     def explain(self) -> list[str]:
-        """Say of how many parts each is drawn in which way, and what is known of its loss."""
+        """Return how many parts are drawn in which way, and what is known of the loss."""
         kinds = [part.how for part in self.parts]
         return [f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)]
 

@@ -169,7 +169,7 @@ def assess(
         strata,
         _limits(thresholds or {}, strata),
         seed,
-        {s.margin: _kept(replicates, len(s.truth)) for s in strata},
+        {s.margin: _kept_replicates(replicates, len(s.truth)) for s in strata},
         [min(1.0, infer_replicates / replicates) if m.verb == "infer" else 1.0 for m in compared.methods],
         additivity=bool(others),
         linked=ratio_of(constraints),
@@ -207,7 +207,7 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
     return found
 
 
-def _kept(replicates: int, groups: int) -> int:
+def _kept_replicates(replicates: int, groups: int) -> int:
     """Return how many replicates' errors are kept for quantiles of single counts."""
     number = min(replicates, KEPT // groups)
     return number if number >= MIN_REPLICATES else 0

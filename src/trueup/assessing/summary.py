@@ -76,10 +76,10 @@ def _class_rows(
 ) -> Iterator[Row]:
     lowest = classing.lowest or (-1,) * len(classing.labels)
     for label, units, low, value, error in zip(classing.labels, classing.units, lowest, values, errors):
-        yield _row(classing.by, label, int(units), key, float(value), float(error), replicates, low)
+        yield _figure_row(classing.by, label, int(units), key, float(value), float(error), replicates, low)
 
 
-def _row(
+def _figure_row(
     by, unit, units: int, key: Key, value: float, error: float, replicates: int, lowest: int = -1
 ) -> Row:
     return {
@@ -116,7 +116,7 @@ def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) 
         if square > 0:
             error = min(error, spread / (2 * root))
         units, key = int(classing.units.sum()), (f"dispersion of {name}", "")
-        yield _row(classing.by, "between all", units, key, float(root), float(error), tally.replicates)
+        yield _figure_row(classing.by, "between all", units, key, float(root), float(error), tally.replicates)
 
 
 def _root(square: NDArray, error: NDArray) -> tuple[NDArray, NDArray]:

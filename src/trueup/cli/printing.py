@@ -1,4 +1,4 @@
-"""What commands print: tables, JSON, sentences."""
+"""Printing of tables, JSON and sentences by commands."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Estimate:
 
 
 class Ascent(NamedTuple):
-    """Where a search ended, what is known there, a guess of the inverse of the negative curvature (k, k), and how it went."""
+    """The end of a search: its point, the density there, a guess of the inverse negative curvature (k, k), and its course."""
 
     theta: Reals
     here: Density

@@ -36,7 +36,7 @@ def chains_for(state: TreeState) -> HistogramGibbs | None:
 
 
 def _of_columns(constraints: Constraints) -> Constraints:
-    """The same constraints; where cells have no attribute, they are histograms of one column."""
+    """Return the constraints; cells without attributes become histograms of one column."""
     cells = constraints.cells
     return constraints if cells.attributes else replace(constraints, cells=Cells(cells.tree, ONE_COLUMN))
 

@@ -114,7 +114,7 @@ class Beginning:
         return splits if self.sample is None else self.sample.splits(splits)
 
     def _start(self, wider: Splits, theta: NDArray, one: float) -> tuple[NDArray | None, int]:
-        """Say where a search for two kinds begins, if their log evidence is or rises above that of `one`, and at how many points
+        """Return the start of a search for two kinds, if their log evidence is or rises above `one`'s, and at how many points
         it was looked.
         """
         search, seen = self.search.for_kinds(), self._seen(wider)

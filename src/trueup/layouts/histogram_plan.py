@@ -19,7 +19,7 @@ FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larg
 
 
 def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> str | None:
-    """Say what the histogram kernels cannot keep; upper bounds only where `upper` asks for them."""
+    """Return the reason why histogram kernels cannot keep the constraints, or None; upper bounds need `upper`."""
     if not upper and any(b.upper is not None for b in constraints.bounds):
         return "it keeps no upper bounds on crossing margins"
     if constraints.bounds and not constraints.nonnegative:

@@ -66,7 +66,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
         )
     rows = {name: without_blanks(as_text(given.pop(name))) for name in dict.fromkeys(columns)}
     if rows and spec.attributes and not spec.table.cells and spec.table.keys == "public":
-        first = _distinct(rows, limits)
+        first = _distinct_places(rows, limits)
         rows, limits = ({name: col[first] for name, col in held.items()} for held in (rows, limits))
     return Tree.from_columns(
         [level.name for level in spec.levels],
@@ -147,7 +147,7 @@ def _prefix(codes: NDArray, level: Level) -> NDArray:
     return text.astype(f"U{level.prefix}")
 
 
-def _distinct(rows: Columns, limits: Columns) -> NDArray[np.int64]:
+def _distinct_places(rows: Columns, limits: Columns) -> NDArray[np.int64]:
     """Return one row per place of a long table, in which places repeat for every attribute value."""
     held = [*rows.values(), *limits.values()]
     codes = [np.unique(column, return_inverse=True)[1] for column in held]

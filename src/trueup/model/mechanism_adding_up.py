@@ -64,7 +64,7 @@ def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
 
 
 def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
-    """Say what is wrong, and what is needed; None if nothing is."""
+    """Return what is wrong and what is needed, or None."""
     if len(query.budgets) < 2:
         return "and is measured at one level alone", "a total and its parts: two levels or more"
     if query.currency != "epsilon":

@@ -27,7 +27,7 @@ Each = float | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Flat(BasePrior):
-    """Every count of 0 or more is equally likely: improper, so measurements must bound every count.
+    """The improper flat prior on counts of 0 or more, under which measurements must bound every count.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Flat(BasePrior):
 
 @dataclass(frozen=True)
 class Bounded(BasePrior):
-    """Every count from 0 to `upper` is equally likely.
+    """The flat prior on counts from 0 to `upper`.
 
     Examples
     --------
@@ -185,7 +185,7 @@ class Masses(BasePrior):
 
 @dataclass(frozen=True)
 class FlatTotal(BasePrior):
-    """Every total from 0 to `upper` is equally likely; given it, a stated law of its parts.
+    """A flat prior on totals from 0 to `upper`, with a stated law of the parts given the total.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ Limit = Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Name | None
 
 
 class ContributionPart(SpecPart):
-    """How many groups of a query one unit of privacy may contribute to."""
+    """The bound on how many groups of a query one unit of privacy contributes to."""
 
     cells: int = Field(gt=0, le=_LARGEST, description="how many groups one unit can touch")
     each: int = Field(1, gt=0, le=_LARGEST, description="by how much it can change each of them")

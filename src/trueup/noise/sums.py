@@ -88,7 +88,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     >>> bool(np.isclose(np.exp(table.at([0])[0]), ((1 - q) / (1 + q)) ** 2 * (1 + q**2) / (1 - q**2)))
     True
     """
-    spread = sum(count * _variance(shape) for shape, count in shapes.items()) ** 0.5
+    spread = sum(count * _least_variance(shape) for shape, count in shapes.items()) ** 0.5
     shift = sum(count * max(abs(offset) for _, offset in shape) for shape, count in shapes.items())
     edge = int(distance + shift + 12 * spread + max(reach(s[0][0]) for s in shapes)) + 1
     bells = {shape: bell for shape in shapes if (bell := _wide_gaussian(shape))}
@@ -142,7 +142,7 @@ def reach(law) -> int:
     return int(law.reach(WINDOW_MASS_LEFT_OUT)) + 1
 
 
-def _variance(shape: Shape) -> float:
+def _least_variance(shape: Shape) -> float:
     """Return an upper bound on the variance of a reading (counts squared)."""
     return min(law.variance for law, _ in shape)
 

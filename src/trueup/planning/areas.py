@@ -62,7 +62,7 @@ class AreaTable:
         keys = cells.tree.keys[-1] if cells.tree.keys else {}
         _refuse_name(column, cells)
         table = open_table(mapping)
-        keys = _enough(keys, table.columns())
+        keys = _telling_columns(keys, table.columns())
         require(table, [column, *keys])
         rows = table.select([column, *keys])
         given = [without_blanks(as_text(np.asarray(rows[name]))) for name in (column, *keys)]
@@ -95,7 +95,7 @@ class AreaTable:
         return Areas.of(shapes, ancestors, self.area, self.leaf)
 
 
-def _enough(keys: Keys, given: Collection[str]) -> Keys:
+def _telling_columns(keys: Keys, given: Collection[str]) -> Keys:
     """Return the key columns in a mapping if they alone distinguish all places; otherwise all."""
     held = {name: key for name, key in keys.items() if name in given}
     apart = len(set(zip(*(key.tolist() for key in held.values())))) if held else 0

@@ -92,7 +92,7 @@ def least_rho(
     >>> round(least_rho(cells, [Wanted(1, (), 1.0)], [], replace=False), 3)  # add noise of variance 1 to both counts
     0.5
     """
-    chains = _axes(cells, [w.marginal for w in wanted] + [m for _, m in invariants])
+    chains = _nested_groupings(cells, [w.marginal for w in wanted] + [m for _, m in invariants])
     if chains is None:
         return None
     bounds = []
@@ -104,7 +104,7 @@ def least_rho(
     return max(bounds)
 
 
-def _axes(cells: Cells, marginals: Sequence[Marginal]) -> list[list[NDArray[np.int64]]] | None:
+def _nested_groupings(cells: Cells, marginals: Sequence[Marginal]) -> list[list[NDArray[np.int64]]] | None:
     """Return for every attribute its nested groupings, coarse first; None if two of them cross."""
     chains = []
     for axis, attribute in enumerate(cells.attributes):

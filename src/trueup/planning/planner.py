@@ -72,7 +72,7 @@ class Planner:
         total: Fraction | None = None,
         quick: bool = False,
     ) -> Allocation:
-        """Return what `plan` returns with these targets and total.
+        """Plan with these targets and total, as `trueup.plan` does.
 
         Parameters
         ----------

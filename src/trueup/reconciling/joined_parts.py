@@ -31,12 +31,12 @@ def own_header(joined: LinkedTables, header: Measured) -> Measured:
 
 
 def of_table(joined: LinkedTables, headers: Sequence[Measured], table: RecordTable) -> list[int]:
-    """Which headers measure a table."""
+    """Return a mask of the headers that measure a table."""
     return [i for i, h in enumerate(headers) if joined.table(h.margin) is table]
 
 
 def known_margins(joined: LinkedTables, level: str) -> list[Margin]:
-    """The margins of persons of which households determine the tables, or the least."""
+    """Return the margins of persons whose tables, or lower bounds, households determine."""
     persons = [p for p in (joined.determined, *joined.least) if p is not None]
     return [Margin(level, p.attributes) for p in persons]
 
@@ -52,7 +52,7 @@ def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]])
 
 @dataclass(frozen=True, eq=False)
 class JoinedPlan:
-    """What all segments of two linked tables share.
+    """The plan that all segments of two linked tables share.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class JoinedPlan:
 
     @property
     def cells(self) -> int:
-        """Number of cells of a place, of both tables."""
+        """Return the number of cells of a place, of both tables."""
         return self.persons.cells + self.households.cells
 
     @property

@@ -205,7 +205,7 @@ def _pairs(crosswalk: Any, at: list[dict[str, int]], level: str) -> list[tuple[i
     return [(at[0][one], at[1][two]) for one, two in zip(*sides)]
 
 
-def _summed(values: NDArray, groups: NDArray[np.int64]) -> NDArray:
+def _summed_groups(values: NDArray, groups: NDArray[np.int64]) -> NDArray:
     """Sum `(..., places, k)` to `(..., groups, k)`; every group holds a place."""
     order = np.argsort(groups, kind="stable")
     return np.add.reduceat(
@@ -227,8 +227,8 @@ def _released(
                 if record.cells.holds(margin)
                 else "",
             )
-        counts.append(_summed(record.sums(margin).reshape(own.size, -1), own).ravel())
-        squares.append(_summed(np.square(np.asarray(error, float)).reshape(own.size, -1), own).ravel())
+        counts.append(_summed_groups(record.sums(margin).reshape(own.size, -1), own).ravel())
+        squares.append(_summed_groups(np.square(np.asarray(error, float)).reshape(own.size, -1), own).ravel())
     moved, reach = counts[1] - counts[0], np.ceil(np.sqrt(squares[0] + squares[1]) - 1e-9)
     return {
         "before": counts[0],
@@ -247,7 +247,7 @@ def _drawn(
     for record, own in zip((old, new), groups):
         draws = record.sums(margin)
         draws = draws.reshape(-1, own.size, draws.shape[2] // own.size)
-        sums.append(_summed(draws, own).reshape(draws.shape[0], -1))
+        sums.append(_summed_groups(draws, own).reshape(draws.shape[0], -1))
     many = min(map(len, sums))
     before, after = (held[:many].astype(np.int64) for held in sums)
     found = describe_draws((after - before)[None], level, independent=True)

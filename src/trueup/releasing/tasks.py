@@ -97,7 +97,7 @@ class PartTotal(Task):
 
 
 class Measure(Task):
-    """Draw the noise of a part once: of any number of draws one is committed, and no other is ever seen."""
+    """The draw of a part's noise, of which one is committed, and no other is ever seen."""
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Return True if measurements are committed; raise BundleError if they were, and are lost."""

@@ -40,11 +40,15 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
     0.2136
     """
     if len(problem.laws) != 2 or problem.trials == 0:
-        raise SpecError("an exact table", needed="two parts with a positive total")
+        raise SpecError("an exact table was asked for", needed="two parts with a positive total")
     if problem.redrawn:
-        raise SpecError("an exact table", needed="a total that was not drawn given the noisy parts' sum")
+        raise SpecError(
+            "an exact table was asked for", needed="a total that was not drawn given the noisy parts' sum"
+        )
     if problem.listed:
-        raise SpecError("an exact table of a summed total", needed="noise of the law 'discrete-laplace'")
+        raise SpecError(
+            "an exact table of a summed total was asked for", needed="noise of the law 'discrete-laplace'"
+        )
     radius = problem.radius()
     total = problem.likelihood(np.zeros(1), radius)
     reach = max(problem.width(law) for law in problem.every_law()) + 2 + max(radius, 0)

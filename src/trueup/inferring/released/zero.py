@@ -184,7 +184,7 @@ def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _log_listed(problem: ReleasedSum, totals: Integers) -> Reals:
-    """Log of the sum over n* of `eta(n* - N) P(n <= the largest that is released as zero with n*)`."""
+    """Return the log of the sum over n* of `eta(n* - N) P(n <= the largest that is released as zero with n*)`."""
     width, last = half_width(problem.total_law), int(totals[-1])
     far = int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))
     sums = np.arange(-far, last + far + 1)

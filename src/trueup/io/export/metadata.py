@@ -1,4 +1,4 @@
-"""What registries of deployments of differential privacy ask for: who, the unit, the loss, the mechanisms."""
+"""Metadata for registries of deployments of differential privacy: who, the unit, the loss, the mechanisms."""
 
 from __future__ import annotations
 

@@ -212,10 +212,12 @@ def _laws(rows: Columns) -> list[tuple[Law, NDArray[np.int64]]]:
     pairs = [
         (str(name), str(variance)) for name, variance in zip(rows["NOISE_DISTRIBUTION"], rows["VARIANCE"])
     ]
-    return [(_law(*pair), np.flatnonzero([p == pair for p in pairs])) for pair in dict.fromkeys(pairs)]
+    return [
+        (_law_of_variance(*pair), np.flatnonzero([p == pair for p in pairs])) for pair in dict.fromkeys(pairs)
+    ]
 
 
-def _law(name: str, variance: str) -> Law:
+def _law_of_variance(name: str, variance: str) -> Law:
     """Make a law of a stated variance."""
     if name not in _NAMES:
         raise DataError(f"NOISE_DISTRIBUTION '{name[:30]}' is unknown", needed=f"one of: {', '.join(_NAMES)}")

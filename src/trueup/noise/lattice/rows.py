@@ -260,7 +260,7 @@ def seconds_for(shape: Sequence[int], epsilon: float) -> float:
 
 
 def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
-    """Say what of the set-up of a grid is beyond a limit; nothing if all is within."""
+    """Return which limit the set-up of a grid exceeds; empty if none."""
     if beyond := too_long(1.5 * NOISE_REACH_NATS / epsilon):
         return beyond
     if math.prod(shape) > LARGEST_GRID:

@@ -1,4 +1,4 @@
-"""Which columns of keys name places, from large to small, which are attributes, and which say nothing more."""
+"""Roles of key columns: places from large to small, attributes, and redundant columns."""
 
 from __future__ import annotations
 
