@@ -36,7 +36,7 @@ def draft_from_published(
     """Write a first spec of published tables, and print what is undecided."""
     from trueup.files.target import refuse_occupied
     from trueup.io.published.drafting import draft_published
-    from trueup.io.published.drafting.indents import write_places
+    from trueup.io.published.drafting.indents import write_indented_places
 
     places = spec.with_name(f"{spec.stem}-places.csv")
     refuse_occupied(spec)
@@ -47,7 +47,7 @@ def draft_from_published(
     print(f"Spec: {spec}")
     listed = draft.geography
     if draft.places:
-        listed = write_places(places, draft.text, draft.places)
+        listed = write_indented_places(places, draft.text, draft.places)
         print(f"Places, as the indents of the names tell them: {listed}")
     for text in draft.undecided:
         print(f"To decide: {text}.")

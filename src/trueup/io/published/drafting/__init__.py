@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
-from trueup.io.published.drafting.indents import indented_places, write_places
+from trueup.io.published.drafting.indents import indented_places, write_indented_places
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.pointers import Pointers, pointers_of
@@ -90,7 +90,7 @@ def draft_published(
     undecided = list(known)
     try:
         with TemporaryDirectory() as folder:
-            listed = write_places(Path(folder) / "places.csv", text, places) if places else geography
+            listed = write_indented_places(Path(folder) / "places.csv", text, places) if places else geography
             measured = read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), listed)
         if sums_exclude(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'

@@ -71,7 +71,7 @@ def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] 
     return Pointers(table.places[0].name, PARENT, frozenset(name for name, _ in rows), depth), rows
 
 
-def write_places(path: Path, spec: str, places: Sequence[tuple[str, str]]) -> Path:
+def write_indented_places(path: Path, spec: str, places: Sequence[tuple[str, str]]) -> Path:
     """Write a list of places, each with the one above, under the names that a spec gives these columns; return the path."""
     columns = parse_perturbed(spec).parents
     assert columns is not None

@@ -9,7 +9,7 @@ from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable, a
 from trueup.io.published.drafting.pointers import Pointers
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import column_numbers, summing_value, sums_of_rows_below
-from trueup.io.published.drafting.wide import cells_of
+from trueup.io.published.drafting.wide import attribute_cells
 from trueup.io.published.perturbed.around import carried
 
 
@@ -120,7 +120,7 @@ def _drafted_table(
         totals |= (summed := _summing(drawn.column, column, table, undecided, totals))
         drawn.values = [value for value in drawn.values if value not in summed.values()]
         named.append(drawn.name)
-    cells = [] if len(table.values) == 1 else list(cells_of(table, attributes, undecided))
+    cells = [] if len(table.values) == 1 else list(attribute_cells(table, attributes, undecided))
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
     upper = [

@@ -75,7 +75,7 @@ def attribute_of(attributes: list[DraftedKey], name: str, values: list[str]) -> 
     return attributes[-1]
 
 
-def value_of(drawn: DraftedKey, value: str) -> str:
+def spec_value(drawn: DraftedKey, value: str) -> str:
     """Return a value of an attribute as the spec writes it."""
     return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
 

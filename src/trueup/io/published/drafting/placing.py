@@ -18,7 +18,7 @@ _LABEL = re.compile(
 _KIND_OF_PLACE = re.compile(r".*(level|type|kind|ebene|niveau|layer).*", re.IGNORECASE)
 
 
-def key_columns(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
+def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
     """Return columns of places, from large to small, attributes, and notes on what is left out."""
     ignored = [
         f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from trueup.io.published.drafting.placing import key_columns
+from trueup.io.published.drafting.placing import sorted_keys
 from trueup.io.published.drafting.seen import KEY, YEAR, SeenColumn, SeenTable, is_code, is_marked, is_number
 from trueup.io.published.perturbed.around import carried
 
@@ -63,7 +63,7 @@ def sorted_out(
             f"columns of periods before {values[-1].name} are left out: one spec describes one population"
         )
         values = values[-1:]
-    places, attributes, more = key_columns(keys, len(values[0].texts))
+    places, attributes, more = sorted_keys(keys, len(values[0].texts))
     return SeenTable(file, sheet, titles, places, attributes, values, variance, [*ignored, *more], headless)
 
 

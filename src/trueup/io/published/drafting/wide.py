@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from trueup.io.published.drafting.keys import OF_WHICH, DraftedKey, attribute_of, name_of, value_of
+from trueup.io.published.drafting.keys import OF_WHICH, DraftedKey, attribute_of, name_of, spec_value
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import summed_groups, summing
 
@@ -13,7 +13,7 @@ _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
 Cell = tuple[SeenColumn, dict[str, str]]
 
 
-def cells_of(table: SeenTable, attributes: list[DraftedKey], undecided: list[str]) -> Iterator[Cell]:
+def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: list[str]) -> Iterator[Cell]:
     """Yield each column with the values of attributes that it is of, which are declared if they are new."""
     paths = _telling_paths([column.path for column in table.values])
     columns = [c._replace(path=path) for c, path in zip(table.values, paths)]
@@ -36,7 +36,7 @@ def cells_of(table: SeenTable, attributes: list[DraftedKey], undecided: list[str
             drawn.values.append(next(n for n in ("other", "all others", "rest") if n not in drawn.values))
         _say_unnamed(table, [drawn], undecided)
         for column in group:
-            yield column, {drawn.name: value_of(drawn, column.path[-1])}
+            yield column, {drawn.name: spec_value(drawn, column.path[-1])}
 
 
 def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -72,7 +72,7 @@ def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
 def _where(column: SeenColumn, grid: Sequence[Sequence[str]], drawn: Sequence[DraftedKey]) -> dict[str, str]:
     """Return the values of a column of a grid; a sum over an attribute has none of it."""
     return {
-        each.name: value_of(each, name)
+        each.name: spec_value(each, name)
         for name, values, each in zip(column.path, grid, drawn)
         if name in values
     }
