@@ -143,7 +143,7 @@ PYTHON = {
     "a cell twice": (lambda: measured(sex=["f"] * 6), "the same cell"),
     # verbs and records
     "a spec in place of a record": (lambda: tu.reconcile(made().spec), "Measurements"),
-    "a release in place of measurements": (lambda: tu.reconcile(made().release), ".measurements"),
+    "a table in place of measurements": (lambda: tu.reconcile(TABLE), "trueup.measure makes them"),
     "a path in place of a record": (lambda: tu.infer("towns"), "read_"),
     "an unknown method": (lambda: tu.reconcile(made().noisy, "topdown"), "tree-topdown"),
     "a method of another verb": (lambda: tu.infer(made().noisy, "tree-topdown"), "tree-topdown"),

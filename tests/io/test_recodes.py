@@ -11,7 +11,7 @@ import pytest
 
 from tests.io.nmf_writer import write_nmf
 from trueup import check, read_release, release
-from trueup.io.bundle.read import read_released
+from trueup.io.bundle.read import read_released_tables
 from trueup.io.published.nmf import read_nmf
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin
@@ -57,7 +57,7 @@ def test_the_table_of_a_recode_names_its_groups_and_sums_their_values(bundle):
     inside = quarters[quarters.hhgq.isin(INSTITUTION)].groupby("county")["count"].sum()
     assert columns[columns.hhinstlevels == "institution"]["count"].tolist() == inside.tolist()
     released = read_release(folder)
-    assert read_released(folder, released.cells)[RECODED].tolist() == columns["count"].tolist()
+    assert read_released_tables(folder, released.cells)[RECODED].tolist() == columns["count"].tolist()
 
 
 def test_published_files_name_recodes_as_they_name_attributes(tmp_path, rng):

@@ -11,7 +11,7 @@ from tests.releasing.state import MOST, write_state
 from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BundleError
 from trueup.io.bundle.manifest import MANIFEST, read_manifest, read_spec, write_manifest
-from trueup.io.bundle.read import read_released
+from trueup.io.bundle.read import read_released_tables
 from trueup.model.build import build_constraints
 from trueup.reconciling import choose
 from trueup.releasing import pipeline
@@ -52,7 +52,7 @@ def test_the_integers_are_those_of_the_whole_tree_from_the_same_measurements(rel
     rng = np.random.default_rng(int(read_manifest(released)["measurements"], 16))
     whole = method.apply(state, release.measurements.flat, rng)
     assert np.array_equal(whole.values, release.counts)
-    for margin, counts in read_released(released, release.cells).items():
+    for margin, counts in read_released_tables(released, release.cells).items():
         assert np.array_equal(release.sums(margin), counts)
 
 

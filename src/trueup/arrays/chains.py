@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, matrix_rows
-from trueup.arrays.lattice import cells_of
+from trueup.arrays.lattice import column_count
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.statistics.diagnostics import diagnose
@@ -146,7 +146,7 @@ def judge_chain(
 
 def _moves(A: Matrix, moves: Matrix | None) -> Integers:
     """Return the moves that are given, or a basis of the lattice of A."""
-    n = cells_of(A)
+    n = column_count(A)
     lattice = Lattice.of(n, A)
     if moves is None:
         found, first = np.zeros((lattice.dimension, n), np.int64), 0

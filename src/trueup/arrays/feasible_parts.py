@@ -1,4 +1,7 @@
-"""Exact noise on the parts of a feasible set, at the largest rate whose loss is proved."""
+"""Exact noise on the parts of a feasible set, at the largest rate whose loss is proved.
+
+One file: every kind of part is a law, the proof of its loss and its sampler, in one piece.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ SLACK, MARGIN = 1e-9, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class FeasiblePart:
     """Cells bound by rules of their own.
 
     Attributes
@@ -85,7 +88,7 @@ class Rules:
 PINNED = "one value, published as it is"
 
 
-def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float) -> Part:
+def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float) -> FeasiblePart:
     """Choose how cells that rules tie together are drawn."""
     own = rules.among(cells)
     bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
@@ -96,7 +99,7 @@ def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float) -> P
     return _tried(cells, own, epsilon, slowest, bounded)
 
 
-def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Part:
+def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> FeasiblePart:
     """Single cells of boxes alike: two-sided geometric noise until it is inside; on few values, values kept by chance."""
     width, open_ = float(high[0] - low[0]), low[0] == -inf and high[0] == inf
     if width == 0:
@@ -143,7 +146,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Part:
         return np.array(found)
 
     rate = _factor_rate(factor) if narrow else float(largest)
-    return Part(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
+    return FeasiblePart(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
 
 
 def _uniform(size: int, count: int, words: Words) -> Integers:
@@ -158,8 +161,10 @@ def _uniform(size: int, count: int, words: Words) -> Integers:
     return out
 
 
-def _pinned(cells: Integers) -> Part:
-    return Part(cells, PINNED, 0.0, lambda x, count, words: np.tile(x, (count, 1)), lambda x: x.astype(float))
+def _pinned(cells: Integers) -> FeasiblePart:
+    return FeasiblePart(
+        cells, PINNED, 0.0, lambda x, count, words: np.tile(x, (count, 1)), lambda x: x.astype(float)
+    )
 
 
 def _listed_tables(own: Rules) -> Integers | None:
@@ -173,7 +178,7 @@ def _listed_tables(own: Rules) -> Integers | None:
     return None if found is None else found[own.hold(found)]
 
 
-def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
+def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> FeasiblePart:
     """Return a part with listed tables: integer weights of each, and the loss by all pairs."""
     if len(tables) == 1:
         return _pinned(cells)
@@ -201,10 +206,10 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Part:
         return mass @ tables / mass.sum()
 
     told = "a set whose tables are listed, drawn by whole weights; its loss exactly"
-    return Part(cells, told, _factor_rate(factor), draw, mean)
+    return FeasiblePart(cells, told, _factor_rate(factor), draw, mean)
 
 
-def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> Part | None:
+def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> FeasiblePart | None:
     """Return a part with one sum within finite bounds, drawn cell by cell; None for other parts."""
     width = own.high - own.low
     one = own.kept.shape[0] == 1 and not own.rows.shape[0] and (own.kept.data == 1).all()
@@ -240,10 +245,10 @@ def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> Part | None:
         return out + low
 
     told = f"a sum within bounds, drawn cell by cell by whole weights; its loss {'exactly' if two else 'at most'}"
-    return Part(cells, told, _factor_rate(factor), draw, None)
+    return FeasiblePart(cells, told, _factor_rate(factor), draw, None)
 
 
-def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> Part:
+def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
     """Noise that keeps the sums, until it obeys the rest."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
@@ -270,8 +275,10 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
 
     if bounded:
         told = "cells under rules, redrawn until they hold; its loss at most"
-        return Part(cells, told, float(rate), draw, None)
-    return Part(cells, "sums that are kept; its loss exactly", float(rate), draw, lambda x: x.astype(float))
+        return FeasiblePart(cells, told, float(rate), draw, None)
+    return FeasiblePart(
+        cells, "sums that are kept; its loss exactly", float(rate), draw, lambda x: x.astype(float)
+    )
 
 
 def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:

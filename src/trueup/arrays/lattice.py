@@ -106,7 +106,7 @@ class LatticeNoise:
         Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definitions 9 and 13.
         """
         law = _lattice_law(epsilon, rho, norm)
-        return cls(bind(law, cells_of(A), A, options={"slowest": slowest}))
+        return cls(bind(law, column_count(A), A, options={"slowest": slowest}))
 
     @property
     def lattice(self) -> Lattice:
@@ -233,7 +233,7 @@ def _lattice_law(epsilon: Number | None, rho: Number | None, norm: str):
     return (LatticeLaplace if norm == "l1" else LatticeL2Laplace)(exact_number(epsilon, "epsilon"))
 
 
-def cells_of(A: Matrix) -> int:
+def column_count(A: Matrix) -> int:
     """Return the number of columns of a matrix.
 
     Raises

@@ -19,7 +19,7 @@ import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.arrays.exact import Matrix, Number, exact_number, limits_of, matrix_rows
-from trueup.arrays.feasible_parts import PINNED, SLACK, Part, Rules, boxes, ruled
+from trueup.arrays.feasible_parts import PINNED, SLACK, FeasiblePart, Rules, boxes, ruled
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.noise.law import Integers, Words
 
@@ -39,7 +39,7 @@ class NoiseWithin:
     """
 
     epsilon: Fraction
-    parts: tuple[Part, ...]
+    parts: tuple[FeasiblePart, ...]
     _rules: Rules
 
     @classmethod
@@ -127,7 +127,7 @@ def _components(rules: Rules) -> tuple[list[Integers], Integers]:
     return ties, np.flatnonzero(~named)
 
 
-def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[Part]:
+def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[FeasiblePart]:
     """Choose how each part is drawn."""
     ties, alone = _components(rules)
     parts = [ruled(rules, cells, epsilon, slowest) for cells in ties]

@@ -24,7 +24,7 @@ from trueup.io.bundle.manifest import (
     seal_of,
     unlisted,
 )
-from trueup.io.bundle.read import read_released, refuse_beyond, unverified_measurements
+from trueup.io.bundle.read import read_released_tables, refuse_beyond, unverified_measurements
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
@@ -145,7 +145,7 @@ def _whole_bundle(
     if manifest["kind"] == "measurements":
         return
     method = _declared(manifest["method"])
-    tables = read_released(folder, cells)
+    tables = read_released_tables(folder, cells)
     if lost := [str(margin) for margin in cells.finest_tables if margin not in tables]:
         yield Check("every table of the spec is there", False, tuple(lost))
         return

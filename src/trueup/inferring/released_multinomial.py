@@ -129,7 +129,8 @@ class ReleasedMultinomial(InferenceMethod):
                 return f"they were released with {name} = {released!r}, not {getattr(self, name)!r}"
         if simulated := method.get("monte_carlo"):
             return f"its law of summed noise was simulated (monte_carlo = {simulated}), and other draws give another release"
-        informed = [p for p in ("prior", "prior_total") if _name_of(method.get(p, "flat")) != "flat"]
+        flat = {"name": "flat"}
+        informed = [p for p in ("prior", "prior_total") if method.get(p, "flat") not in ("flat", flat)]
         return f"they were released with a {informed[0]} of their own" if informed else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> _State | TreeProblem:
@@ -245,11 +246,6 @@ class _State:
         out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
         out[..., self.active] = counts
         return out
-
-
-def _name_of(prior: Any) -> Any:
-    """Return the name of a prior in a method's entry, where it may stand alone."""
-    return prior if isinstance(prior, str) else prior["name"]
 
 
 def _priors(given: Prior, cells: int, active: NDArray[np.int64], total: int) -> tuple[CountPrior, CountPrior]:

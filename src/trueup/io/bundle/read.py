@@ -185,7 +185,7 @@ class StoredRelease(Release):
         return tuple(Miss(**miss) for miss in self.manifest["misses"])
 
 
-def read_released(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
+def read_released_tables(folder: Path, cells: Cells) -> dict[Margin, NDArray]:
     """Read every released table of a bundle, in the order of its margin's groups."""
     manifest = read_manifest(folder)
     refuse_unreleased(folder, manifest)
