@@ -39,7 +39,8 @@ class Outside:
             while held := os.read(self._watch, 1 << 16):
                 while held:
                     _, _, _, length = struct.unpack_from("iIII", held)
-                    found.append(held[16 : 16 + length].rstrip(b"\0").decode())
+                    if name := held[16 : 16 + length].rstrip(b"\0").decode():  # else whoever lists the folder
+                        found.append(name)
                     held = held[16 + length :]
         return found
 
