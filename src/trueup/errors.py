@@ -122,11 +122,6 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 def load_extra(module: str, extra: str) -> Any:
     """Import a package that an extra installs.
 
-    Raises
-    ------
-    TrueupError
-        If it is not installed; it names the extra.
-
     Examples
     --------
     >>> load_extra("no_such_package", "excel")

@@ -42,13 +42,7 @@ class Registry(Sequence[type[K]]):
         return self[self.names.index(name)]
 
     def attribute(self, name: str) -> Any:
-        """Return the class with a Python name, for a package's `__getattr__`.
-
-        Raises
-        ------
-        AttributeError
-            If there is none.
-        """
+        """Return the class with a Python name, for a package's `__getattr__`."""
         for at, (_, _, kind) in enumerate(self._homes):
             if kind == name:
                 return self[at]

@@ -59,11 +59,6 @@ def exact_or_zero(value: Number, what: str) -> Fraction:
 def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
     """Read whole numbers below 2^62 in size, `(n,)`, without quoting them in messages.
 
-    Raises
-    ------
-    DataError
-        If there is something else in it, or it is no vector.
-
     Examples
     --------
     >>> whole_vector([3.0, 4], "the counts")
@@ -81,11 +76,6 @@ def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
 
 def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
     """Read finite numbers, `(n,)`; one number stands for `size` of them.
-
-    Raises
-    ------
-    SpecError
-        If a number is not finite, or there are not `size` of them.
 
     Examples
     --------
@@ -125,11 +115,6 @@ def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[
 def measured_vector(values: ArrayLike, measured: NDArray[np.bool_], what: str) -> NDArray[np.float64]:
     """Read numbers, finite where they are measured; the others become zero.
 
-    Raises
-    ------
-    SpecError
-        If there are not as many as places, or a measured one is not finite.
-
     Examples
     --------
     >>> measured_vector([np.nan, 2], np.array([False, True]), "the values")
@@ -146,11 +131,6 @@ def measured_vector(values: ArrayLike, measured: NDArray[np.bool_], what: str) -
 
 def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
     """Read a matrix `(m, n)` of finite numbers, dense or sparse; one row may come as a vector.
-
-    Raises
-    ------
-    SpecError
-        If it is not a matrix of numbers or has another number of columns, or a number is not finite.
 
     Examples
     --------
@@ -175,13 +155,7 @@ def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:
 
 
 def check_generator(rng: object) -> None:
-    """Refuse anything that cannot draw, such as a seed.
-
-    Raises
-    ------
-    SpecError
-        If it is no NumPy generator.
-    """
+    """Refuse anything that cannot draw, such as a seed."""
     if not isinstance(rng, np.random.Generator):
         raise SpecError(
             f"rng is of type {type(rng).__name__}",
@@ -191,12 +165,6 @@ def check_generator(rng: object) -> None:
 
 
 def check_draws(draws: object) -> None:
-    """Refuse a number of draws that is not whole and above zero.
-
-    Raises
-    ------
-    SpecError
-        Unless it is a whole number above zero.
-    """
+    """Refuse a number of draws that is not whole and above zero."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"draws is {draws!r}", needed="a whole number above zero")

@@ -234,13 +234,7 @@ def _lattice_law(epsilon: Number | None, rho: Number | None, norm: str):
 
 
 def column_count(A: Matrix) -> int:
-    """Return the number of columns of a matrix.
-
-    Raises
-    ------
-    SpecError
-        If it is no matrix.
-    """
+    """Return the number of columns of a matrix."""
     try:
         shape = np.shape(A) if not hasattr(A, "shape") else A.shape  # pyright: ignore[reportAttributeAccessIssue]
     except ValueError:

@@ -145,11 +145,6 @@ def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
 def each_law(laws: Laws, n: int) -> list[Law | None]:
     """Return a law for each of n counts: the one for all, or those of a list.
 
-    Raises
-    ------
-    SpecError
-        If there are not as many.
-
     Examples
     --------
     >>> each_law([discrete_laplace(1), None], 2)

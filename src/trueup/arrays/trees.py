@@ -43,11 +43,6 @@ class LevelOrder(NamedTuple):
 def level_order(parents: ArrayLike) -> LevelOrder:
     """Order the nodes of a tree by level, given the parent of each and -1 for the root.
 
-    Raises
-    ------
-    SpecError
-        If there is not one root, or a node does not lead to it.
-
     Examples
     --------
     >>> level_order([2, 2, -1, 0])

@@ -41,13 +41,7 @@ class Scenario:
 
 
 def scenarios(spec: Spec, constraints: Constraints, scales: Iterable[Any]) -> tuple[Scenario, ...]:
-    """Lay out the measurements at every multiple of the spec's budgets.
-
-    Raises
-    ------
-    SpecError
-        If a scale is not an exact positive number or is given twice, or a law refuses its budget.
-    """
+    """Lay out the measurements at every multiple of the spec's budgets."""
     exact = [rational(scale, "the budget scale") for scale in scales]
     _refuse_twins("budget scale", [str(scale) for scale in exact])
     if not exact:

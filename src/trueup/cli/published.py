@@ -17,13 +17,7 @@ def refuse_two_sources(source: Path | None) -> None:
 def read_source(
     source: Path | None, perturbed: Path | None, tables: list[Any], geography: Any, released: Any = None
 ) -> Any:
-    """Return a spec and what was published: somebody else's tables, a bundle, or files with a spec.
-
-    Raises
-    ------
-    SpecError
-        If no source is given, two are, or a spec comes without its files.
-    """
+    """Return a spec and what was published: somebody else's tables, a bundle, or files with a spec."""
     if released is not None:
         return _read_released(source, perturbed, tables, geography, released)
     if perturbed is not None:

@@ -50,13 +50,7 @@ def source_at(address: Any) -> Any:
 
 
 def refuse_addresses(source: Any) -> None:
-    """Refuse two tables if one is given by an address, because they are linked on the driver's machine.
-
-    Raises
-    ------
-    DataError
-        Naming the table.
-    """
+    """Refuse two tables if one is given by an address, because they are linked on the driver's machine."""
     if isinstance(source, JoinedTables):
         for name, table in (("--data", source.persons), ("--households", source.households)):
             if is_address(table):

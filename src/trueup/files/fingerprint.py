@@ -31,11 +31,6 @@ def keyed_fingerprint(source: Any, key: bytes) -> str | None:
     -------
     64 hexadecimal digits; None for what cannot be known again: an address, a relation of another database.
 
-    Raises
-    ------
-    DataError
-        If files cannot be read.
-
     Examples
     --------
     >>> import pandas

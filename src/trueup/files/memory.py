@@ -24,11 +24,6 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
 def parse_memory(text: str) -> int:
     """Read a size in bytes.
 
-    Raises
-    ------
-    SpecError
-        If it is no size.
-
     Examples
     --------
     >>> parse_memory("4GB"), parse_memory("1.5 gb"), parse_memory("4GiB")
@@ -58,13 +53,7 @@ def memory_text(size: float) -> str:
 
 
 def refuse_needed(what: str, needed: float, memory: int | None) -> None:
-    """Refuse what needs more memory than it is given (bytes; None if no limit is).
-
-    Raises
-    ------
-    TrueupError
-        Saying about how much it needs.
-    """
+    """Refuse what needs more memory than it is given (bytes; None if no limit is)."""
     if memory is not None and needed > memory:
         raise TrueupError(
             f"{what} needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",

@@ -55,13 +55,7 @@ class Owner:
         return _records(self.folder) / f"{self.number:05d}"
 
     def refuse_followed(self) -> None:
-        """Refuse to continue if another process was told to take over.
-
-        Raises
-        ------
-        BusyError
-            Naming the folder.
-        """
+        """Refuse to continue if another process was told to take over."""
         if self.path.with_name(f"{self.number + 1:05d}").exists():
             raise BusyError(
                 f"another process has taken over '{self.folder}'",

@@ -43,13 +43,7 @@ def is_csv(path: Path) -> bool:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files that a path names: itself, or the Parquet files of a folder or a pattern.
-
-    Raises
-    ------
-    DataError
-        If there are none.
-    """
+    """Return the files that a path names: itself, or the Parquet files of a folder or a pattern."""
     try:
         files = _found(path)
     except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none

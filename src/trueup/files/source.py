@@ -38,11 +38,6 @@ def open_table(source: Any, connection: Any = None) -> Source:
     connection
         The DuckDB connection that reads files, which it must be allowed to; by default a fresh one.
 
-    Raises
-    ------
-    DataError
-        If the file is missing, truncated, or not what its name says, or the type is unknown.
-
     Examples
     --------
     >>> import pandas

@@ -124,11 +124,6 @@ def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
 def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
     """Write one new file whole or not at all; a private one is readable by its owner alone.
 
-    Raises
-    ------
-    BundleError
-        If the file exists already, or the disk refuses.
-
     Examples
     --------
     >>> page = Path(tempfile.mkdtemp()) / "page.html"

@@ -17,13 +17,7 @@ from trueup.errors import BundleError, BusyError, ResourceError
 
 
 def refuse_occupied(target: Path) -> None:
-    """Refuse a target that already holds something.
-
-    Raises
-    ------
-    BundleError
-        If the folder exists and is not empty, is a link, or its parent does not exist or may not be written to.
-    """
+    """Refuse a target that already holds something."""
     if target.is_symlink():
         raise BundleError(
             f"'{target}' is a link", needed="a new or empty folder", remedy="name the folder itself"
@@ -38,13 +32,7 @@ def refuse_occupied(target: Path) -> None:
 
 
 def refuse_file(file: Path, option: str = "--out") -> None:
-    """Refuse a file that exists, or whose folder does not, before its content is made.
-
-    Raises
-    ------
-    BundleError
-        Naming the option that says where to write; or if the folder may not be written to.
-    """
+    """Refuse a file that exists, or whose folder does not, before its content is made."""
     if file.exists() or file.is_symlink():
         raise BundleError(f"'{file}' exists", remedy=f"choose another {option}")
     if not file.absolute().parent.is_dir():
@@ -192,13 +180,7 @@ def is_own(folder: Path) -> bool:
 
 
 def refuse_strange(folder: Path) -> None:
-    """Refuse a folder that another user made, or a link, whose content would be taken for this user's.
-
-    Raises
-    ------
-    BundleError
-        Naming it.
-    """
+    """Refuse a folder that another user made, or a link, whose content would be taken for this user's."""
     if not is_own(folder):
         raise BundleError(
             f"'{folder}' is a link, or another user's",

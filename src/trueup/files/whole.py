@@ -30,11 +30,6 @@ ROWS = Numbered()
 def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[np.int64]:
     """Check and convert a column of counts; `where` names the location of a position.
 
-    Raises
-    ------
-    DataError
-        Naming the column, the row and what is wrong, never the value.
-
     Examples
     --------
     >>> whole_counts(np.array(["3", "1e2"], dtype=object), "pop")

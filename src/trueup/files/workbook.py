@@ -48,11 +48,6 @@ def opened_workbook(path: Path) -> Iterator[Any]:
 
     Links to other workbooks are not followed, what it says of its own size is not believed, and one that unpacks to far more
     than it is itself is not opened.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged or vast, or the extra `excel` is not installed.
     """
     try:
         from openpyxl import load_workbook
@@ -74,13 +69,7 @@ def opened_workbook(path: Path) -> Iterator[Any]:
 
 
 def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
-    """Return a sheet of an open workbook by its name, by default the first.
-
-    Raises
-    ------
-    DataError
-        If there is none of that name.
-    """
+    """Return a sheet of an open workbook by its name, by default the first."""
     if sheet is not None and sheet not in book.sheetnames:
         raise DataError(
             f"'{path.name}' has no sheet '{sheet}'", needed=f"one of: {', '.join(book.sheetnames)}"

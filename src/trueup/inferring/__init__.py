@@ -206,13 +206,7 @@ def _with_named_values(
 def choose_inference(
     entry: Mapping[str, Any], constraints: Constraints, measured: Measurements | Problem
 ) -> InferenceMethod:
-    """Return the method that a spec names, or the first that fits.
-
-    Raises
-    ------
-    SpecError
-        If the name or a parameter is unknown, or nothing fits.
-    """
+    """Return the method that a spec names, or the first that fits."""
     name, parameters = entry_of(entry)
     if name is not None:
         return inference_method(name, parameters, measured)
@@ -240,13 +234,7 @@ def choose_inference(
 
 
 def tiered(source: Measurements | Release, spec: Spec | None, tier: str) -> InferenceMethod:
-    """Return the method that a spec asks for, or that fits, with a tier set.
-
-    Raises
-    ------
-    SpecError
-        If the method has no tiers, or not this one.
-    """
+    """Return the method that a spec asks for, or that fits, with a tier set."""
     measured, constraints, entry = read_given(source, spec)
     asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier", "minutes")}
     chosen = choose_inference(asked, constraints, measured)

@@ -97,11 +97,6 @@ def refuse_forecast(
         Of wall time.
     other
         What else would take less time, if anything.
-
-    Raises
-    ------
-    SpecError
-        With what to do.
     """
     place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}" if len(tree.levels) > 1 else ""
     within = f"infer one place with all below it (`--within '{place}'`, any level), or " if place else ""
@@ -132,11 +127,6 @@ def run_side_by_side(
         Runs the chain of a number.
     done, of
         The sweeps that each has made, which it writes there; how many all make together.
-
-    Raises
-    ------
-    OutOfTimeError
-        Where the limit passes before they are done; they are stopped.
     """
     if limit.passed:
         raise OutOfTimeError

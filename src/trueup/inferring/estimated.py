@@ -100,11 +100,6 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
     ----------
     cells, headers, parts
         The finest cells, and the measured values of each header.
-
-    Raises
-    ------
-    SpecError
-        If no finest cell was published as a value, or a count is too large for a table.
     """
     each = cells.n // cells.shape[0]
     seen = _finest(cells, headers, parts)

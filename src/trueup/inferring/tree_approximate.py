@@ -214,13 +214,7 @@ def approximate(
     progress: Progress,
     deadline: Deadline,
 ) -> Drawn:
-    """Draw the counts of a tree on grids `(1, draws, n)`; where none hold the posterior, by chains that take the problem.
-
-    Raises
-    ------
-    ConvergenceError
-        If no grids hold the posterior and no chains take it, or time is spent before there are draws.
-    """
+    """Draw the counts of a tree on grids `(1, draws, n)`; where none hold the posterior, by chains that take the problem."""
     chains = chains_for(state)
     until = deadline.sooner(1 - FOR_CHAINS) if chains else deadline
     try:

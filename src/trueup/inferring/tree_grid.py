@@ -160,13 +160,7 @@ class TreeGrid:
         return out
 
     def solve(self, split: Split) -> GridSolution:
-        """Pass messages up the tree.
-
-        Raises
-        ------
-        OutOfTimeError
-            If the time allowed is spent.
-        """
+        """Pass messages up the tree."""
         if self.deadline.passed:
             raise OutOfTimeError
         factor = self.likelihood.copy()
@@ -175,13 +169,7 @@ class TreeGrid:
         return GridSolution(factor, up, log_evidence(self.grids, up))
 
     def settle(self, split: Split) -> tuple[GridSolution, GridMarginals]:
-        """Solve on grids refined where the posterior is; also return what is then known of every node.
-
-        Raises
-        ------
-        ConvergenceError
-            If no grids are found that hold the posterior.
-        """
+        """Solve on grids refined where the posterior is; also return what is then known of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             solved = self.solve(split)

@@ -66,35 +66,17 @@ class AllowedWork:
         return cls(BASE_SECONDS + SECONDS_A_NODE * nodes**1.5, deadline, GRID_TIME_SHARE, MAX_DEPTHS_TRIED)
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
-        """Refuse exact tables for leaves so uncertain that grids are cheaper.
-
-        Raises
-        ------
-        TooCostly
-            If half of the windows `low..high` of leaves are wider than `GRID_WINDOW_COUNTS`.
-        """
+        """Refuse exact tables for leaves so uncertain that grids are cheaper."""
         if np.isfinite(self.seconds) and np.median(np.asarray(high, float) - low) > GRID_WINDOW_COUNTS:
             raise TooCostly
 
     def begin_pass(self, multiplications: float) -> None:
-        """Allow one pass up the tree.
-
-        Raises
-        ------
-        TooCostly
-            If it alone would take longer than all may, or than is left.
-        """
+        """Allow one pass up the tree."""
         if multiplications > RATE * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
     def end_evaluation(self) -> None:
-        """Count one point of the hyperparameters.
-
-        Raises
-        ------
-        TooCostly
-            If as many as are usual would take longer than they may.
-        """
+        """Count one point of the hyperparameters."""
         now = time.process_time()
         if self.ended is not None:
             self.times.append(now - self.ended)

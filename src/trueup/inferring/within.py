@@ -23,11 +23,6 @@ from trueup.model.records.measurements import Measurements
 def place_named(cells: Cells, text: str) -> tuple[int, int]:
     """Return level and position of a place that is written `level=key`.
 
-    Raises
-    ------
-    SpecError
-        If there is no such place, or it holds no others.
-
     Examples
     --------
     >>> from trueup.model.tree import Tree

@@ -31,11 +31,6 @@ def keep_zeros(posterior: Posterior) -> Reals:
     posterior
         Of tables that somebody perturbed by a law under which true zeros are published as zero.
 
-    Raises
-    ------
-    DataError
-        If no finest cell's own published value is known.
-
     Examples
     --------
     See `docs/perturbed.md`.

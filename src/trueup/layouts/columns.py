@@ -302,13 +302,7 @@ class ColumnProblem:
         return self._moved_below(found.reshape(self.cells.shape[0], -1))
 
     def _moved_below(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Move counts above the lowest places' upper bounds to places with room under the same exact totals.
-
-        Raises
-        ------
-        ConvergenceError
-            If that does not make tables keep all that is exact.
-        """
+        """Move counts above the lowest places' upper bounds to places with room under the same exact totals."""
         above = [b for b in self.constraints.bounds if b.upper is not None]
         if not above:
             return x
@@ -440,13 +434,7 @@ def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.flo
 def default_tables(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return whole counts `(n,)` that keep every invariant, by the default method of `reconcile` for histograms.
-
-    Raises
-    ------
-    ConvergenceError
-        If settling from the top leaves some place without a table.
-    """
+    """Return whole counts `(n,)` that keep every invariant, by the default method of `reconcile` for histograms."""
     problem = histogram_problem(constraints, headers, folded=True)
     fit, _ = problem.least_squares(values[None])
     fit = replace(fit, values=())  # settling looks at the subtrees' alone

@@ -42,13 +42,7 @@ def small_fold(constraints: Constraints) -> Fold | None:
 def level_plans(
     constraints: Constraints, headers: Sequence[Measured], fold: Fold
 ) -> list[list[tuple[Marginal, float]]]:
-    """Return for every level the measured marginals of the folded histograms, and the variances of their noise.
-
-    Raises
-    ------
-    SpecError
-        If only some groups of a margin were measured, or widths of noise on one level differ too far.
-    """
+    """Return for every level the measured marginals of the folded histograms, and the variances of their noise."""
     refuse_wide_levels(headers, OF_HISTOGRAMS)
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):

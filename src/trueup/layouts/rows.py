@@ -136,13 +136,7 @@ class RowProblem:
         return np.clip(found[0], *self.box), wide
 
     def refuse_improper(self, label: Any) -> None:
-        """Refuse cells that nothing bounds, by name.
-
-        Raises
-        ------
-        SpecError
-            If some cell is bounded by neither a measured sum of counts bounded below, nor a bound, nor the prior.
-        """
+        """Refuse cells that nothing bounds, by name."""
         proper = any(b.matrix.shape[0] == self.n for b in self.prior)
         known: Any = np.isfinite(self.box).all(axis=0) | proper
         matrix, _, high = self.limits

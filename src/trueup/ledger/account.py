@@ -68,13 +68,7 @@ class Account:
         return self.ledger.state().finished(self.key) is not None
 
     def refuse_hidden_keys(self, spec: Spec) -> None:
-        """Refuse a spec that takes its places from columns that the account does not declare public: it would publish them.
-
-        Raises
-        ------
-        BudgetError
-            Naming the column, before the table is opened.
-        """
+        """Refuse a spec that takes its places from columns that the account does not declare public: it would publish them."""
         if not (taken := keys_taken(spec)):
             return
         public = account_terms(self.ledger.state(), spec.table.name).public
@@ -87,13 +81,7 @@ class Account:
             )
 
     def request(self, problem: Problem, out: Path, data: Any = None) -> Request:
-        """Return the request of a run of a spec: its loss under the account's relation, and all that it finds out exactly.
-
-        Raises
-        ------
-        BudgetError
-            If the account is for another unit.
-        """
+        """Return the request of a run of a spec: its loss under the account's relation, and all that it finds out exactly."""
         spec, cells, guarantee = problem.spec, problem.cells, problem.guarantee
         dataset = spec.table.name
         state = self.ledger.state()
@@ -152,11 +140,6 @@ class Account:
         """Take the loss of a run out of the budget; confidential counts may be read only afterwards.
 
         A run that may be killed and go on gives the reservation a `name`; see `Ledger.reserve`.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger does not grant it, or another run committed under the key meanwhile.
         """
         reservation = self.ledger.reserve(request, name)
         if reservation.committed and reservation.name != name:

@@ -42,13 +42,7 @@ def afford(state: Totals, request: Request, when: str) -> None:
 
 
 def account_terms(state: Totals, dataset: str) -> Terms:
-    """Return the terms of a dataset's account.
-
-    Raises
-    ------
-    BudgetError
-        If it has none.
-    """
+    """Return the terms of a dataset's account."""
     if dataset not in state.terms:
         known = ", ".join(sorted(state.terms)) or "none"
         raise BudgetError(
@@ -140,13 +134,7 @@ def _whose(owner: Owner) -> str:
 
 
 def agree(state: Totals, dataset: str, terms: Terms | None) -> Terms | None:
-    """Return the terms of a new account, None for an existing one; refuse missing or different terms.
-
-    Raises
-    ------
-    BudgetError
-        If they are missing, or other ones.
-    """
+    """Return the terms of a new account, None for an existing one; refuse missing or different terms."""
     known = state.terms.get(dataset)
     if terms is None and known is None:
         raise BudgetError(

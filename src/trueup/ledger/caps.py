@@ -19,11 +19,6 @@ CapsGiven = Mapping[str, Any]
 def parse_caps(texts: Iterable[str]) -> dict[str, str]:
     """Read caps of the form `CURRENCY=AMOUNT`.
 
-    Raises
-    ------
-    SpecError
-        If one is not of that form, or given twice. Currencies and amounts are checked later.
-
     Examples
     --------
     >>> parse_caps(["epsilon=1", "rho=1/2"])
@@ -42,11 +37,6 @@ def parse_caps(texts: Iterable[str]) -> dict[str, str]:
 
 def parse_analyst_caps(texts: Iterable[str]) -> dict[str, dict[str, str]]:
     """Read caps of the form `NAME:CURRENCY=AMOUNT`.
-
-    Raises
-    ------
-    SpecError
-        If one is not of that form, or given twice.
 
     Examples
     --------

@@ -157,13 +157,7 @@ class Ledger:
                     locked.append("caps", {"dataset": name, "analyst": analyst, "caps": new})
 
     def declare(self, dataset: str, data: Any) -> None:
-        """Declare another version of an account's data, such as corrected data, which has checks of its own.
-
-        Raises
-        ------
-        BudgetError
-            If there is no such account, the ledger has no keeper's folder, or the data cannot be known again.
-        """
+        """Declare another version of an account's data, such as corrected data, which has checks of its own."""
         found = self.keeper and self.keeper.fingerprint(data)
         if not found:
             raise BudgetError(
@@ -177,13 +171,7 @@ class Ledger:
                 locked.append("data", {"dataset": dataset, "data": found})
 
     def sign(self) -> None:
-        """Have every further entry signed with a key of the keeper's folder, so that only its holder can add entries.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger has no keeper's folder.
-        """
+        """Have every further entry signed with a key of the keeper's folder, so that only its holder can add entries."""
         if self.keeper is None:
             raise BudgetError(
                 "the ledger has no keeper's folder",

@@ -16,13 +16,7 @@ MANIFEST = Path("public", "manifest.json")
 
 
 def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
-    """Return the SHA-256 of a manifest and its content.
-
-    Raises
-    ------
-    BundleError
-        If it cannot be read.
-    """
+    """Return the SHA-256 of a manifest and its content."""
     try:
         held = dict(read_json(manifest))
         return hashlib.sha256(manifest.read_bytes()).hexdigest(), held
@@ -33,13 +27,7 @@ def published_manifest(manifest: Path) -> tuple[str, dict[str, Any]]:
 
 
 def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = None) -> dict[str, Any]:
-    """Check that a staged bundle carries its reservation's stamp and seal; return what the ledger keeps of it.
-
-    Raises
-    ------
-    BundleError
-        If there is no manifest, or it carries another stamp or other measurements than those that were sealed.
-    """
+    """Check that a staged bundle carries its reservation's stamp and seal; return what the ledger keeps of it."""
     digest, manifest = published_manifest(staged / MANIFEST)
     if manifest.get("ledger") != dict(stamp):
         raise BundleError(
@@ -54,13 +42,7 @@ def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = N
 
 
 def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
-    """Refuse a target that is occupied, or that a committed release is about to take.
-
-    Raises
-    ------
-    BundleError
-        Naming the target.
-    """
+    """Refuse a target that is occupied, or that a committed release is about to take."""
     # A rename may happen between the two looks: then the waiting folder was seen, or the target is.
     if any(Path(other).exists() for other in waiting):
         raise BundleError(f"'{final}' is about to hold another release", remedy="choose another --out")

@@ -92,13 +92,7 @@ def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
 
 
 def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
-    """Return the meaning of an invariant: which table it sums, by which places and values, and for whom.
-
-    Raises
-    ------
-    SpecError
-        If the spec has no such level, attribute or value.
-    """
+    """Return the meaning of an invariant: which table it sums, by which places and values, and for whom."""
     levels = [level.name for level in spec.levels]
     if margin.level not in levels:
         raise SpecError(f"there is no level '{margin.level}'")

@@ -69,13 +69,7 @@ def _bound(request: Request) -> Request:
 
 
 def check_request(request: Request) -> None:
-    """Refuse a request that no ledger could grant.
-
-    Raises
-    ------
-    SpecError
-        If a name cannot be read, or an amount is no exact, nonnegative fraction.
-    """
+    """Refuse a request that no ledger could grant."""
     read_name(request.dataset, "the dataset")
     read_name(request.analyst, "the analyst")
     if request.key is not None:

@@ -100,11 +100,6 @@ class Reservation:
         """Record durably that drawing begins; nothing may be drawn before this returns.
 
         A run that goes on may say so again. Invariants that no release of the account has published are recorded too.
-
-        Raises
-        ------
-        BudgetError
-            If the reservation was returned meanwhile, or the ledger cannot be written.
         """
         with self.ledger.writing() as locked:
             if self.name in locked.state.drawn:
@@ -132,11 +127,6 @@ class Reservation:
         """Record durably what was drawn, so that no other measurements can be committed.
 
         A run that goes on may say so again.
-
-        Raises
-        ------
-        BudgetError
-            If drawing was not recorded, other measurements were sealed, or the ledger cannot be written.
         """
         with self.ledger.writing() as locked:
             known = locked.state.sealed.get(self.name)

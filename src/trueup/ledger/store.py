@@ -20,13 +20,7 @@ from trueup.ledger.transaction import WAIT_SECONDS, Store, Transaction, unusable
 
 
 def store_at(url: str) -> Store:
-    """Choose the store for a path or URL: `ledger.db`, `sqlite:///path`, `postgresql://host/name`.
-
-    Raises
-    ------
-    BudgetError
-        If the URL is of another kind.
-    """
+    """Choose the store for a path or URL: `ledger.db`, `sqlite:///path`, `postgresql://host/name`."""
     scheme = url.partition("://")[0] if "://" in url else "sqlite"
     if scheme in ("postgresql", "postgres"):
         from trueup.ledger.postgres import PostgresStore
@@ -127,13 +121,7 @@ def _leave_log(connection: sqlite3.Connection) -> None:
 
 
 def refuse_second_name(path: Path) -> None:
-    """Refuse a file with another name, under which half-written entries would not be seen.
-
-    Raises
-    ------
-    BudgetError
-        If it has hard links, or is mounted as a single file.
-    """
+    """Refuse a file with another name, under which half-written entries would not be seen."""
     real = path.resolve()
     if (links := real.stat().st_nlink) != 1:
         raise BudgetError(

@@ -139,13 +139,7 @@ def refuse_unsigned(entries: Iterable[Entry], keeper: Keeper | None) -> None:
 
 
 def refuse_cut(state: State, keeper: Keeper | None) -> None:
-    """Refuse a ledger that lacks the entry that its keeper recorded as the last.
-
-    Raises
-    ------
-    BudgetError
-        If that entry is missing, or another one.
-    """
+    """Refuse a ledger that lacks the entry that its keeper recorded as the last."""
     anchor = keeper and keeper.anchor
     if anchor and state.hashes.get(anchor[0]) != anchor[1]:
         what = "is missing" if state.number < anchor[0] else "is another one"

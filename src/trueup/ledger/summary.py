@@ -85,13 +85,7 @@ def _whereabouts(state: State, name: str) -> str:
 
 
 def write_lines(path: Path, entries: Iterable[Entry]) -> None:
-    """Write the bodies of entries to a new file, one line each.
-
-    Raises
-    ------
-    BundleError
-        If the file exists or cannot be written.
-    """
+    """Write the bodies of entries to a new file, one line each."""
     try:
         with path.open("x", encoding="ascii") as file:
             file.writelines(f"{entry.body}\n" for entry in entries)

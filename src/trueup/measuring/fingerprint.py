@@ -24,13 +24,7 @@ class Fingerprint:
         self._key, self._found = key, found
 
     def get(self) -> dict[str, str] | None:
-        """Return the fingerprint.
-
-        Raises
-        ------
-        DataError
-            If the files cannot be read.
-        """
+        """Return the fingerprint."""
         if self._found is None:
             return None
         try:

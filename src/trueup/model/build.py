@@ -32,13 +32,7 @@ FAMILY_METHOD, FAMILY_INFERENCE = "family-tree", "family-moves"
 
 
 def problem_cells(spec: Spec, tree: Tree) -> Cells:
-    """Return the cells of a spec: the full cross if a query measures it, else those of the tables if they are an acyclic family.
-
-    Raises
-    ------
-    SpecError
-        If they are not, and the full cross is too large for any other method; or if the tables have bounds.
-    """
+    """Return the cells of a spec: the full cross if a query measures it, else the tables' if they are an acyclic family."""
     cells = build_cells(spec, tree)
     if _asks_for_one_table(spec) or _measures_all(spec, cells):
         return cells
@@ -78,13 +72,7 @@ def crossing(constraints: Constraints) -> bool:
 
 
 def family_if_any(constraints: Constraints, *, demanded: bool = False) -> FamilyCells | None:
-    """Return the cells of the tables alone if these cross, none is the full cross, and they are a family; else None.
-
-    Raises
-    ------
-    SpecError
-        If the full cross has more cells than can be numbered, or if a family is demanded and they are none.
-    """
+    """Return the cells of the tables alone if these cross, none is the full cross, and they are a family; else None."""
     cells = constraints.cells
     if not crossing(constraints):
         return None

@@ -192,11 +192,6 @@ def queries_of_tables(
 ) -> list[Document]:
     """Return queries that measure exactly these tables, each of a level (by default the first) and attributes.
 
-    Raises
-    ------
-    SpecError
-        If a table names what is neither a level nor an attribute, or if what matters is none of the tables.
-
     Examples
     --------
     >>> queries_of_tables(["town", "town x sex", "sex x age"], ["all", "town"], ["sex", "age"], Fraction(1))[1:]
@@ -243,11 +238,6 @@ def measured_tables(measured: Iterable[Any]) -> list[str]:
 
 def attributes_of(texts: Sequence[str]) -> dict[str, list[str]]:
     """Read attributes with their values from text.
-
-    Raises
-    ------
-    SpecError
-        If one has no values.
 
     Examples
     --------

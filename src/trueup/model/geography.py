@@ -29,11 +29,6 @@ def read_tree(spec: Spec, source: Any) -> Tree:
         The geography file (or the table itself, where the spec declares its keys public): a row
         for each place of the last level, or for each place when the spec gives parent pointers.
 
-    Raises
-    ------
-    DataError
-        If a column or a key is missing, a place is listed twice or has two parents, or a limit is no whole number.
-
     Examples
     --------
     >>> import pandas
@@ -116,13 +111,7 @@ def key_columns(level: Level, rows: Columns) -> Columns:
 
 
 def refuse_float_keys(column: NDArray, name: str) -> None:
-    """Refuse keys of places that are floating-point numbers, in which `01` has become `1.0`.
-
-    Raises
-    ------
-    DataError
-        Naming the column.
-    """
+    """Refuse keys of places that are floating-point numbers, in which `01` has become `1.0`."""
     if column.dtype.kind == "f":
         raise DataError(
             f"column '{name}' holds floating-point numbers, and keys of places are wanted there",

@@ -133,13 +133,7 @@ class Guarantee:
         return f"{self.currency} = {self.amount} for one {self.unit}"
 
     def price(self, relation: Relation) -> Loss:
-        """Return the loss of one step of a neighbour relation, which may differ from the spec's.
-
-        Raises
-        ------
-        PrivacyError
-            If nothing is claimed, or the guarantee was written before losses were stated per step.
-        """
+        """Return the loss of one step of a neighbour relation, which may differ from the spec's."""
         if self.kind == "none":
             raise PrivacyError(
                 "values that somebody else perturbed have no privacy loss that could be stated or charged",

@@ -48,13 +48,7 @@ class AllAlike(Kept):
 
 
 def kept_of(constraints: Constraints, *, total: bool) -> Kept:
-    """Collect the sums that constraints keep; those of a family on the full cross, in whose cells records lie.
-
-    Raises
-    ------
-    SpecError
-        If there are rules, and too many combinations of attributes to say what they share.
-    """
+    """Collect the sums that constraints keep; those of a family on the full cross, in whose cells records lie."""
     if not constraints.cells.is_family:
         return Kept.of(constraints, total=total)
     whole = of_records(constraints)

@@ -92,11 +92,6 @@ def parse_linear(text: str) -> Linear:
 def parse_sum(text: str) -> dict[str, Fraction]:
     """Read a linear expression of names without a constant, such as `pop - vap`.
 
-    Raises
-    ------
-    SpecError
-        With the position, where the text is not one.
-
     Examples
     --------
     >>> parse_sum("pop - vap")

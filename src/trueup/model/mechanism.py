@@ -133,13 +133,7 @@ def _groups(cells: Cells, margin: Margin) -> int:
 
 
 def contribution(spec: Spec, query: Query) -> Reach:
-    """Bound what one unit of privacy contributes to a query: as limited or stated, or derived for partitions.
-
-    Raises
-    ------
-    SpecError
-        If it is not stated and cannot be derived.
-    """
+    """Bound what one unit of privacy contributes to a query: as limited or stated, or derived for partitions."""
     if spec.table.join is not None and query.where[COUNTED] == spec.table.join.counts:
         return Records(1)  # a household is one record of its own table
     if spec.privacy.contribution is not None:

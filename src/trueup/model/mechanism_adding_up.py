@@ -24,13 +24,7 @@ from trueup.privacy.contribution import Reach
 def plan_adding_up(
     spec: Spec, query: Query, constraints: Constraints, reach: Reach
 ) -> dict[str, LatticePlan]:
-    """Return the law of each level of a query, all with one sampler, and what to tell about it.
-
-    Raises
-    ------
-    SpecError
-        The query has one level, or a budget in rho; invariants are held; or no exact sampler is fast enough.
-    """
+    """Return the law of each level of a query, all with one sampler, and what to tell about it."""
     cells, levels = constraints.cells, sorted(query.budgets, key=constraints.cells.tree.level)
     if why := _misfit(query, constraints):
         raise SpecError(f"query '{query.name}' has noise '{query.noise}', {why[0]}", needed=why[1])

@@ -31,11 +31,6 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
     noun
         What the verb's methods do, for messages: `reconciliation`, `inference`.
 
-    Raises
-    ------
-    SpecError
-        If the name or a parameter is unknown (with a hint), or a parameter has a wrong value.
-
     Examples
     --------
     >>> from trueup.reconciling import METHODS

@@ -53,11 +53,6 @@ def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys:
         As the spec declares them; a level's readable names are the column `LEVEL name`.
     keys
         The columns of keys.
-
-    Raises
-    ------
-    ValueError
-        Naming the first, and how to call it otherwise.
     """
     views = [view for attribute in attributes for view in attribute.views]
     names = [f"{level.name} name" for level in levels if level.label]

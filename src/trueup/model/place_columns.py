@@ -41,11 +41,6 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
         The names of the table's columns, among which those of places must be; None where the list is the table itself:
         then columns are taken that are called as places are.
 
-    Raises
-    ------
-    SpecError
-        If no column of places is found.
-
     Examples
     --------
     >>> import pandas

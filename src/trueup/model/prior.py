@@ -356,11 +356,6 @@ def read_prior(entry: Prior | Mapping[str, Any] | str, kinds: tuple[type, ...] =
     kinds
         The priors that fit.
 
-    Raises
-    ------
-    SpecError
-        If the name or a parameter is unknown, missing or out of range.
-
     Examples
     --------
     >>> read_prior({"name": "poisson", "mean": 3}), read_prior("flat")

@@ -80,13 +80,7 @@ class BasePrior:
         raise NotImplementedError
 
     def tabled(self) -> Reals:
-        """Return the log masses of the counts 0, 1, ... up to the end of its window.
-
-        Raises
-        ------
-        SpecError
-            If its mass is everywhere.
-        """
+        """Return the log masses of the counts 0, 1, ... up to the end of its window."""
         if (window := self.window()) is None:
             raise SpecError(
                 f"prior '{self.name}' has no finite window",

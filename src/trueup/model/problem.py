@@ -135,13 +135,7 @@ def _refuse_rows(spec: Spec, rows: int | None) -> None:
 
 
 def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
-    """Read a spec, and return it with the TOML text that it was read from (None if made in Python).
-
-    Raises
-    ------
-    TrueupError
-        If the spec is at fault, or something else is given.
-    """
+    """Read a spec, and return it with the TOML text that it was read from (None if made in Python)."""
     if isinstance(spec, Problem):
         return spec.spec, spec.text
     if isinstance(spec, str | Path):
@@ -157,14 +151,7 @@ def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
 
 
 def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
-    """Read the public places unless given as a Tree, and cross them with the declared attributes.
-
-    Raises
-    ------
-    DataError
-        If no public list of places is given: places taken from confidential rows would reveal
-        which are occupied.
-    """
+    """Read the public places unless given as a Tree, and cross them with the declared attributes."""
     places = geography if geography is not None else data if spec.table.keys == "public" else None
     if places is None and len(spec.levels) > 1:
         public = spec.table.keys == "public"

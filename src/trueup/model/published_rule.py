@@ -91,13 +91,7 @@ def _within(inner: Range, outer: Range) -> bool:
 def read_rule(
     given: Mapping[str, Any] | Sequence[Mapping[str, Any]], table: str, *, by_variance: bool = False
 ) -> PublishingRule:
-    """Read a law, or several laws applied one after the other.
-
-    Raises
-    ------
-    SpecError
-        If a name or a parameter is unknown, missing or out of range, or no rule for such laws is known.
-    """
+    """Read a law, or several laws applied one after the other."""
     entries = [given] if isinstance(given, Mapping) else list(given)
     if by_variance:
         return PublishingRule(_named_alone(entries, table))
@@ -142,11 +136,6 @@ def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:
 
 def read_law(entry: Mapping[str, Any], table: str) -> Any:
     """Make the law of a table from its name and parameters.
-
-    Raises
-    ------
-    SpecError
-        If the name or a parameter is unknown, missing or out of range.
 
     Examples
     --------

@@ -308,13 +308,7 @@ def load_spec(path: str | Path) -> Spec:
 
 
 def read_spec_text(path: str | Path) -> str:
-    """Read the text of a spec, for callers that also keep it.
-
-    Raises
-    ------
-    SpecError
-        If the file is missing or not text.
-    """
+    """Read the text of a spec, for callers that also keep it."""
     if not isinstance(path, str | Path | PathLike | Traversable):
         raise SpecError(
             f"a {type(path).__name__} is given as the path of a spec", needed="the path of a file"

@@ -41,13 +41,7 @@ class View(NamedTuple):
 
 
 def stacked(document: Any) -> Any:
-    """Rewrite a spec's document; return it unchanged if it joins nothing, is rewritten already or is malformed.
-
-    Raises
-    ------
-    ValueError
-        Naming the attribute, query or constraint that has no meaning for two tables.
-    """
+    """Rewrite a spec's document; return it unchanged if it joins nothing, is rewritten already or is malformed."""
     table = document.get("table") if isinstance(document, Mapping) else None
     join = table.get("join") if isinstance(table, Mapping) else None
     if not isinstance(join, Mapping) or "attribute" in join:

@@ -20,11 +20,6 @@ Figures = Mapping[str, NDArray]
 def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()) -> Margin:
     """Read a table's name as a margin, with further attributes for it to be by.
 
-    Raises
-    ------
-    SpecError
-        If a level or an attribute is not declared, or an attribute is named twice.
-
     Examples
     --------
     >>> from trueup.model.cells import Attribute
@@ -136,11 +131,6 @@ def readable_names(tree: Tree, level: int) -> dict[str, NDArray]:
 def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
     """Return the position of an attribute among those of a margin.
 
-    Raises
-    ------
-    SpecError
-        If it is unknown, or the margin is not by it.
-
     Examples
     --------
     >>> from trueup.model.cells import Attribute
@@ -161,11 +151,6 @@ def position_of(cells: Cells, margin: Margin, attribute: str) -> int:
 
 def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute: str) -> dict[str, NDArray]:
     """Lay out the figures `(groups,)` of a margin with one column for each value of an attribute.
-
-    Raises
-    ------
-    SpecError
-        If the margin is not by that attribute.
 
     Examples
     --------
@@ -205,11 +190,6 @@ def _attributes(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 def probability_of(level: float | str) -> float:
     """Return the probability of an interval given as a number or as text.
-
-    Raises
-    ------
-    SpecError
-        If it is no probability between 0 and 1.
 
     Examples
     --------

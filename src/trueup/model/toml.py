@@ -99,13 +99,7 @@ _DEEP_KEY = re.compile(r"""(?m)(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*
 
 
 def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
-    """Read TOML text that somebody wrote by hand; messages call it `what`.
-
-    Raises
-    ------
-    SpecError
-        If it is no TOML, is vast, nests too deeply or holds a number of more than a thousand digits.
-    """
+    """Read TOML text that somebody wrote by hand; messages call it `what`."""
     if len(text) > MAX_CHARACTERS:
         raise SpecError(f"{what} has more than {MAX_CHARACTERS:,} characters", needed="a spec in TOML")
     if _DEEP_KEY.search(text):

@@ -16,11 +16,6 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
     """Read a table of transition probabilities with columns `i` (count), `j` (published) and `p`, as R's ptable writes it.
 
     The last count's row holds for all larger ones.
-
-    Raises
-    ------
-    SpecError
-        If the file is missing, lacks a column, leaves out a count, or has one that is too large.
     """
     try:
         lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]

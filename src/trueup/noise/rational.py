@@ -25,11 +25,6 @@ def rational(value: object, what: str = "value") -> Fraction:
     what
         Its name, for the error.
 
-    Raises
-    ------
-    SpecError
-        If it is of another type, unreadable, infinite, not a number, zero or negative.
-
     Examples
     --------
     >>> rational("0.1") * 10 == rational("2/2") == 1

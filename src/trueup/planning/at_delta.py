@@ -51,11 +51,6 @@ class EpsilonAtDelta:
 
         Epsilon grows about like a power of the cost, between a square root and the cost itself; the power is that of the
         last two steps.
-
-        Raises
-        ------
-        ConvergenceError
-            If none was found.
         """
 
         def loss(factor: Fraction) -> tuple[Fraction, float]:

@@ -125,11 +125,6 @@ def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[
     units
         How many units there are, about.
 
-    Raises
-    ------
-    SpecError
-        If the spec sets no limit.
-
     Examples
     --------
     >>> import pandas

@@ -47,13 +47,7 @@ class Target:
 def read_targets(
     given: Mapping[str, object] | Iterable[str], constraints: Constraints, areas: str | None = None
 ) -> tuple[Target, ...]:
-    """Read targets, as a mapping from tables to margins of error or as texts; `areas` are off the hierarchy.
-
-    Raises
-    ------
-    SpecError
-        If one cannot be read, is out of range, names no table, or names one that the invariants fix.
-    """
+    """Read targets, as a mapping from tables to margins of error or as texts; `areas` are off the hierarchy."""
     texts = [f"{k}={v}" for k, v in given.items()] if isinstance(given, Mapping) else list(given)
     targets = tuple(_target(text, constraints, areas) for text in texts)
     names = [t.table for t in targets]
@@ -78,13 +72,7 @@ def _target(text: str, constraints: Constraints, areas: str | None) -> Target:
 
 
 def read_table(name: str, cells: Cells, areas: str | None = None) -> Margin:
-    """Return the table that a name such as 'county x sex' means; its places may be areas off the hierarchy.
-
-    Raises
-    ------
-    SpecError
-        If the level or an attribute is unknown.
-    """
+    """Return the table that a name such as 'county x sex' means; its places may be areas off the hierarchy."""
     first, *attributes = (part.strip() for part in name.split(" x "))
     if first == areas:
         return Margin(first, tuple(r.name for r in cells.recodes(attributes) if r.name))

@@ -71,11 +71,6 @@ class Loss:
     def at_delta(self, delta: Fraction) -> Fraction:
         """Return an epsilon such that the whole loss is (epsilon, delta)-DP, rounded outward.
 
-        Raises
-        ------
-        PrivacyError
-            If `delta` does not exceed the deltas already composed, and the loss holds zCDP parts.
-
         Examples
         --------
         >>> float(compose([Cost("rho", Fraction(1))]).at_delta(Fraction(1, 10**10)))

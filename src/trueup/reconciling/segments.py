@@ -178,14 +178,7 @@ def segment_plan(
     known: Sequence[Margin] = (),
     bounded: Sequence[Margin] = (),
 ) -> SegmentPlan:
-    """Prepare what all segments share; tables of `known` margins and bounds on `bounded` ones are given on the way down.
-
-    Raises
-    ------
-    SpecError
-        If the constraints are beyond histogram reconciliation, a measured margin is incomplete, a level's histograms
-        are not determined, or structural zeros tie too many codes together.
-    """
+    """Prepare what all segments share; tables of `known` margins and bounds on `bounded` ones are given on the way down."""
     if reason := refuses_on_histogram(constraints):
         raise SpecError(f"reconciliation by parts cannot keep the constraints: {reason}")
     cells, fold = constraints.cells, small_fold(constraints)

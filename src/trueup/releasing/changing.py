@@ -96,13 +96,7 @@ def changes(
 
 
 def write_change(found: CountChanges, out: Path) -> None:
-    """Write all rows to a new CSV or Parquet file.
-
-    Raises
-    ------
-    BundleError
-        If the file exists, has another ending, or the disk refuses.
-    """
+    """Write all rows to a new CSV or Parquet file."""
     writers = {".csv": write_csv, ".parquet": write_parquet}
     if out.suffix not in writers:
         raise BundleError(f"'{out.name}' has an unknown ending", needed=f"one of {', '.join(writers)}")

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
-    """Let the method divide the problem among parts of the places.
-
-    Raises
-    ------
-    SpecError
-        If the method works on the whole problem, or the spec cannot be kept by parts.
-    """
+    """Let the method divide the problem among parts of the places."""
     spec, headers = problem.spec, problem.headers
     if problem.cells.is_family:
         raise SpecError(

@@ -85,13 +85,7 @@ class Draws:
 
     @cached_property
     def _noted(self) -> dict[str, str]:
-        """Return the line of every draw in the journal; an unfinished last line is that of a killed driver.
-
-        Raises
-        ------
-        BundleError
-            If the journal is lost or altered.
-        """
+        """Return the line of every draw in the journal; an unfinished last line is that of a killed driver."""
         noted: dict[str, str] = {}
         try:
             text = self._journal.read_text(encoding="utf-8")

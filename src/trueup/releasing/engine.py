@@ -19,24 +19,13 @@ MEMORY_BYTES = 4_000_000_000
 
 
 def refuse_unknown(engine: str) -> None:
-    """Refuse an engine that does not exist.
-
-    Raises
-    ------
-    SpecError
-        Naming the engines.
-    """
+    """Refuse an engine that does not exist."""
     if engine not in ENGINES:
         raise SpecError(f"there is no engine '{engine}'", needed=f"one of: {', '.join(ENGINES)}")
 
 
 def default_engine(problem: Problem, memory: int) -> str:
     """Choose the engine from public sizes: in memory if it fits, by parts if it does not and can be divided.
-
-    Raises
-    ------
-    SpecError
-        If neither is possible.
 
     Examples
     --------

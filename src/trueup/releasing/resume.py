@@ -23,13 +23,7 @@ def refuse_changes(
     out: str | Path | None,
     expect_rows: int | None = None,
 ) -> None:
-    """Refuse a run folder that was copied, moved or altered, and settings that differ from the beginning.
-
-    Raises
-    ------
-    BundleError, SpecError, DataError
-        Naming what differs.
-    """
+    """Refuse a run folder that was copied, moved or altered, and settings that differ from the beginning."""
     plan, home = folder.plan, run_path(Path(folder.plan["out"]))
     if not (home.exists() and home.samefile(folder.path)):
         raise BundleError(
@@ -61,13 +55,7 @@ def _text(spec: Spec | str | Path) -> str:
 
 
 def same_account(folder: RunFolder, account: Account | None) -> Account | None:
-    """Return the account and key that a run began with; refuse another one, which would be charged a second time.
-
-    Raises
-    ------
-    BudgetError
-        If another ledger, analyst or key is given, or none where there was one.
-    """
+    """Return the account and key that a run began with; refuse another one, which would be charged a second time."""
     began = folder.plan["account"]
     if began is None and account is None:
         return None

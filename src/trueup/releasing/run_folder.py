@@ -272,13 +272,7 @@ class RunFolder:
         return self.spec.levels[self.cut.layers[parts[0].layer].top].name
 
     def occupied(self, number: int) -> Occupied:
-        """Read the tabulated counts of a part of the last layer.
-
-        Raises
-        ------
-        BundleError
-            If they are damaged: the disk is at fault then, and not the data.
-        """
+        """Read the tabulated counts of a part of the last layer."""
         try:
             digests = json.loads(self._read("confidential/counts.json"))
             if hmac.compare_digest(self._keyed(self.counts.part(number)), digests[number]):

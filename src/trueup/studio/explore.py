@@ -203,13 +203,7 @@ class Explorer:
             self._fault = internal(error)
 
     def download(self, name: str) -> tuple[bytes, str]:
-        """Return a file's bytes and kind.
-
-        Raises
-        ------
-        TrueupError
-            If there is no file of that name to download, or an extra is missing.
-        """
+        """Return a file's bytes and kind."""
         if name not in FILES:
             raise TrueupError("there is no such file to download", needed=f"one of {', '.join(FILES)}")
         if name == "report.html" and self.shapes and self.release.parts == 1:

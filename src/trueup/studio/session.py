@@ -37,13 +37,7 @@ class Studio:
         return self.project
 
     def explorer(self) -> Explorer:
-        """Return the bundle that is explored: the given one, or the one released here.
-
-        Raises
-        ------
-        TrueupError
-            If there is none yet.
-        """
+        """Return the bundle that is explored: the given one, or the one released here."""
         if self._explorer is None:
             out = self.open_project.choices.out
             if not out or not (Path(out) / "public").is_dir():

@@ -65,11 +65,6 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
         Places of every level, root first; free codes are made wide enough for uneven numbers of children.
     region_digits
         Digits of the regions' own codes.
-
-    Raises
-    ------
-    SpecError
-        If a prefix is too short for what it must tell apart, or codes are longer than 18 digits.
     """
     found: list[Digits] = []
     for at, level in enumerate(spec.levels[1:], 1):

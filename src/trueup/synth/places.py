@@ -50,11 +50,6 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
     most
         For each level, how many children of one parent its codes tell apart.
 
-    Raises
-    ------
-    SpecError
-        If a region cannot hold so many places.
-
     Examples
     --------
     >>> level_sizes(["county", "tract", "block group", "block"], 150_000, [999, 999_999, 9, 999])

@@ -113,11 +113,6 @@ def sized(
 
     Where only places are given there are so many persons for each, and the other way round; sums are met exactly.
 
-    Raises
-    ------
-    SpecError
-        If a number is not positive, or there are fewer places than regions.
-
     Examples
     --------
     >>> [(r.persons, r.places) for r in sized([SynthRegion("1", "a", 300), SynthRegion("2", "b", 100)], None, 10)]

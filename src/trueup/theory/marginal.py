@@ -90,13 +90,7 @@ class MarginalError:
         return np.clip(find(x.ravel()), 0.0, 1.0).reshape(x.shape)
 
     def density(self, error: ArrayLike) -> Reals:
-        """Return the density of a continuous error at `error` (per count).
-
-        Raises
-        ------
-        SpecError
-            If the noise is on the integers: the error then has no density, and only its `cdf`.
-        """
+        """Return the density of a continuous error at `error` (per count)."""
         if self.discrete or not self.others:
             raise SpecError(f"an error made of '{self.own.name}' noise has no density", remedy="use `cdf`")
         x = np.asarray(error, float)

@@ -75,13 +75,7 @@ def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers
 
 
 def refuse_wide(entries: int) -> None:
-    """Refuse tables that are too large.
-
-    Raises
-    ------
-    SpecError
-        They have more than `MOST_ENTRIES` entries.
-    """
+    """Refuse tables that are too large."""
     if entries > MOST_ENTRIES:
         raise SpecError(
             f"a table of {entries:.2g} pairs of a total and a sum of noisy parts is too large",

@@ -89,13 +89,7 @@ def is_confidential(folder: str | Path) -> bool:
 
 
 def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
-    """Read an assessment back with its spec; figures of single counts are left in their files.
-
-    Raises
-    ------
-    BundleError
-        If the folder holds none, or a damaged one, or one of a newer format.
-    """
+    """Read an assessment back with its spec; figures of single counts are left in their files."""
     inside = next((p for place in _PLACES if (p := Path(folder) / place / MANIFEST).is_file()), None)
     if inside is None:
         raise BundleError(f"'{folder}' holds no assessment", remedy="run `trueup assess`")
@@ -116,11 +110,6 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
     """Write the figures of every single count of a table as one long table.
 
     Texts are joined to numbers inside DuckDB: millions of rows repeat a few names and keys.
-
-    Raises
-    ------
-    BundleError
-        If the assessment was read back and holds no such figures, or the disk refuses.
     """
     if assessment.cells is None:
         raise BundleError("figures of single counts were not read back", remedy="read the files in counts/")

@@ -55,13 +55,7 @@ def public_files(folder: Path) -> list[str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read a bundle's manifest.
-
-    Raises
-    ------
-    BundleError
-        If the folder is no bundle, holds a link or a name that leads elsewhere, or is of another format.
-    """
+    """Read a bundle's manifest."""
     try:
         manifest = read_json(folder / MANIFEST)
         known = manifest["format"] == FORMAT

@@ -39,13 +39,7 @@ def write_published(
 def read_published(
     public: Path, cells: Cells, manifest: Mapping[str, Any]
 ) -> tuple[list[Measured], list[NDArray]]:
-    """Read headers and values.
-
-    Raises
-    ------
-    BundleError
-        If the file does not hold what the manifest announces.
-    """
+    """Read headers and values."""
     stated = [header_in(entry) for entry in manifest["headers"]]
     most = sum(cells.size(header.margin) for header in stated)
     rows = read_typed(public / FILE, {"header": "whole", "group": "whole", "value": "number"}, most)

@@ -293,13 +293,7 @@ def refuse_beyond(folder: Path, memory: int | None, *, each: int = CELL) -> None
 
 
 def refuse_large(folder: Path, cells: Cells) -> None:
-    """Refuse a bundle of more cells than memory should hold at once.
-
-    Raises
-    ------
-    BundleError
-        Saying how to read it in parts.
-    """
+    """Refuse a bundle of more cells than memory should hold at once."""
     if cells.n > MAX_CELLS_READ:
         raise BundleError(
             f"'{folder}' holds {cells.n:,} finest counts, too many to be read at once",

@@ -84,11 +84,6 @@ def amount(text: Any) -> Fraction:
 def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
     """Refuse names unlike those of files in a bundle: up to three parts, none hidden, none that leads elsewhere.
 
-    Raises
-    ------
-    ValueError
-        If one is not.
-
     Examples
     --------
     >>> refuse_names(["measurements/part-0.parquet", "spec.toml"])
@@ -104,13 +99,7 @@ def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:
-    """Refuse links among the named files of a folder and the folders that contain them.
-
-    Raises
-    ------
-    BundleError
-        Naming the first.
-    """
+    """Refuse links among the named files of a folder and the folders that contain them."""
     held = {folder / name for name in names}
     held |= {folder / parent for name in names for parent in PurePosixPath(name).parents}
     for path in sorted(held):

@@ -92,13 +92,7 @@ def _lists(values: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray:
 def read_measured(
     path: Path, cells: Cells, headers: Sequence[Measured], connection: Any = None
 ) -> tuple[NDArray[np.int64], ...]:
-    """Read the measurements of one file, one vector for each header as `Measurements.values` holds them.
-
-    Raises
-    ------
-    BundleError
-        If the file does not hold what the headers announce.
-    """
+    """Read the measurements of one file, one vector for each header as `Measurements.values` holds them."""
     import duckdb
 
     with connection.cursor() if connection else connect(files=[path], threads=1) as reader:
@@ -177,13 +171,7 @@ def write_counts(
 
 
 def read_left_out(connection: Any, files: str) -> int:
-    """Read the noisy number of records that were left out.
-
-    Raises
-    ------
-    BundleError
-        If the files do not say it once.
-    """
+    """Read the noisy number of records that were left out."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
         raise BundleError("the measurements do not say once how many records were left out")
@@ -193,13 +181,7 @@ def read_left_out(connection: Any, files: str) -> int:
 def read_counted(
     connection: Any, files: Sequence[Path], cells: Cells, margin: Margin
 ) -> tuple[NDArray, NDArray | None]:
-    """Read a table of counts in the order of its margin's groups, zeros filled in, with its standard errors if it has any.
-
-    Raises
-    ------
-    BundleError
-        If it lists what is no group of the margin, or one twice.
-    """
+    """Read a table of counts in the order of its margin's groups, zeros filled in, with its standard errors if it has any."""
     level, size = cells.tree.level(margin.level), cells.size(margin)
     keys = place_keys(cells.tree, level)
     texts = {name: column.astype(object) for name, column in keys.items()}

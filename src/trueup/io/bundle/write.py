@@ -48,13 +48,7 @@ def begin_bundle(folder: Path, spec_text: str) -> Path:
 
 
 def write_measurements(folder: Path, spec_text: str, measurements: Measurements) -> dict[str, Any]:
-    """Begin a bundle of in-memory measurements; return their manifest entries.
-
-    Raises
-    ------
-    PrivacyError
-        If the measurements are simulated: their noise came from a seed and protects nobody.
-    """
+    """Begin a bundle of in-memory measurements; return their manifest entries."""
     if measurements.simulation:
         raise PrivacyError(
             "simulated measurements are never published", needed="measurements by `trueup.measure`"

@@ -17,13 +17,7 @@ MODEL = "central: one curator holds the records and adds noise before anything i
 
 
 def deployment(record: Release | Measurements | Posterior, curator: str | None = None) -> dict[str, Any]:
-    """Describe a release as registries of deployments list it; amounts are exact fractions, with a number rounded up beside.
-
-    Raises
-    ------
-    SpecError
-        If the record is a posterior, which is no deployment of its own, or its noise came from a seeded generator.
-    """
+    """Describe a release as registries of deployments list it; amounts are exact fractions, with a number rounded up beside."""
     if isinstance(record, Posterior):
         raise SpecError(
             "a posterior has no mechanism of its own",

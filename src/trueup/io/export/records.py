@@ -22,13 +22,7 @@ ABOUT = (
 
 
 def record_columns(release: Release) -> dict[str, NDArray]:
-    """Draw records `(records,)` whose tables are the released ones: keys of places and attribute values by their names.
-
-    Raises
-    ------
-    SpecError
-        If counts are not whole or below zero, or there are too many.
-    """
+    """Draw records `(records,)` whose tables are the released ones: keys of places and attribute values by their names."""
     cells, counts = release.cells, np.asarray(release.counts)
     if counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
         raise SpecError(
@@ -79,13 +73,7 @@ def _edge(cells: FamilyCells, table: int, parent: int) -> Edge:
 
 
 def refuse_overlapping_records(cells: Cells) -> None:
-    """Refuse attributes whose values overlap: a count is then no number of records.
-
-    Raises
-    ------
-    SpecError
-        Naming one.
-    """
+    """Refuse attributes whose values overlap: a count is then no number of records."""
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
             f"the values of '{overlapping[0]}' overlap, so that counts are not numbers of records",

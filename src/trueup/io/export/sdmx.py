@@ -41,13 +41,7 @@ class StructureComponent:
 
 
 def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
-    """Write an SDMX-CSV file for each table, and `structure.xml`.
-
-    Raises
-    ------
-    SpecError
-        If the agency is no SDMX identifier, or a table is wide.
-    """
+    """Write an SDMX-CSV file for each table, and `structure.xml`."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_\-]*(\.[A-Za-z][A-Za-z0-9_\-]*)*", agency):
         raise SpecError(
             f"'{agency}' is not an SDMX agency", needed="letters, digits, dots, such as XX or ABC.STATS"

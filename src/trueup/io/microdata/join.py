@@ -75,12 +75,6 @@ def linked_records(
         How many persons a household keeps.
     spill, memory, threads
         A folder for what does not fit in memory, and limits for DuckDB.
-
-    Raises
-    ------
-    DataError
-        If records do not link up, unless the spec has them counted apart; a value is missing or outside its domain.
-        No message holds a count or what stands in a row.
     """
     spec = Reading.of(spec)
     if spec.table.join is None:

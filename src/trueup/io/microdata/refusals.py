@@ -15,13 +15,7 @@ PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
 
 
 def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> None:
-    """Refuse a column with a missing value in a row; `topic` is the subject of the refusal.
-
-    Raises
-    ------
-    DataError
-        Naming column and row.
-    """
+    """Refuse a column with a missing value in a row; `topic` is the subject of the refusal."""
     lost = np.flatnonzero([is_missing(value) for value in values])
     if lost.size:
         raise DataError(
@@ -32,13 +26,7 @@ def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> No
 
 
 def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
-    """Refuse a table of counts in which two rows name the same cell (or, in a wide one, the same place).
-
-    Raises
-    ------
-    DataError
-        Naming the rows.
-    """
+    """Refuse a table of counts in which two rows name the same cell (or, in a wide one, the same place)."""
     order = np.argsort(index, kind="stable")
     if (same := np.flatnonzero(np.diff(index[order]) == 0)).size:
         first, second = order[same[0] : same[0] + 2]
@@ -50,13 +38,7 @@ def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
 
 
 def refuse_rows(found: int, expected: int | None, table: Source) -> None:
-    """Refuse a table that is empty or has another number of rows than required; the number is never stated.
-
-    Raises
-    ------
-    DataError
-        Naming the table.
-    """
+    """Refuse a table that is empty or has another number of rows than required; the number is never stated."""
     if expected is None and not found:
         raise DataError(
             f"{table.name} is empty: it has a header and no row",

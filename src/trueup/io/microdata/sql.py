@@ -38,13 +38,7 @@ def _key(spec: Reading, name: str, table: Relation) -> str:
 
 
 def text_sql(table: Relation, column: str) -> str:
-    """Return SQL that writes a key, an attribute value or an identifier as `plain_text` does; null if it is missing.
-
-    Raises
-    ------
-    DataError
-        If the column holds neither text nor whole numbers nor booleans.
-    """
+    """Return SQL that writes a key, an attribute value or an identifier as `plain_text` does; null if it is missing."""
     name, kind = f"given.{quoted(column)}", type_of(table, column)
     if kind == "boolean":
         return f"CASE WHEN {name} THEN 'True' WHEN NOT {name} THEN 'False' END"

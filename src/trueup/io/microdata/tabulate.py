@@ -145,13 +145,7 @@ def _place_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> ND
 
 
 def plain_keys(cells: Cells) -> Columns:
-    """Return the keys of the last level's places in the form in which rows are compared with them.
-
-    Raises
-    ------
-    DataError
-        If two places would be one.
-    """
+    """Return the keys of the last level's places in the form in which rows are compared with them."""
     keys = cells.tree.keys[-1]
     if not any("." in text for column in keys.values() for text in column.tolist()):
         return keys
@@ -251,12 +245,6 @@ def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
 
 
 def refuse_overflow(total: float) -> None:
-    """Refuse counts whose floating-point sum is beyond 2^62, because a sum of 64-bit integers may wrap around.
-
-    Raises
-    ------
-    DataError
-        Without the sum.
-    """
+    """Refuse counts whose floating-point sum is beyond 2^62, because a sum of 64-bit integers may wrap around."""
     if total > MAX_COUNT:
         raise DataError("the sum of all counts is beyond 2^62", needed="counts whose sums stay below 2^62")

@@ -75,13 +75,7 @@ class Limit:
 
 
 def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
-    """Refuse to tabulate without the limit that the spec's sensitivity depends on.
-
-    Raises
-    ------
-    PrivacyError
-        Naming the column.
-    """
+    """Refuse to tabulate without the limit that the spec's sensitivity depends on."""
     if (spec.privacy.id is None) != (limit is None):
         raise PrivacyError(
             "records are tabulated without the limit that the spec sets",

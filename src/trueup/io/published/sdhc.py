@@ -227,11 +227,6 @@ def _law_of_variance(name: str, variance: str) -> Law:
 def stated_variance(text: str, whose: str) -> Fraction:
     """Read the variance that a file states for a noisy count.
 
-    Raises
-    ------
-    DataError
-        If it is no number from 1e-30 to 1e30.
-
     Examples
     --------
     >>> stated_variance("144.0", "a noisy count has the VARIANCE")

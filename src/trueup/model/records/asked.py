@@ -70,13 +70,7 @@ class AskedDraws:
     event: bool = False
 
     def with_other(self, other: AskedDraws, combine: Callable) -> AskedDraws:
-        """Combine with another answer draw by draw; a single quantity is combined with each place of the other.
-
-        Raises
-        ------
-        SpecError
-            If both are about places, and not the same.
-        """
+        """Combine with another answer draw by draw; a single quantity is combined with each place of the other."""
         if self.names is not None and other.names is not None and self.names != other.names:
             raise SpecError(
                 f"'{self.level}' and '{other.level}' are combined place by place, and have different places",
@@ -89,11 +83,6 @@ class AskedDraws:
 
 def ask_draws(question: str, names: Names, draws: NDArray) -> AskedDraws:
     """Answer a question from joint draws `(chains, draws, n)` of the cells that `names` knows.
-
-    Raises
-    ------
-    SpecError
-        If the question does not parse, or names what the draws do not hold; with the nearest name.
 
     Examples
     --------

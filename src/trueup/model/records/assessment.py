@@ -201,13 +201,7 @@ class Assessment(ThreeLines):
         return {name: column[held] for name, column in self.summary.items()}
 
     def _known_rows(self, wanted: Mapping[str, str]) -> Columns:
-        """Return rows that hold the wanted values; refuse values that occur nowhere in their column.
-
-        Raises
-        ------
-        SpecError
-            If one does not: it may be misspelt.
-        """
+        """Return rows that hold the wanted values; refuse values that occur nowhere in their column."""
         for name, value in wanted.items():
             known = sorted(set(self.summary[name].tolist())) if name in KEYS else [value]
             if value not in known:
@@ -268,13 +262,7 @@ class Assessment(ThreeLines):
 
 
 def refuse_confidential(public: bool) -> None:
-    """Refuse to publish figures of a confidential truth.
-
-    Raises
-    ------
-    PrivacyError
-        Unless the truth was declared public.
-    """
+    """Refuse to publish figures of a confidential truth."""
     if not public:
         raise PrivacyError(
             "an assessment on confidential counts is a function of them, and no noise protects it",

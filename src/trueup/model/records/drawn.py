@@ -56,13 +56,7 @@ class Drawn:
     approximate: str = ""
 
     def accepted(self, method: str) -> Drawn:
-        """Return the draws marked as accepted if they passed every test.
-
-        Raises
-        ------
-        ConvergenceError
-            Naming the method, and saying why they are no answer.
-        """
+        """Return the draws marked as accepted if they passed every test."""
         if self.refused:
             raise ConvergenceError(f"method '{method}' did not converge: {self.refused}")
         return self

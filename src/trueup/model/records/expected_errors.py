@@ -245,11 +245,6 @@ def _margin_out(table: Margin) -> dict[str, Any]:
 def read_confidence(level: str | float) -> int:
     """Read a percentage, as `"90%"` or 0.9.
 
-    Raises
-    ------
-    SpecError
-        If it is none of `CONFIDENCES`.
-
     Examples
     --------
     >>> read_confidence("95%"), read_confidence(0.9)

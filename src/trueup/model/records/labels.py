@@ -32,13 +32,7 @@ class Labels:
         return cls({label: (m, g) for m in every for g, label in enumerate(cells.margin_labels(m))})
 
     def group(self, margin: Margin, label: str) -> int:
-        """Return the group of a place of one level.
-
-        Raises
-        ------
-        SpecError
-            If the level has no such place.
-        """
+        """Return the group of a place of one level."""
         found = self.found.get(label)
         if found is None or found[0] != margin:
             raise SpecError(f"level '{margin.level}' has no place '{label}'", needed="a label of its summary")
@@ -60,13 +54,7 @@ def listed_places(places: Area) -> list[tuple[str, str]]:
 
 
 def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
-    """Return the places of the last level that lie in an area.
-
-    Raises
-    ------
-    SpecError
-        If a place is unknown, or lies within another one of the area.
-    """
+    """Return the places of the last level that lie in an area."""
     if not isinstance(places, Mapping):
         raise SpecError(
             f"a {type(places).__name__} is given as an area",

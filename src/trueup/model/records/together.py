@@ -20,11 +20,6 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
 
     It states no guarantee: what the releases cost together follows from what each states, and a ledger adds it up.
 
-    Raises
-    ------
-    SpecError
-        If there are none, one is given twice, or they are not of the same public cells.
-
     Examples
     --------
     >>> import pandas

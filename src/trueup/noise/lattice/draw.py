@@ -38,11 +38,6 @@ def choose_sampler(
         `auto`, or the name of the one to use.
     slowest
         Expected seconds for one vector beyond which a sampler is refused.
-
-    Raises
-    ------
-    SpecError
-        No exact sampler is fast enough, or the one named does not fit; the message gives what each would cost.
     """
     if not law.factors:
         if sampler not in ("auto", "mixture"):

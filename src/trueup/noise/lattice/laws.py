@@ -54,14 +54,7 @@ class OnLattice:
         return copy
 
     def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
-        """Return this law bound to a lattice with the options of a spec.
-
-        Raises
-        ------
-        SpecError
-            An option is unknown (precisions of cells are none: the price of the noise would be another), or is of the wrong
-            type, besides what `choose` refuses.
-        """
+        """Return this law bound to a lattice with the options of a spec."""
         if unknown := [name for name in options if name not in ("sampler", "slowest")]:
             raise SpecError(
                 f"law '{self.name}' is given the option '{unknown[0]}'", needed="one of sampler, slowest"

@@ -59,13 +59,7 @@ class BaseLaw:
         return form.slope if self.discrete and form and form == (form.slope, 0.0, np.inf) else None
 
     def scaled(self, factor: Fraction) -> Self:
-        """Return the same noise at `factor` times its cost.
-
-        Raises
-        ------
-        SpecError
-            Where no cost scales so.
-        """
+        """Return the same noise at `factor` times its cost."""
         raise SpecError(
             f"the noise '{self.name}' cannot be planned", needed="discrete-laplace or discrete-gaussian"
         )
@@ -89,11 +83,6 @@ class BaseLaw:
             In whole counts, one or more.
         cut
             Probability of large losses that may count as infinite.
-
-        Raises
-        ------
-        SpecError
-            Where it is not known.
         """
         raise SpecError(f"no distribution of privacy losses is known for the noise '{self.name}'")
 
@@ -184,13 +173,7 @@ class BaseLaw:
 
     @classmethod
     def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
-        """Return the law for a budget, with further parameters by name, as a spec gives them.
-
-        Raises
-        ------
-        SpecError
-            If the law has no such parameter, besides what `for_budget` refuses.
-        """
+        """Return the law for a budget, with further parameters by name, as a spec gives them."""
         known = list(signature(cls.for_budget).parameters)[2:]
         if unknown := [str(name) for name in options if name not in known]:
             raise SpecError(
@@ -205,13 +188,7 @@ class BaseLaw:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Read a law back from what `parameters()` returned.
-
-        Raises
-        ------
-        SpecError
-            If a parameter is missing, unknown or unreadable.
-        """
+        """Read a law back from what `parameters()` returned."""
         # What noise was drawn with is never filled in; of others' laws a default may be left out.
         least = {f.name for f in fields(cls) if cls.additive or f.default is MISSING}  # pyright: ignore[reportArgumentType]
         if not least <= set(parameters) <= set(_parameter_names(cls)):

@@ -32,13 +32,7 @@ class Exact(IntegerLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Exact:
-        """Refuse, because an invariant spends nothing, so that a budget for it is a mistake.
-
-        Raises
-        ------
-        SpecError
-            Unless `amount` is 0.
-        """
+        """Refuse, because an invariant spends nothing, so that a budget for it is a mistake."""
         if amount != 0:
             raise SpecError(
                 f"an invariant is given the budget {amount}",

@@ -9,11 +9,6 @@ from trueup.noise.perturbed.base import MAX_PARAMETER
 def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER) -> int:
     """Read a whole number from a number or text.
 
-    Raises
-    ------
-    SpecError
-        If it is none, or outside its limits.
-
     Examples
     --------
     >>> whole_number("3", "the base", 2)

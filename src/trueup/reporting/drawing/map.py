@@ -74,11 +74,6 @@ def draw_map(
         By level: released counts and their margins of error.
     unit, confidence
         What is counted, and of which level the margins are.
-
-    Raises
-    ------
-    DataError
-        If the shapes are of no level that was released.
     """
     drawing = outlines(cells, features)
     level, paths = drawing.level, drawing.paths

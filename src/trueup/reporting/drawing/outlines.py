@@ -54,13 +54,7 @@ class Outlines:
 
 
 def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
-    """Read the features of a GeoJSON file.
-
-    Raises
-    ------
-    DataError
-        If it is missing or no collection of features.
-    """
+    """Read the features of a GeoJSON file."""
     try:
         held = json.loads(Path(path).read_text(encoding="utf-8"))
         features = [f for f in held["features"] if f["geometry"]["type"] in _POLYGONS]
@@ -84,11 +78,6 @@ def matched(cells: Cells, features: Sequence[Mapping[str, Any]]) -> tuple[str, d
     -------
     level, shapes
         The level, and the shape of each of its places that has one.
-
-    Raises
-    ------
-    DataError
-        If no property of the shapes holds the keys of a level.
     """
     best: tuple[str, dict[int, Mapping[str, Any]]] = ("", {})
     names = dict.fromkeys(name for f in features for name in f["properties"])

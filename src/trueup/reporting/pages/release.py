@@ -69,13 +69,7 @@ def release_page(
 
 
 def refuse_map(shapes: object) -> None:
-    """Refuse shapes for a page that shows no single counts.
-
-    Raises
-    ------
-    SpecError
-        If there are any.
-    """
+    """Refuse shapes for a page that shows no single counts."""
     if shapes is not None:
         raise SpecError("shapes are given", needed="a release in one part, whose page shows single counts")
 

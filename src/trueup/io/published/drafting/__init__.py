@@ -63,11 +63,6 @@ def draft_published(
     geography
         The list of places, if there is one: of parent pointers, or of the columns that the files have.
 
-    Raises
-    ------
-    DataError
-        If a file cannot be read, or none holds a table.
-
     Examples
     --------
     >>> import tempfile

@@ -31,13 +31,7 @@ Row = list[str]
 def rows_of(
     source: Any, sheet: str | None, delimiter: str | None = None, *, stripped: bool = True
 ) -> Iterator[Row]:
-    """Yield the rows of a CSV file or of a sheet of a workbook, each cell as text.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, damaged, or larger than a table is.
-    """
+    """Yield the rows of a CSV file or of a sheet of a workbook, each cell as text."""
     path = Path(source)
     rows = (
         _sheet_rows(path, sheet, stripped=stripped)

@@ -123,13 +123,7 @@ def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
 def numbers_of(
     part: PublishedTable, texts: Sequence[str], variances: Sequence[str] = (), *, whole: bool
 ) -> Numbers:
-    """Find how the texts of a table that are not codes, and those of its variances, are to be read.
-
-    Raises
-    ------
-    DataError
-        If they can be read by either convention, and differ.
-    """
+    """Find how the texts of a table that are not codes, and those of its variances, are to be read."""
     ways = [Numbers(by, whole) for by in conventions(part)]
     likely = [text for text in texts if NUMBER_LIKE.fullmatch(without_mark(text).strip())]
     able = [

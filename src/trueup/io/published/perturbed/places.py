@@ -44,13 +44,7 @@ class TableRows(NamedTuple):
 def rows_by_level(
     spec: PerturbedSpec, part: PublishedTable, columns: Columns, tree: Tree | None
 ) -> TableRows:
-    """Find the level of every row; where places are given by parent pointers, by the tree of them.
-
-    Raises
-    ------
-    DataError
-        If a code is too short for its level and no other begins with it, or a row names a place but not the one above.
-    """
+    """Find the level of every row; where places are given by parent pointers, by the tree of them."""
     last = [level.name for level in spec.levels].index(part.level)
     levels = spec.levels[1 : last + 1]
     codes = {name: text_of(columns[name]) for name in spec.key_columns(part.level)}
