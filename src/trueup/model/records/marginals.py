@@ -48,7 +48,7 @@ class Marginals:
     @cached_property
     def mean(self) -> Reals:
         """Return posterior means (counts)."""
-        return self._blockwise(lambda block: np.add.reduceat(block.masses * block.counts, block.start[:-1]))
+        return self._blockwise(_Block.mean)
 
     @cached_property
     def sd(self) -> Reals:
@@ -112,13 +112,17 @@ class _Block(NamedTuple):
         return cls(slice(first, last), start - start[0], every.offset[first:last], masses, running)
 
     @property
-    def counts(self) -> NDArray[np.int64]:
-        return np.arange(len(self.masses)) + np.repeat(self.offset - self.start[:-1], np.diff(self.start))
+    def steps(self) -> NDArray[np.int64]:
+        """Return counts above each group's first."""
+        return np.arange(len(self.masses)) - np.repeat(self.start[:-1], np.diff(self.start))
+
+    def mean(self) -> Reals:
+        # Masses may sum to 1 + 1e-13, which is ten counts of 10^14, and nothing of the steps.
+        return self.offset + np.add.reduceat(self.masses * self.steps, self.start[:-1])
 
     def sd(self) -> Reals:
-        counts = self.counts
-        mean = np.add.reduceat(self.masses * counts, self.start[:-1])
-        centred = counts - np.repeat(mean, np.diff(self.start))
+        mean = np.add.reduceat(self.masses * self.steps, self.start[:-1])
+        centred = self.steps - np.repeat(mean, np.diff(self.start))
         return np.sqrt(np.add.reduceat(self.masses * centred**2, self.start[:-1]))
 
     def cdf(self, count: NDArray) -> Reals:
