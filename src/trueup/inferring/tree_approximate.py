@@ -31,7 +31,7 @@ Part = tuple[Settled, int]
 
 ESTIMATING, DRAWING, FINEST = 0.4, 0.2, 0.05
 """Gaps of grids, in standard scores: while hyperparameters are sought, for draws, and where these move means by too much."""
-LARGEST_MOVE, MOST_POINTS = 0.05, 500_000
+LARGEST_MOVE, MOST_POINTS = 0.03, 500_000
 """Standard deviations (and a tenth of a count) by which grids twice as coarse may move a mean, or else gaps are halved; and
 points of a tree whose grids are not made finer for that."""
 LEAST_COUNT = 0.1

@@ -118,7 +118,7 @@ class _Block(NamedTuple):
 
     def mean(self) -> Reals:
         # Masses may sum to 1 + 1e-13, which is ten counts of 10^14, and nothing of the steps.
-        return self.offset + np.add.reduceat(self.masses * self.steps, self.start[:-1])
+        return self.offset.astype(float) + np.add.reduceat(self.masses * self.steps, self.start[:-1])
 
     def sd(self) -> Reals:
         mean = np.add.reduceat(self.masses * self.steps, self.start[:-1])
