@@ -16,7 +16,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.arrays.lattice import bind
-from trueup.errors import PrivacyError, SpecError
+from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.kernel.table_walks.rows import enumerate_fibre
 from trueup.noise.lattice.cost import laplace_factor, log_mass, tries_for
 from trueup.noise.lattice.laws import LatticeLaplace
@@ -79,6 +79,11 @@ class Rules:
             kept[mine], self.sums[mine], self.low[cells], self.high[cells], rows[own], self.least[own]
         )
 
+    def check(self, x: Integers) -> None:
+        """Refuse counts that are not in the set."""
+        if x.size != self.low.size or (self.kept @ x != self.sums).any() or not self.hold(x[None])[0]:
+            raise DataError("the counts are not in the set", needed="counts that obey every rule")
+
     def hold(self, y: Integers) -> NDArray[np.bool_]:
         """Return True where vectors `(k, n)` that keep the sums obey the rest."""
         inside = ((y >= self.low) & (y <= self.high)).all(axis=1)
@@ -138,15 +143,22 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
         return y.reshape(count, x.size)
 
     def mean(x: Integers) -> Reals:
-        reach, found = law.reach(1e-18), []
-        for count, first, last in zip(x, low, high):
-            y = np.arange(max(first, count - reach), min(last, count + reach) + 1)
-            mass = law.pmf(y - count)
-            found.append(mass @ y / mass.sum())
-        return np.array(found)
+        if not narrow:
+            (below, down), (above, up) = _side(rate, x - low), _side(rate, high - x)
+            return x + (up - down) / (1 + below + above)
+        y = low[:, None] + np.arange(width + 1)
+        mass = np.exp(-rate * np.abs(y - x[:, None]))
+        return (mass * y).sum(axis=1) / mass.sum(axis=1)
 
     rate = _factor_rate(factor) if narrow else float(largest)
     return FeasiblePart(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
+
+
+def _side(rate: float, most: Reals) -> tuple[Reals, Reals]:
+    """Return `sum q^k` and `sum k q^k` for k from 1 to `most`, which may be infinite; `q = exp(-rate)`."""
+    q, gap = exp(-rate), -np.expm1(-rate)
+    last = np.exp(-rate * most)
+    return q * (1 - last) / gap, q * (1 - last) / gap**2 - q * np.where(last > 0, most, 0.0) * last / gap
 
 
 def _uniform(size: int, count: int, words: Words) -> Integers:
@@ -255,8 +267,9 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
         bound = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest}).bound
     except PrivacyError:
         return _pinned(cells)
-    dense = own.kept.toarray()
-    tries = tries_for(-log_mass(dense, [laplace_factor(rate)] * cells.size)) if bounded else 1.0
+    factor = laplace_factor(rate)
+    total = sum(log_mass(piece.invariants, [factor] * piece.cells.size) for piece in bound.lattice.pieces)
+    tries = tries_for(-total) if bounded else 1.0
     if (seconds := tries * sum(choice.seconds for _, choice in bound.pieces)) > slowest:
         raise SpecError(
             f"a part of {cells.size} cells may take {seconds:.2g} s: where counts lie at all bounds, about {tries:.2g} tries",
@@ -298,7 +311,7 @@ def _rounded_down(rate: float) -> Fraction:
 
 def _factor(rate: float) -> int:
     """Return `exp(-rate)` in units of 2^-32, rounded up: its rate is no larger."""
-    return max(min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS - 1), 1)
+    return min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS)
 
 
 def _factor_rate(factor: int) -> float:

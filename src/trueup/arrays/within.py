@@ -18,10 +18,19 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, Number, exact_number, limits_of, matrix_rows
-from trueup.arrays.feasible_parts import PINNED, SLACK, FeasiblePart, Rules, boxes, ruled
-from trueup.errors import DataError, PrivacyError, SpecError
+from trueup.arrays.exact import (
+    LARGEST_COUNT,
+    Matrix,
+    Number,
+    exact_number,
+    limits_of,
+    matrix_rows,
+    whole_vector,
+)
+from trueup.arrays.feasible_parts import PINNED, FeasiblePart, Rules, boxes, ruled
+from trueup.errors import PrivacyError, SpecError
 from trueup.noise.law import Integers, Words
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 
 Reals = NDArray[np.float64]
 
@@ -57,7 +66,7 @@ class NoiseWithin:
     ) -> NoiseWithin:
         """Return noise within the feasible set of counts x, of which only the public `A x` is used."""
         rules = _rules_of(x, A, (lower, upper), R, least)
-        amount = exact_number(epsilon, "epsilon")
+        amount = DiscreteLaplace(exact_number(epsilon, "epsilon")).epsilon  # refused where it is extreme
         parts = tuple(_choose_parts(rules, amount, slowest))
         if all(part.how == PINNED for part in parts):
             raise PrivacyError("the rules leave one table", needed="a set that holds at least two")
@@ -80,7 +89,8 @@ class NoiseWithin:
 
     def bias(self, x: ArrayLike) -> Reals:
         """Return the mean error of each cell if the counts were x; NaN where it is not known."""
-        given = np.asarray(x, np.int64)
+        given = whole_vector(x, "the counts")
+        self._rules.check(given)
         out = np.full(given.size, np.nan)
         for part in self.parts:
             if part.mean is not None:
@@ -104,16 +114,18 @@ def _rules_of(
     n = x.size
     none = scipy.sparse.csr_array((0, n))
     kept, rows = (none if rule is None else matrix_rows(rule, n, name) for rule, name in ((A, "A"), (R, "R")))
-    if (kept.data != np.rint(kept.data)).any():
-        raise SpecError("A holds a number that is not whole", needed="whole numbers")
+    if (kept.data != np.rint(kept.data)).any() or (abs(kept) @ np.abs(x) >= LARGEST_COUNT).any():
+        raise SpecError(
+            "A holds a number that is not whole, or too large", needed="whole numbers, and sums below 2^62"
+        )
     kept = scipy.sparse.csr_array(kept, dtype=np.int64)
     low, high = np.ceil(limits_of(box[0], "lower", n)), np.floor(limits_of(box[1], "upper", n))
     limits = limits_of(least, "least", rows.shape[0])
     if (np.abs(x) >= 2**53).any():
         raise SpecError("the counts are beyond 2^53", needed="counts that doubles hold")
-    if (x < low).any() or (x > high).any() or (rows @ x < limits - SLACK).any():
-        raise DataError("the counts are not in the set", needed="counts that obey every rule")
-    return Rules(kept, kept @ x, low, high, rows, limits)
+    rules = Rules(kept, kept @ x, low, high, rows, limits)
+    rules.check(x)
+    return rules
 
 
 def _components(rules: Rules) -> tuple[list[Integers], Integers]:
@@ -132,7 +144,7 @@ def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[Feasi
     ties, alone = _components(rules)
     parts = [ruled(rules, cells, epsilon, slowest) for cells in ties]
     low, high = rules.low[alone], rules.high[alone]
-    kind = np.stack([high - low, low == -inf], axis=1)
+    kind = np.stack([high - low, low == -inf, high == inf], axis=1)
     for one in np.unique(kind, axis=0):
         same = (kind == one).all(axis=1)
         parts.append(boxes(alone[same], low[same], high[same], epsilon))

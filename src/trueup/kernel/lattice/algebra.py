@@ -33,8 +33,10 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
         given = np.atleast_2d(np.asarray(invariants))
     except ValueError:  # rows of different lengths
         given = np.array(None)
-    if given.ndim != 2 or given.dtype.kind not in "biuf" or not np.all(np.isfinite(given)):
-        raise SpecError("the invariants are not a matrix of integers", needed="one row per invariant")
+    if given.ndim != 2 or given.dtype.kind not in "biuf" or not ((given > -(2**53)) & (given < 2**53)).all():
+        raise SpecError(
+            "the invariants are not a matrix of integers", needed="one row per invariant, numbers below 2^53"
+        )
     matrix = np.asarray(given, dtype=np.int64)
     if not np.array_equal(matrix, given):
         raise SpecError("an invariant has non-integer coefficients", remedy="multiply it by its denominator")

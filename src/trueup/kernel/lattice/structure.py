@@ -144,8 +144,11 @@ def _rows(n: int, invariants: Any) -> Any:
     rows: Any = scipy.sparse.csr_array(invariants)
     if rows.shape[1] != n:
         raise SpecError(f"invariants over {rows.shape[1]} cells", needed=f"{n} cells")
-    if not np.array_equal(rows.data, np.rint(rows.data)):
-        raise SpecError("an invariant has non-integer coefficients", remedy="multiply it by its denominator")
+    if not np.array_equal(rows.data, np.rint(rows.data)) or (np.abs(rows.data) >= 2**53).any():
+        raise SpecError(
+            "an invariant has coefficients that are not integers below 2^53",
+            remedy="multiply it by its denominator",
+        )
     rows = rows.astype(np.int64)
     rows.eliminate_zeros()
     if np.any(np.diff(rows.indptr) == 0):
