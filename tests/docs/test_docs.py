@@ -13,6 +13,7 @@ import trueup
 from tests.command import run
 from tests.docs.pages import run_page
 from trueup.ledger.ledger import Ledger
+from trueup.ledger.terms import keys_taken
 from trueup.model.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,7 @@ def test_a_tutorial_runs_under_a_ledger_without_a_new_question(page, tmp_path, m
             at = words.index("--ledger") if "--ledger" in words else len(words)
             words = (*words[:at], *words[at + 4 :], "--ledger", "strict.db", "--analyst", "ana")
             terms = ["--unit", spec.privacy.unit, "--neighbours", spec.privacy.neighbours, "--checks", "1"]
+            terms += [word for column in keys_taken(spec) for word in ("--public-keys", column)]
             caps = [word for cap in ("epsilon=99", "rho=99", "delta=1/2") for word in ("--cap", cap)]
             succeeds("budget", "init", "strict.db", "--dataset", spec.table.name, *terms, *caps)
             charged.append(spec.table.name)
