@@ -65,7 +65,11 @@ def test_a_tutorial_runs_under_a_ledger_without_a_new_question(page, tmp_path, m
 def test_a_tutorial_that_does_not_run_is_seen(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
-    for text in ("```sh\ntrueup explain missing.toml\n```\n", "```python\n>>> 1 + 1\n3\n\n```\n", "```sh\nls\n```\n"):
+    for text in (
+        "```sh\ntrueup explain missing.toml\n```\n",
+        "```python\n>>> 1 + 1\n3\n\n```\n",
+        "```sh\nls\n```\n",
+    ):
         page.write_text(text)
         with pytest.raises(AssertionError):
             run_page(page, tmp_path, succeeds)
@@ -84,14 +88,18 @@ def pages_of_users() -> list[Path]:
     return [DOCS / f"{name}.md" for chapter in ("Tutorials", "How to") for name in held[chapter].split()]
 
 
-INSIDE = re.compile(r"processor (time|second)|took [\d.]+ (second|minute)|test suite|\(tests?\)|\btests/", re.IGNORECASE)
+INSIDE = re.compile(
+    r"processor (time|second)|took [\d.]+ (second|minute)|test suite|\(tests?\)|\btests/", re.IGNORECASE
+)
 
 
 def test_pages_of_users_give_no_timings_and_name_no_tests():
     """They stand on the pages that say how it works, and in benchmarks.md."""
     assert len(pages_of_users()) > 15
     assert INSIDE.search("took 2.8 processor seconds")
-    found = {page.name: told.group() for page in pages_of_users() if (told := INSIDE.search(page.read_text()))}
+    found = {
+        page.name: told.group() for page in pages_of_users() if (told := INSIDE.search(page.read_text()))
+    }
     assert not found
 
 
@@ -102,10 +110,17 @@ def test_every_page_is_in_the_table_of_contents():
 
 def test_every_public_name_is_documented():
     text = (DOCS / "python.md").read_text()
-    named = set(re.findall(r"auto(?:function|class|exception|module):: (?:trueup\.)?(\w+)", text)) - {"errors", "reporting"}
+    named = set(re.findall(r"auto(?:function|class|exception|module):: (?:trueup\.)?(\w+)", text)) - {
+        "errors",
+        "reporting",
+    }
     assert named == set(trueup.__all__) - {"__version__"}
 
 
 def test_the_command_reference_is_current():
-    written = subprocess.run([sys.executable, DOCS / "commands.py"], capture_output=True, text=True, check=True)
-    assert written.stdout == (DOCS / "commands.md").read_text(), "run: python docs/commands.py > docs/commands.md"
+    written = subprocess.run(
+        [sys.executable, DOCS / "commands.py"], capture_output=True, text=True, check=True
+    )
+    assert written.stdout == (DOCS / "commands.md").read_text(), (
+        "run: python docs/commands.py > docs/commands.md"
+    )
