@@ -426,7 +426,7 @@ def test_ties_that_were_not_settled_in_time_are_said_to_be_open(monkeypatch):
     spread = answer(problem, GeneralProjection("l1", "optimal"), 0)
     assert spread.values.tolist() == [10, 10, 10, 10]
     assert OPEN_TIES not in spread.stats
-    monkeypatch.setattr(whole_fit, "EVEN", 0.0)
+    monkeypatch.setattr(whole_fit, "MAX_TIE_SECONDS", 0.0)
     found = answer(problem, GeneralProjection("l1", "optimal"), 0)
     assert (found.status, found.stats[GAP], np.abs(found.values - 7).sum()) == (Status.SOLVED, 0.0, 12)
     assert "not proved" in found.stats[OPEN_TIES]

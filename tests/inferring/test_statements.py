@@ -207,8 +207,8 @@ def test_compiled_code_returns_to_python_between_pieces(rng, monkeypatch):
     cells = states([50] * 4)
     record = noisy(cells, rng.poisson(3, cells.n), laplace_tree(cells, "1/2"), rng)
     whole = infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
-    monkeypatch.setattr(tilting, "PIECE", 1 << 12)
-    monkeypatch.setattr(upward, "PIECE", 16)
+    monkeypatch.setattr(tilting, "ENTRIES_A_CALL", 1 << 12)
+    monkeypatch.setattr(upward, "NODES_A_CALL", 16)
     pieces = infer(record, TreeExact(), spec=tree_constraints(cells), draws=10)
     assert np.array_equal(whole.draws, pieces.draws)
     evaluate, calls = tilting._leaves, []

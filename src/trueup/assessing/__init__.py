@@ -23,7 +23,7 @@ from trueup.assessing.tally import RANKED
 from trueup.assessing.truth import Truth, read_truth
 from trueup.errors import SpecError
 from trueup.inferring.method import silent
-from trueup.kernel.statistics.streaming import STEPS
+from trueup.kernel.statistics.streaming import BINS_A_DOUBLING
 from trueup.measuring import read_confidential
 from trueup.model.cells import Margin
 from trueup.model.problem import Problem
@@ -274,7 +274,7 @@ def _record(
         {
             "blocks": done.blocks,
             "replicates behind quantiles of single counts": {str(m): kept[m] for m in kept},
-            "quantiles of classes": f"cut towards zero by at most 1/{STEPS} of their size",
+            "quantiles of classes": f"cut towards zero by at most 1/{BINS_A_DOUBLING} of their size",
             "ranks": f"compared in tables of at most {RANKED:,} counts",
             **known.truncation,
         },

@@ -53,7 +53,7 @@ def print_posterior(
     posterior: Posterior, show: int, out: Path | None, areas: dict | None = None, column: str = ""
 ) -> None:
     """Print what was asked for first: areas, then ratios of the spec; every table where neither was."""
-    from trueup.kernel.statistics.diagnostics import FEWEST
+    from trueup.kernel.statistics.diagnostics import MIN_CHAIN_DRAWS
 
     print_areas(areas, column, show)
     _print_ratios(posterior, show)
@@ -62,7 +62,7 @@ def print_posterior(
     drawn, (chains, draws, _) = posterior.drawn, posterior.draws.shape
     kind = drawn.kind if drawn.independent else f"{drawn.kind},"
     print(f"{chains * draws:,} {kind} by method '{posterior.method['method']}'")
-    if not drawn.independent and draws < FEWEST:
+    if not drawn.independent and draws < MIN_CHAIN_DRAWS:
         print("too few draws to judge how far their means are from the posterior's; ask for more")
     print(posterior.promise)
     if drawn.stats.get("interrupted"):

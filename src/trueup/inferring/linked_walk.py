@@ -19,7 +19,7 @@ from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
 from trueup.kernel.table_walks.linked_exchange import exchange_sweep
-from trueup.kernel.table_walks.linked_fresh import LARGEST, fresh_sweep
+from trueup.kernel.table_walks.linked_fresh import MAX_TOTAL, fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior
 from trueup.layouts.linked import LinkedProblem
@@ -154,7 +154,7 @@ class LinkedWalk:
             self.draws = np.rint(n / self.width / np.maximum(taken, MIN_WHOLE_ACCEPTANCE)).astype(np.int64)
             self.steps = np.where(self.width < n, steps // 2, 0)
             centre = np.mean([laws.centre for laws in self.laws], axis=0)
-            whole = centre[:, self.problem.links.pools[0]].sum(axis=1, keepdims=True) > LARGEST
+            whole = centre[:, self.problem.links.pools[0]].sum(axis=1, keepdims=True) > MAX_TOTAL
             self.small = whole & (centre < LOW * self.problem.widest[self.problem.units])
 
     def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:

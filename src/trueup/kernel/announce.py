@@ -1,4 +1,4 @@
-"""What is said before something is compiled; apart from the compiler, which takes long to load."""
+"""Announcements before compilation, in a module apart from the compiler, which takes long to load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LISTENERS: list[Callable[[], None]] = []
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
-    """Call a function once, before the first thing is compiled that was not kept: that takes seconds to half a minute.
+    """Call a function once, before the first uncached kernel is compiled, which takes up to half a minute.
 
     Examples
     --------
@@ -27,6 +27,6 @@ def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def announce_compilation() -> None:
-    """Tell whoever has not been told."""
+    """Announce compilation to listeners not told yet."""
     while _LISTENERS:
         _LISTENERS.pop()()

@@ -1,4 +1,4 @@
-"""`njit` for kernels: compiled code that is kept, found again in little time, and never taken for another's.
+"""`njit` for kernels: compiled code that is cached, found again quickly, and never stale.
 
 numba keeps the machine code of a function beside its file, and takes it for good while that file stays as it is. But the
 code holds that of the functions it calls, from other files, too, which an edit or a new version may have changed; and
@@ -80,7 +80,7 @@ class Kernel(CPUDispatcher):
 
     @property
     def called_by_kernel(self) -> bool:
-        """Whether another kernel is being compiled that calls this one."""
+        """Return True if another kernel is being compiled that calls this one."""
         return self._compiler.pipeline_class is ForKernels
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
@@ -101,7 +101,7 @@ class Kernel(CPUDispatcher):
             return super().compile(sig)
 
     def add_overload(self, cres: Any) -> None:
-        """Hand code to Python's calls only where it serves them."""
+        """Register code for calls from Python only where it serves them."""
         if _for_python(cres):
             super().add_overload(cres)
         else:
@@ -109,13 +109,13 @@ class Kernel(CPUDispatcher):
 
 
 class ForKernels(Compiler):
-    """Compiles without code for calls from Python.
+    """A compiler pipeline without code for calls from Python.
 
     The option is set behind the back of what is compiled on the way, which numba would compile again for it.
     """
 
     def define_pipelines(self) -> Any:
-        """Set the option once the options of functions on the way were taken from this one's."""
+        """Set the option after inlined functions' options were taken from this one's."""
         self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
 
@@ -125,7 +125,7 @@ def _for_python(code: Any) -> bool:
 
 
 class KeptCode(FunctionCache):
-    """The code that is kept of one function: none, unless it is what would be compiled now."""
+    """The cached code of one function, used only if it is what would be compiled now."""
 
     def __init__(self, kernel: Kernel):
         super().__init__(kernel.py_func)
@@ -156,7 +156,7 @@ class KeptCode(FunctionCache):
 
 
 class _CodeReader(Unpickler):
-    """Reads kept code without importing the modules of numba that it was compiled from."""
+    """A reader of cached code that does not import the numba modules it was compiled with."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("numba.core.environment", "_rebuild_env"):
@@ -165,7 +165,7 @@ class _CodeReader(Unpickler):
 
 
 def _environment(module: str, constants: list, name: str) -> Environment:
-    """What compiled code knows of its module: Python objects among its constants (globals serve object mode alone)."""
+    """Return compiled code's environment: Python objects among its constants (globals serve object mode alone)."""
     found = Environment._memo.get(name)
     if found is None:
         held = vars(sys.modules[module]) if module in sys.modules else {"__name__": module}
@@ -175,7 +175,7 @@ def _environment(module: str, constants: list, name: str) -> Environment:
 
 
 def stamp(function: Callable) -> str:
-    """Return a digest of what the compiled code of a function is made of.
+    """Return a digest of the sources and constants of a function's compiled code.
 
     It covers the files of the function, of all that it calls and of the classes it names, as far as they are of its own
     package, and the values of the constants that they read.
@@ -206,17 +206,17 @@ def _made_of(value: Any, package: str, seen: set[int]) -> Iterator[str]:
 
 
 def _read_by(value: Any) -> Iterator[tuple[str, Any]]:
-    """The module's names that a function reads, with their values."""
+    """Yield the module's names that a function reads, with their values."""
     if isinstance(value, FunctionType):
-        for name in _names(value.__code__):
+        for name in _code_names(value.__code__):
             yield name, value.__globals__.get(name)
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def _code_names(code: CodeType) -> Iterator[str]:
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _names(inner)
+            yield from _code_names(inner)
 
 
 @cache

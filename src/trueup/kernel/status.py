@@ -1,4 +1,4 @@
-"""What became of a problem: one word list for every solver and method."""
+"""Outcomes of a problem: one list of words for every solver and method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Status(StrEnum):
-    """Whether a problem was solved; the text is the sentence that a user reads.
+    """The outcome of a problem; the text is the sentence that a user reads.
 
     Only `SOLVED` lets a point out. That rules exclude each other is never a status: it is an error, and is raised with
     a proof only.
@@ -29,12 +29,12 @@ class Status(StrEnum):
 
     @classmethod
     def worst(cls, found: Iterable[Status]) -> Status:
-        """The first that is not `SOLVED`, if there is one."""
+        """Return the first status that is not `SOLVED`, or `SOLVED`."""
         return next((status for status in found if status is not cls.SOLVED), cls.SOLVED)
 
 
 def largest(amounts: Iterable[float]) -> float:
-    """The largest of some amounts, 0 if there are none; NaN if any is, which Python's `max` may drop.
+    """Return the largest of some amounts, 0 if there are none; NaN if any is, which Python's `max` may drop.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Families of tables that share margins: acyclic sets of variables, and least squares and whole tables for them."""
+"""Least squares and whole tables for families of tables that share margins, by acyclic sets of variables."""

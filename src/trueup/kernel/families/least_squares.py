@@ -60,7 +60,7 @@ class TableView:
 
     @classmethod
     def of(cls, axes: Sequence[Axis], marginal: Marginal) -> TableView:
-        """See a marginal of some axes as a table."""
+        """Describe a marginal of some axes as a table."""
         kept = tuple(i for i, groups in enumerate(marginal) if groups.max() > 0)
         own = tuple(
             axes[i] if is_identity(marginal[i]) else Axis.free(int(marginal[i].max()) + 1) for i in kept
@@ -68,12 +68,12 @@ class TableView:
         return cls(marginal, kept, Domain(own or (Axis.free(1),)))
 
     def contrast(self, component: Component) -> tuple[int, ...]:
-        """The axes on which one of its components is a contrast."""
+        """Return the axes on which one of its components is a contrast."""
         return tuple(i for i, c in zip(self.kept, component.contrast) if c)
 
     @cached_property
     def components(self) -> dict[tuple[int, ...], Component]:
-        """Its components by the axes on which they are contrasts."""
+        """Return its components by the axes on which they are contrasts."""
         return {self.contrast(c): c for c in self.domain.components}
 
 
@@ -99,13 +99,13 @@ class Block:
 
     @property
     def depth(self) -> int:
-        """Number of levels at which it is known."""
+        """Return the number of levels at which it is known."""
         return len(self.basis)
 
 
 @dataclass(frozen=True, eq=False)
 class FamilyLeastSquares:
-    """Least squares prepared for a family: its axes, its places and what is measured at every level.
+    """Least squares prepared for a family: its axes, its places and its measurements at every level.
 
     Examples
     --------
@@ -144,14 +144,14 @@ class FamilyLeastSquares:
         return cls(tuple(axes), spine, weighed, blocks, views)
 
     def view(self, marginal: Marginal) -> TableView:
-        """A marginal as a table; it need not be measured."""
+        """Return a marginal as a table; it need not be measured."""
         key = _key(marginal)
         if key not in self.views:
             self.views[key] = TableView.of(self.axes, marginal)
         return self.views[key]
 
     def fit(self, answers: Sequence[Sequence[NDArray]], *, subtrees: bool = False) -> list[list[NDArray]]:
-        """Estimates per block and level, `(b, places, d, columns)`.
+        """Return estimates per block and level, `(b, places, d, columns)`.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class FamilyLeastSquares:
         return [self._fit(block, seen, subtrees) for block in self.blocks]
 
     def table(self, fit: Sequence[Sequence[NDArray]], level: int, marginal: Marginal) -> NDArray:
-        """The estimates `(b, places, cells)` of a marginal at a level."""
+        """Return the estimates `(b, places, cells)` of a marginal at a level."""
         view = self.view(marginal)
         replicates, places = fit[0][0].shape[0], self.spine.size(level)
         found = np.zeros((replicates, places, view.domain.cells))
@@ -180,11 +180,11 @@ class FamilyLeastSquares:
         return view.domain.backward(found)
 
     def covariances(self, level: int, marginal: Marginal) -> list[NDArray]:
-        """Covariances `(places or 1, rows, rows)` of a marginal's estimates from the subtrees, by component of its table."""
+        """Return covariances `(places or 1, rows, rows)` of a marginal's estimates from the subtrees, by component."""
         return self._covariances(level, marginal, [block.variance for block in self.blocks])
 
     def variances(self, level: int, marginal: Marginal) -> NDArray:
-        """Variances `(places, cells)` of a marginal's estimates from everything (counts squared)."""
+        """Return variances `(places, cells)` of a marginal's estimates from everything (counts squared)."""
         view = self.view(marginal)
         total = np.zeros((self.spine.size(level), *view.domain.sizes))
         parts = self._covariances(level, marginal, self._posterior)
@@ -206,7 +206,7 @@ class FamilyLeastSquares:
         return found
 
     def _seen(self, view: TableView, of: Sequence):
-        """The components of a table, in their order, each with its block and what is known of that."""
+        """Yield the components of a table in order, each with its block and that block's entry of `of`."""
         at = {block.contrast: i for i, block in enumerate(self.blocks)}
         for component in view.domain.components:
             i = at[view.contrast(component)]
@@ -214,7 +214,7 @@ class FamilyLeastSquares:
 
     @cached_property
     def _posterior(self) -> list[list[NDArray]]:
-        """Covariances of the estimates from everything: `P_c = V_c - V_c U^-1 (U - P_v) U^-1 V_c`."""
+        """Return covariances of the estimates from everything: `P_c = V_c - V_c U^-1 (U - P_v) U^-1 V_c`."""
         found = []
         for block in self.blocks:
             levels = [block.variance[0]]
@@ -240,13 +240,13 @@ class FamilyLeastSquares:
         return self.spine.to_children(level, np.broadcast_to(x, (self.spine.size(level), *x.shape[1:])))
 
     def _informing(self, contrast: tuple[int, ...], level: int) -> list[tuple[int, Measured]]:
-        """The tables of a level that see a component, with their positions in the plan."""
+        """Return the tables of a level that measure a component, with their positions in the plan."""
         return [
             (i, m) for i, m in enumerate(self.plan[level]) if contrast in self.views[_key(m[0])].components
         ]
 
     def _matrix(self, block: Block, marginal: Marginal) -> NDArray:
-        """What a table sees (rows, D) of a block."""
+        """Return the matrix (rows, D) by which a table measures a block."""
         parts = [self.axes[i].on_atoms(marginal[i]) for i in block.dense]
         return reduce(np.kron, parts, np.ones((1, 1)))
 
@@ -277,7 +277,7 @@ class FamilyLeastSquares:
         return Block(contrast, dense, tuple(basis[:0:-1]), tuple(variance[::-1]), tuple(below[::-1]))
 
     def _summed(self, level: int, v: NDArray) -> NDArray:
-        """Covariance of the sum of every place's children; of one place if all are alike."""
+        """Return the covariance of the sum of every place's children; of one place if all are alike."""
         if len(v) == 1:
             children = self.spine.children(level)
             children = children[:1] if self._alike(level) else children
@@ -302,7 +302,7 @@ class FamilyLeastSquares:
         return z if subtrees else self._down(block, z, sums)
 
     def _information(self, block: Block, seen: Sequence[NDArray], level: int) -> NDArray | None:
-        """`Q sum M'y / variance`; None if nothing is measured of the block at the level."""
+        """Return `Q sum M'y / variance`; None if nothing of the block is measured at the level."""
         total = None
         for i, (marginal, variance) in self._informing(block.contrast, level):
             rows = block.basis[level] @ self._matrix(block, marginal).T / variance
@@ -324,7 +324,7 @@ def _key(marginal: Marginal) -> tuple[bytes, ...]:
 
 
 def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
-    """Orthonormal rows that span further rows too, the given ones first."""
+    """Return orthonormal rows that span further rows too, the given ones first."""
     if not rows:
         return basis
     further = np.vstack(rows)
@@ -336,7 +336,7 @@ def _extended(basis: NDArray, rows: Sequence[NDArray]) -> NDArray:
 
 
 def _combined(below: NDArray, own: NDArray, *, informed: bool) -> NDArray:
-    """Covariance given the children's sum, which says the first directions alone, and a place's own tables."""
+    """Return the covariance given the children's sum, which informs the first directions alone, and a place's own tables."""
     if not informed:
         return below
     d = below.shape[-1]
@@ -346,7 +346,7 @@ def _combined(below: NDArray, own: NDArray, *, informed: bool) -> NDArray:
 
 
 def _on_codes(spread: NDArray, axis: Axis, at: int, *, contrast: bool) -> NDArray:
-    """Hand variances of an axis's atoms, or of its contrasts, to its codes: a cell's share of a unit vector's square."""
+    """Distribute variances of an axis's atoms, or of its contrasts, to its codes by a cell's share of a unit vector's square."""
     sizes = np.array([codes.size for codes in axis.members])
     atom = np.empty(axis.size, np.int64)
     for k, codes in enumerate(axis.members):

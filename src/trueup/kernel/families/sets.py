@@ -1,4 +1,4 @@
-"""Families of sets of variables: which have a junction tree, and what closes those that have none.
+"""Families of sets of variables: junction trees, and the sets that close families without one.
 
 A table is a set of variables. Two tables *agree* if their margins on the variables that they share are equal. In an
 *acyclic* family (one with a junction tree) nonnegative tables that agree are always the margins of one nonnegative table
@@ -39,7 +39,7 @@ def maximal(sets: Sequence[frozenset[Variable]]) -> list[int]:
 
 
 def cyclic_core(sets: Sequence[frozenset[Variable]]) -> list[int]:
-    """Return the positions of the sets that Graham's reduction leaves; none if the family is acyclic.
+    """Return the positions of the sets that Graham's reduction leaves; empty if the family is acyclic.
 
     Examples
     --------

@@ -36,14 +36,14 @@ from trueup.kernel.compiled import njit
 WITHIN, ACROSS, NUMBER = 0, 1, 2
 SHARES = (0.45, 0.9)
 """Of the moves: those within, and these with those across."""
-SMALL = 8.0
+SHORT_LENGTH_SHARE = 8.0
 """Part of the tuned mean that every second length has."""
 LOG_STEP = 0.5
 """Standard deviation of a step of the log of a prior's parameter."""
 
 
 class WalkLayout(NamedTuple):
-    """What does not change.
+    """The constant parts of a chain's layout.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class WalkLayout(NamedTuple):
 
 
 class WalkState(NamedTuple):
-    """What moves: cells `(n,)`, noisy sums without their noise, sums that priors are given, and the priors' parameters."""
+    """The state of a chain: cells `(n,)`, noisy sums without noise, sums that priors are given, and prior parameters."""
 
     x: np.ndarray
     sums: np.ndarray
@@ -103,7 +103,7 @@ class WalkState(NamedTuple):
 
 @njit(cache=True)
 def _split_rise(before, after, a):
-    """Change of `log Gamma(x + a) / x!`."""
+    """Return the change of `log Gamma(x + a) / x!`."""
     return (math.lgamma(after + a) - math.lgamma(after + 1.0)) - (
         math.lgamma(before + a) - math.lgamma(before + 1.0)
     )
@@ -111,7 +111,7 @@ def _split_rise(before, after, a):
 
 @njit(cache=True)
 def _change(layout, state, flat, table, cell, k):
-    """Add k to a cell with all sums that count it; return the change of the log density, -inf where it falls below zero."""
+    """Add k to a cell and all sums that count it; return the change of the log density, -inf if it falls below zero."""
     x, total = state.x, 0.0
     for h in range(layout.seen.shape[1]):
         o = layout.seen[cell, h]
@@ -139,7 +139,7 @@ def _any_of(rng, cells, first, last):
 
 @njit(cache=True)
 def _propagate(rng, layout, table, source, target, path):
-    """Choose cells of all tables that must follow; `path` (t, 3) lists table, source and target. Return how many."""
+    """Choose cells of all tables that must follow; write (table, source, target) to `path` (t, 3), and return how many."""
     path[0, 0], path[0, 1], path[0, 2] = table, source, target
     count, at = 1, 0
     came = np.full(layout.start.size - 1, -1)
@@ -177,7 +177,7 @@ def _keeps_exact(kept, source, target):
 
 @njit(cache=True)
 def _move(rng, layout, state, flat, kind, table, mean, path):
-    """Propose one move; return whether it was made."""
+    """Propose one move; return True if it was made."""
     first, last = layout.open_ptr[table], layout.open_ptr[table + 1]
     if first == last:
         return False
@@ -191,7 +191,7 @@ def _move(rng, layout, state, flat, kind, table, mean, path):
         source, target = target, source
     if source == target:
         return False
-    k = 1 + int(mean * rng.standard_exponential() / (1.0 if rng.random() < 0.5 else SMALL))
+    k = 1 + int(mean * rng.standard_exponential() / (1.0 if rng.random() < 0.5 else SHORT_LENGTH_SHARE))
     if source >= 0 and state.x[source] < k:
         return False
     count = _propagate(rng, layout, table, source, target, path)
@@ -221,7 +221,7 @@ def _move(rng, layout, state, flat, kind, table, mean, path):
 
 @njit(cache=True)
 def _log_prior(layout, state, table, log_a):
-    """Log prior of a table's cells as a function of its parameter, with the logistic law of its log."""
+    """Return the log prior of a table's cells as a function of its parameter, with the logistic law of its log."""
     a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
     seen = np.zeros(layout.parts.size, np.bool_)
     for at in range(layout.open_ptr[table], layout.open_ptr[table + 1]):
@@ -269,7 +269,7 @@ def walk(rng, layout, state, flat, fixed, means, tally, chances, sweeps, thin, o
 
 
 def tuned(means: np.ndarray, tally: np.ndarray, wanted: float = 0.3) -> np.ndarray:
-    """Mean lengths of moves that are made about as often as wanted, from how often they were.
+    """Return mean lengths of moves that are made about as often as wanted, from how often they were.
 
     Examples
     --------

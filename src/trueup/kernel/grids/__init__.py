@@ -1,1 +1,1 @@
-"""Messages on a tree of counts, on grids of some hundred points: a cost that noise and counts do not change."""
+"""Messages on a tree of counts, on grids of some hundred points, at a cost independent of noise and counts."""

@@ -1,4 +1,4 @@
-"""Where grids have their points: wide at first, then where the posterior is."""
+"""Positions of grid points: wide at first, then where the posterior is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from trueup.kernel.messages.pairs import PairPlan
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-REACH = 6.5
+WINDOW_SCORES = 6.5
 """Standard scores at which windows end: a mass of 4e-11 lies beyond each."""
-FARTHEST = 7.0
+MASSLESS_SCORE = 7.0
 """Standard score of points that have no mass: where two points hold all of it, the next window spans the gaps beside them."""
-EACH = 48
+MAX_WHOLE_WINDOW = 48
 """Whole numbers of a window up to which each has a point of its own."""
 GROWTH = 1.3
 """Ratio of two neighbouring gaps of first grids at the lower end of a window."""
@@ -28,15 +28,15 @@ FARAWAY = 1e17
 """Counts that no window reaches."""
 WIDE_GAPS, SEEN = 0.3, 1e-6
 """Weight of a gap's share of a scale beside its mass, where grids are judged; and mass of gaps that are."""
-MOST = 80.0
+MAX_ADDED_GAPS = 80.0
 """Gaps of a window, over their width in standard scores, up to which points are added where a sum's parts ask for it."""
-BEYOND = 4e-11
+TAIL_MASS_LEFT_OUT = 4e-11
 """Marginal mass beyond the end of a window that is left out."""
 
 
 @njit(cache=True)
 def pair_sums(plan, own):
-    """Return what the first nodes hold, and of all other nodes of a plan the sums over their parts."""
+    """Return the values of the first nodes, and for all other nodes of a plan the sums over their parts."""
     out = np.zeros(len(plan.left), own.dtype)
     out[: len(own)] = own
     for v in plan.order:
@@ -47,7 +47,7 @@ def pair_sums(plan, own):
 
 @njit(cache=True)
 def only_part(plan, v):
-    """Return the lowest node that is the same count: where a node has one part, that part, and so on."""
+    """Return the lowest node with the same count: through nodes that have one part, that part, and so on."""
     while plan.left[v] >= 0 and plan.right[v] < 0:
         v = plan.left[v]
     return v
@@ -79,14 +79,14 @@ def first_points(plan, low, high, middle, spread):
 
 @njit(cache=True)
 def _first_of(low, high, middle, spread):
-    """Return points around where a count is expected: messages from afar, on coarse grids, would be wrong by many nats."""
+    """Return points around where a count is expected: messages from far away, on coarse grids, would be very wrong."""
     if not spread < np.inf:  # nothing but bounds is known
         middle, spread = 0.5 * (low + high), (high - low) / (2.0 * REACHED)
     spread = max(spread, 1.0)
     middle = min(max(middle, float(low)), float(high))
     first = max(low, np.int64(max(middle - REACHED * spread, -FARAWAY)))
     last = min(high, np.int64(min(middle + REACHED * spread, FARAWAY)) + 1)
-    if last - first < EACH:
+    if last - first < MAX_WHOLE_WINDOW:
         return np.arange(first, last + 1)
     found = [first, last]
     for k in range(int(-REACHED * FINE), int(REACHED * FINE) + 1):
@@ -123,13 +123,13 @@ def zoom(
     ends = _outside(ptr, x, p, low, high, below, above)
     score = ndtri(np.clip(below, 1e-300, 1.0))
     score = np.where(score > 0, -ndtri(np.clip(above, 1e-300, 1.0)), score)
-    score = np.clip(score, -FARTHEST, FARTHEST)
+    score = np.clip(score, -MASSLESS_SCORE, MASSLESS_SCORE)
     return _zoomed(plan, ptr, x, score, ends, step * scale, low, high, step)
 
 
 @njit(cache=True)
 def _outside(ptr, x, p, low, high, below, above):
-    """Set each node's mass below and above every point, half of the point's own included; return where windows should end.
+    """Set each node's mass below and above every point, half of the point's own included; return where windows end.
 
     Beyond the ends of a window, where counts are possible, masses are taken to fall on as they do there.
     """
@@ -152,7 +152,7 @@ def _outside(ptr, x, p, low, high, below, above):
 
 @njit(cache=True)
 def _tail(x, p, high):
-    """Return the mass beyond the last of some points, by how masses fall there, and where only `BEYOND` is left."""
+    """Return the mass beyond the last of some points, by extrapolation, and where only `TAIL_MASS_LEFT_OUT` is left."""
     n = len(x)
     if n < 2 or x[n - 1] >= high:
         return 0.0, min(x[n - 1], high)
@@ -162,9 +162,9 @@ def _tail(x, p, high):
     width = float(x[n - 1] - x[0])
     rate = max(math.log(before / last) / gap, 1.0 / width)
     mass = last / rate
-    if mass <= BEYOND:
+    if mass <= TAIL_MASS_LEFT_OUT:
         return mass, x[n - 1]
-    more = min(math.log(mass / BEYOND) / rate, 2.0 * width) + 1.0
+    more = min(math.log(mass / TAIL_MASS_LEFT_OUT) / rate, 2.0 * width) + 1.0
     return mass, min(x[n - 1] + np.int64(more), high)
 
 
@@ -174,7 +174,7 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
     first, last = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     for v in range(nodes):
         here = slice(ptr[v], ptr[v + 1])
-        first[v], last[v] = _window(x[here], score[here], ends[v], low[v], high[v])
+        first[v], last[v] = _mass_window(x[here], score[here], ends[v], low[v], high[v])
     for v in plan.order[
         ::-1
     ]:  # what one part may be, its sibling must leave room for: else each cuts off the other in turn
@@ -205,10 +205,10 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
 
 
 @njit(cache=True)
-def _window(x, score, ends, low, high):
-    """Return the ends of a window that holds a count but for masses beyond `REACH`."""
-    first = x[max(np.searchsorted(score, -REACH, side="right") - 1, 0)]
-    last = x[min(np.searchsorted(score, REACH), len(x) - 1)]
+def _mass_window(x, score, ends, low, high):
+    """Return the ends of a window that holds a count but for masses beyond `WINDOW_SCORES`."""
+    first = x[max(np.searchsorted(score, -WINDOW_SCORES, side="right") - 1, 0)]
+    last = x[min(np.searchsorted(score, WINDOW_SCORES), len(x) - 1)]
     first = ends[0] if first == x[0] else first
     last = ends[1] if last == x[-1] else last
     if last - first < 2:  # a count alone never learns whether those beside it are possible
@@ -231,20 +231,22 @@ def _at(x, score, sought):
 
 @njit(cache=True)
 def _points_of(x, score, first, last, widest, step):
-    if last - first < EACH:
+    if last - first < MAX_WHOLE_WINDOW:
         return np.arange(first, last + 1)
     found = [first, last]
-    for k in range(1, int(2 * REACH / step)):
-        found.append(np.int64(np.rint(_at(x, score, k * step - REACH))))
+    for k in range(1, int(2 * WINDOW_SCORES / step)):
+        found.append(np.int64(np.rint(_at(x, score, k * step - WINDOW_SCORES))))
     # Beyond what was seen before, gaps grow.
     _beyond(found, x[0], first, max(x[1] - x[0], 1))
     _beyond(found, x[-1], last, max(x[-1] - x[-2], 1))
     out = np.unique(np.array(found))
-    return _filled(out[(out >= first) & (out <= last)], max(widest, (last - first) * step / MOST))
+    return _fill_gaps(
+        out[(out >= first) & (out <= last)], max(widest, (last - first) * step / MAX_ADDED_GAPS)
+    )
 
 
 @njit(cache=True)
-def _filled(x, widest):
+def _fill_gaps(x, widest):
     """Add points so that no gap is wider than `widest`."""
     found = [x[0]]
     for k in range(1, len(x)):

@@ -1,4 +1,4 @@
-"""About where the counts of a tree are, before any grid: one pass up by least squares, one down for counts of 0 or more."""
+"""Rough posterior of a tree's counts before any grid: least squares up, then nonnegative counts down."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NODES = 96
 """Points of the quadrature of one count."""
 SHARES = 3
 """How often what a sum lacks is shared out: parts that would fall below 0 leave the rest to the others."""
-WIDE = 40.0
+MAX_INTEGRATED_MEAN = 40.0
 """Prior means and standard deviations up to which a count is integrated over."""
 
 
 def rough_posterior(
     child_ptr: Integers, variance: Reals, values: Reals, gain: Reals, spread: Reals
 ) -> tuple[Reals, Reals]:
-    """Return about the posterior mean and standard deviation of every node.
+    """Return rough posterior means and standard deviations of all nodes.
 
     Given its parent's, a count has a gamma law with the mean and the variance of a uniform split (concentration 1), times a
     normal law for what its own subtree's values say of it.
@@ -63,7 +63,7 @@ def _down(child_ptr, below, spread):
 
 @njit(cache=True)
 def _add_up(middle, width, total, doubt):
-    """Move the means of parts towards what is known of their sum, in proportion to their variances, none below 0."""
+    """Move the means of parts towards their sum, in proportion to their variances, none below 0."""
     for _ in range(SHARES):
         lacks = total - middle.sum()
         free = 0.0
@@ -89,9 +89,9 @@ def _mean_and_sd(value, variance, mean, sd):
         return mean, sd
     low = max(0.0, value - 8.0 * noise)
     high = value + 8.0 * noise
-    if low > mean + WIDE * sd or high <= low:
+    if low > mean + MAX_INTEGRATED_MEAN * sd or high <= low:
         return max(value, 0.0), noise
-    high = max(min(high, mean + WIDE * sd), low + 1.0)
+    high = max(min(high, mean + MAX_INTEGRATED_MEAN * sd), low + 1.0)
     shape, rate = (mean / sd) ** 2, mean / sd**2
     x, logs = np.empty(NODES), np.empty(NODES)
     for k in range(NODES):  # closer together near the lower end, where the gamma law may have its mass

@@ -18,7 +18,7 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.messages.kinds import divisors
 from trueup.kernel.messages.splits import digamma, log_one_plus
 
-LARGE = 32.0
+MIN_STIRLING_ARGUMENT = 32.0
 """Argument from which on four terms of Stirling's series are exact to rounding."""
 
 
@@ -26,7 +26,7 @@ LARGE = 32.0
 def log_gamma_ratio(x, a, b):
     """Return `log Gamma(x + a) - log Gamma(x + b)` for `x + a`, `x + b` above 0."""
     value, low = 0.0, min(a, b)
-    while x + low < LARGE:
+    while x + low < MIN_STIRLING_ARGUMENT:
         value -= math.log((x + a) / (x + b))
         x += 1.0
     y, z = x + a, x + b
@@ -73,7 +73,7 @@ def add_splits(ptr, x, split, out):
 
 @njit(cache=True)
 def add_tables(ptr, x, factors, out):
-    """Add the tables of every node (`trueup.kernel.messages.pmf.Factors`) at its points; a count beyond a table is impossible."""
+    """Add the tables of every node (`trueup.kernel.messages.pmf.Factors`) at its points; counts beyond a table are impossible."""
     for v in range(len(factors.lower)):
         for row in range(factors.ptr[v], factors.ptr[v + 1]):
             first = factors.start[factors.table[row]]
@@ -85,7 +85,7 @@ def add_tables(ptr, x, factors, out):
 
 @njit(cache=True)
 def expected_slopes(ptr, x, p, split, free):
-    """Return `(4, n)` posterior expectations, as `Splits.scores` takes them, of nodes with masses `p` at their points.
+    """Return `(4, n)` posterior expectations of nodes with masses `p` at their points, as `Splits.scores` takes them.
 
     `free` marks nodes whose count may be other than zero: of others all are 0.
     """

@@ -18,7 +18,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 
-NEGLIGIBLE = 40.0
+NEGLIGIBLE_NATS = 40.0
 """Nats below the largest term at which a term is left out."""
 ALIKE = 2.5
 """Ratio of two neighbouring gaps up to which the log is a parabola across both."""
@@ -76,7 +76,7 @@ def parabolas(xo, log):
 
 
 @njit(cache=True, error_model="numpy")
-def _between(x, curves, k, at):
+def _interpolated_log(x, curves, k, at):
     """Return a log density at a whole number between points `k` and `k + 1`."""
     away, gap = at - x[k], x[min(k + 1, len(x) - 1)] - x[k]
     h = 2 * k
@@ -94,7 +94,7 @@ def convolve_at(xf, lf, cf, xg, lg, cg, xo, out):
     xf, lf, cf, xg, lg, cg
         Points, logs and `parabolas` of the densities.
     """
-    if _whole(xf) and _whole(xg) and _whole(xo):
+    if _are_neighbours(xf) and _are_neighbours(xg) and _are_neighbours(xo):
         _convolve_whole(xf, lf, xg, lg, xo, out)
         return
     spots, logs = np.empty(len(xf) + len(xg), np.int64), np.empty(len(xf) + len(xg))
@@ -104,7 +104,7 @@ def convolve_at(xf, lf, cf, xg, lg, cg, xo, out):
 
 
 @njit(cache=True, error_model="numpy")
-def _whole(x):
+def _are_neighbours(x):
     """Return True if points are neighbouring whole numbers."""
     return x[-1] - x[0] == len(x) - 1
 
@@ -167,11 +167,11 @@ def _terms(xf, lf, cf, xg, lg, cg, x, spots, logs):
         elif first < second:
             value = lf[i]
             if value > -np.inf:
-                value += _between(xg, cg, j, x - u)
+                value += _interpolated_log(xg, cg, j, x - u)
         else:
             value = lg[j]
             if value > -np.inf:
-                value += _between(xf, cf, i - 1, u)
+                value += _interpolated_log(xf, cf, i - 1, u)
         spots[size], logs[size] = u, value
         size += 1
         if first == u:
@@ -190,7 +190,7 @@ def _log_sum(spots, logs, size):
         return top
     total = 0.0
     for k in range(size):
-        if logs[k] > top - NEGLIGIBLE:
+        if logs[k] > top - NEGLIGIBLE_NATS:
             weight = 1.0
             if k > 0:
                 weight += 0.5 * (spots[k] - spots[k - 1] - 1)
@@ -208,7 +208,7 @@ def reflected(x, log):
 
 @njit(cache=True, error_model="numpy")
 def slope_and_scale(x, log, p):
-    """Return slope and scale of log masses where a distribution `p` is.
+    """Return slope and scale of log masses around a distribution `p`.
 
     That is the slope `b` (nats a count) and the standard deviation `(-2 c)^(-1/2)` of the parabola `a + b x + c x^2` that fits
     `log` best, weighed by `p`; infinite where `c` is not below 0.

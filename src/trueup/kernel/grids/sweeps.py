@@ -18,7 +18,7 @@ from trueup.kernel.messages.pairs import PairPlan
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-PIECE = 1 << 22
+PAIRS_A_CALL = 1 << 22
 """Pairs of points after which compiled code returns to Python, which can then be interrupted: some hundredths of a second."""
 
 
@@ -71,10 +71,10 @@ def grid_upward(grids: Grids, factor: Reals) -> Reals:
 
 @njit(cache=True)
 def _up(at, grids, factor, out):
-    """Work through `plan.order` from `at` on, for a while; return where it ends."""
+    """Process `plan.order` from `at` on, up to a limit of work; return where it ends."""
     plan, ptr, x = grids.plan, grids.ptr, grids.x
     work = 0
-    while at < len(plan.order) and work < PIECE:
+    while at < len(plan.order) and work < PAIRS_A_CALL:
         v = plan.order[at]
         a, b = plan.left[v], plan.right[v]
         own = out[ptr[v] : ptr[v + 1]]
@@ -93,7 +93,7 @@ def _up(at, grids, factor, out):
 
 
 class GridMarginals(NamedTuple):
-    """What is known of every node given everything.
+    """The posterior of every node given everything.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class GridMarginals(NamedTuple):
 
 
 def grid_downward(grids: Grids, factor: Reals, up: Reals) -> GridMarginals:
-    """Return what is known of every node given everything; NaN where that is nothing."""
+    """Return the posterior of every node given everything; NaN if no mass is left."""
     outside, count = np.zeros(len(grids.x)), len(grids.ptr) - 1
     out = GridMarginals(np.zeros(len(up)), np.zeros(count), np.full(count, np.inf))
     at = len(grids.plan.order) - 1
@@ -123,7 +123,7 @@ def grid_downward(grids: Grids, factor: Reals, up: Reals) -> GridMarginals:
 def _down(at, grids, factor, up, outside, out):
     plan, ptr, x = grids.plan, grids.ptr, grids.x
     work = 0
-    while at >= 0 and work < PIECE:
+    while at >= 0 and work < PAIRS_A_CALL:
         v = plan.order[at]
         a, b = plan.left[v], plan.right[v]
         at -= 1
@@ -190,12 +190,12 @@ def _near(rng, before, at, after):
     if u < 1.0:
         return at
     if u < 1.0 + 0.5 * left:
-        return at - _step(rng, left)
-    return at + _step(rng, right)
+        return at - _triangular_step(rng, left)
+    return at + _triangular_step(rng, right)
 
 
 @njit(cache=True)
-def _step(rng, most):
+def _triangular_step(rng, most):
     """Draw one of the steps 1 to `most` with probability proportional to `most + 1 - step`."""
     while True:
         j = 1 + int(rng.random() * most)
@@ -207,7 +207,7 @@ def _step(rng, most):
 def _draw_down(rng, at, grids, up, slopes, out):
     plan, ptr, x = grids.plan, grids.ptr, grids.x
     work = 0
-    while at >= 0 and work < PIECE:
+    while at >= 0 and work < PAIRS_A_CALL:
         v = plan.order[at]
         a, b = plan.left[v], plan.right[v]
         at -= 1
@@ -217,22 +217,22 @@ def _draw_down(rng, at, grids, up, slopes, out):
             out[a] = out[v]
             continue
         ha, hb = slice(ptr[a], ptr[a + 1]), slice(ptr[b], ptr[b + 1])
-        fa = _density(x[ha], up[ha], slopes[v])
-        fb = _density(x[hb], up[hb], slopes[v])
-        _split(rng, x[ha], fa, x[hb], fb, out[v], out[a], out[b])
+        fa = _scaled_density(x[ha], up[ha], slopes[v])
+        fb = _scaled_density(x[hb], up[hb], slopes[v])
+        _split_total(rng, x[ha], fa, x[hb], fb, out[v], out[a], out[b])
         work += (len(fa) + len(fb)) * out.shape[1]
     return at
 
 
 @njit(cache=True)
-def _density(x, log, slope):
+def _scaled_density(x, log, slope):
     """Return `exp(log - slope (x - x_0))` as multiples of its largest value."""
     out = log - slope * (x - x[0])
     return np.exp(out - out.max())
 
 
 @njit(cache=True)
-def _split(rng, xa, fa, xb, fb, total, parts, others):
+def _split_total(rng, xa, fa, xb, fb, total, parts, others):
     """Split totals in two by the product of two piecewise linear densities, whose kinks are the points of either."""
     most = len(xa) + len(xb)
     spots, sums = np.empty(most, np.int64), np.empty(most)
@@ -255,7 +255,11 @@ def _split(rng, xa, fa, xb, fb, total, parts, others):
             weight = 1.0
             weight += 0.5 * (spot - spots[k - 1] - 1) if k > 0 else 0.0
             weight += 0.5 * (spots[k + 1] - spot - 1) if k < size - 1 else 0.0
-            whole += weight * _between(xa, fa, i, spot) * _between(xb, fb, max(j - 1, 0), t - spot)
+            whole += (
+                weight
+                * _interpolated_density(xa, fa, i, spot)
+                * _interpolated_density(xb, fb, max(j - 1, 0), t - spot)
+            )
             sums[k] = whole
         k = min(np.searchsorted(sums[:size], rng.random() * whole, side="right"), size - 1)
         parts[d] = _near(rng, spots[max(k - 1, 0)], spots[k], spots[min(k + 1, size - 1)])
@@ -280,7 +284,7 @@ def _kinks(xa, xb, t, low, high, spots):
 
 
 @njit(cache=True)
-def _between(x, f, k, at):
+def _interpolated_density(x, f, k, at):
     """Return a piecewise linear density at a whole number between points `k` and `k + 1`."""
     if k == len(x) - 1 or at == x[k]:
         return f[k]

@@ -34,7 +34,7 @@ class Axis:
 
     @classmethod
     def of(cls, recodes: Sequence[np.ndarray]) -> Axis:
-        """Axis whose atoms are the common refinement of `recodes` (the identity aside)."""
+        """Return an axis whose atoms are the common refinement of `recodes` (the identity aside)."""
         groupings = [g for g in recodes if not is_identity(g)] or [np.zeros_like(recodes[0])]
         atom = np.unique(np.stack(groupings), axis=1, return_inverse=True)[1].reshape(-1)
         spanning = indicator(atom).T / np.sqrt(np.bincount(atom))
@@ -42,17 +42,17 @@ class Axis:
 
     @classmethod
     def free(cls, size: int) -> Axis:
-        """Axis every code of which is its own atom: no contrasts, everything dense."""
+        """Return an axis whose codes are all atoms: no contrasts, everything dense."""
         return cls(np.eye(size), tuple(np.arange(size)[:, None]))
 
     @property
     def size(self) -> int:
-        """Number of codes."""
+        """Return the number of codes."""
         return len(self.spanning)
 
     @property
     def atoms(self) -> int:
-        """Number of atoms."""
+        """Return the number of atoms."""
         return len(self.members)
 
     @cached_property
@@ -61,7 +61,7 @@ class Axis:
         return np.hstack([_helmert(codes, self.size) for codes in self.members])
 
     def on_atoms(self, groups: np.ndarray) -> np.ndarray:
-        """The recode's matrix on S, in the basis of S; for the identity, coefficients themselves."""
+        """Return the recode's matrix on S, in the basis of S; for the identity, coefficients themselves."""
         if is_identity(groups):
             return np.eye(self.atoms)
         return indicator(groups) @ self.spanning
@@ -90,7 +90,7 @@ class Component:
     columns: int
 
     def view(self, coefficients: np.ndarray) -> np.ndarray:
-        """This component's coefficients, (..., dense, columns), sharing memory."""
+        """Return this component's coefficients, (..., dense, columns), sharing memory."""
         part = coefficients[..., self.start : self.start + self.dense * self.columns]
         return part.reshape(*part.shape[:-1], self.dense, self.columns)
 
@@ -114,27 +114,27 @@ class Domain:
 
     @classmethod
     def of(cls, marginals: Sequence[Marginal]) -> Domain:
-        """The smallest decomposition on which all of `marginals` are block diagonal."""
+        """Return the smallest decomposition on which all of `marginals` are block diagonal."""
         return cls(tuple(Axis.of([m[i] for m in marginals]) for i in range(len(marginals[0]))))
 
     def coarsened(self, marginal: Marginal) -> Domain:
-        """The domain of the marginal's own table; axes it keeps keep their basis."""
+        """Return the domain of the marginal's own table; axes it keeps keep their basis."""
         pairs = zip(self.axes, marginal, strict=True)
         return Domain(tuple(axis if is_identity(g) else Axis.free(int(g.max()) + 1) for axis, g in pairs))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of codes on every axis."""
+        """Return the number of codes on every axis."""
         return tuple(axis.size for axis in self.axes)
 
     @property
     def cells(self) -> int:
-        """Number of cells `n`."""
+        """Return the number of cells `n`."""
         return int(np.prod(self.sizes))
 
     @cached_property
     def components(self) -> tuple[Component, ...]:
-        """The non-empty components, in the order of their coefficients."""
+        """Return the non-empty components, in the order of their coefficients."""
         found, start = [], 0
         for contrast in product((False, True), repeat=len(self.axes)):
             pairs = list(zip(contrast, self.axes, strict=True))
@@ -147,7 +147,7 @@ class Domain:
 
     @cached_property
     def layout(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The transform for `kernel.histogram.helmert`: axes, codes, where atoms start, and where it leaves the coefficients."""
+        """Return the transform for `kernel.histogram.helmert`: axes, codes, starts of atoms, and places of coefficients."""
         codes = [np.concatenate(axis.members) for axis in self.axes]
         pointers = [np.append(0, np.cumsum([m.size for m in axis.members])) for axis in self.axes]
         starts = [np.append(0, np.cumsum([part.size for part in parts])) for parts in (codes, pointers)]
@@ -156,7 +156,7 @@ class Domain:
 
     @cached_property
     def _place(self) -> np.ndarray:
-        """Where in a histogram the transform in place leaves the coefficients, component by component."""
+        """Return where in a histogram the in-place transform leaves the coefficients, component by component."""
         left = [
             np.array([m[0] for m in a.members] + [c for m in a.members for c in m[1:]]) for a in self.axes
         ]
@@ -164,41 +164,41 @@ class Domain:
         return np.concatenate([self._rows(grid, c.contrast).ravel() for c in self.components])
 
     def _rows(self, table: np.ndarray, contrast: tuple[bool, ...]) -> np.ndarray:
-        """The part of a product-basis table in one component, S axes first."""
+        """Return the part of a product-basis table in one component, S axes first."""
         pairs = list(zip(contrast, self.axes, strict=True))
         part = table[tuple(slice(a.atoms, None) if c else slice(a.atoms) for c, a in pairs)]
         return part.transpose(sorted(range(len(contrast)), key=lambda i: contrast[i]))
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """Coefficients (..., n) of histograms (..., n), component by component."""
+        """Return coefficients (..., n) of histograms (..., n), component by component."""
         from trueup.kernel.histogram.helmert import forward_rows
 
         return forward_rows(_as_rows(x), *self.layout).reshape(x.shape)
 
     def backward(self, coefficients: np.ndarray) -> np.ndarray:
-        """Histograms (..., n) of coefficients (..., n): the inverse of `forward`."""
+        """Return histograms (..., n) of coefficients (..., n): the inverse of `forward`."""
         from trueup.kernel.histogram.helmert import backward_rows
 
         return backward_rows(_as_rows(coefficients), *self.layout).reshape(coefficients.shape)
 
     def informs(self, marginal: Marginal, component: Component) -> bool:
-        """Whether the marginal sees the component at all."""
+        """Return True if the marginal informs the component."""
         return all(is_identity(g) for g, c in zip(marginal, component.contrast, strict=True) if c)
 
     def matrix(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """The marginal's matrix (rows, dense) on the S axes of a component that it informs."""
+        """Return the marginal's matrix (rows, dense) on the S axes of a component that it informs."""
         kept = zip(self.axes, marginal, component.contrast, strict=True)
         return reduce(_kron, [a.on_atoms(g) for a, g, c in kept if not c], np.ones((1, 1)))
 
     def of_table(self, y: np.ndarray, marginal: Marginal, component: Component) -> np.ndarray:
-        """A marginal's table (..., m) in a component's terms: (..., rows, columns), `matrix @ coefficients`."""
+        """Return a marginal's table (..., m) in a component's terms: (..., rows, columns), `matrix @ coefficients`."""
         own = self.coarsened(marginal)
         at = next(c for c in own.components if c.contrast == component.contrast)
         return at.view(own.forward(y))
 
 
 def _kron(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """NumPy's own takes a tenth of a millisecond however small the matrices."""
+    """Return the Kronecker product, faster than NumPy's for small matrices."""
     return (a[:, None, :, None] * b[None, :, None, :]).reshape(len(a) * len(b), -1)
 
 

@@ -31,7 +31,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Areas as sets of leaves, with the nodes above them; nodes of an area that are leaves of one parent and shape are one.
+    """Areas as sets of leaves, with the nodes above them; an area's leaves of one parent and shape count as one node.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Areas:
 
     @property
     def number(self) -> int:
-        """How many areas there are."""
+        """Return how many areas there are."""
         return int(self.parent[0].max()) + 1 if len(self.shape) == 1 else len(self.shape[0])
 
 
@@ -101,23 +101,23 @@ def _up(v: Parts, a: Parts, areas: Areas) -> _Upward:
         moved = v[level][areas.shape[level]] @ h
         parents = len(areas.shape[level - 1])
         times = areas.times[level]
-        spread = _summed(h.swapaxes(-1, -2) @ moved + within, areas.parent[level], times, parents)
-        m = pulled[level - 1] = _summed(moved, areas.parent[level], times, parents)
+        spread = _summed_by_parent(h.swapaxes(-1, -2) @ moved + within, areas.parent[level], times, parents)
+        m = pulled[level - 1] = _summed_by_parent(moved, areas.parent[level], times, parents)
         h = a[level - 1][areas.shape[level - 1]] @ m
         within = spread - m.swapaxes(-1, -2) @ h
     own[0] = h
     at_root = h.swapaxes(-1, -2) @ v[0][areas.shape[0]] @ h + within
-    return _Upward(own, pulled, _summed(at_root, areas.parent[0], areas.times[0], areas.number))
+    return _Upward(own, pulled, _summed_by_parent(at_root, areas.parent[0], areas.times[0], areas.number))
 
 
-def _summed(x: Reals, parent: Indices, times: Indices, parents: int) -> Reals:
+def _summed_by_parent(x: Reals, parent: Indices, times: Indices, parents: int) -> Reals:
     found = np.zeros((parents, *x.shape[1:]))
     np.add.at(found, parent, x * times.reshape(-1, *(1,) * (x.ndim - 1)))
     return found
 
 
 def area_variances(model: ErrorVariances, swept: Swept, areas: Areas, forms: Sequence[Parts]) -> Reals:
-    """Variance (areas, forms) of functionals of every area."""
+    """Return the variance (areas, forms) of functionals of every area."""
     total = np.zeros((areas.number, len(forms)))
     for i in range(len(model.stacks)):
         covariance = _up(swept.subtree[i], swept.inverse[i], areas).covariance
@@ -129,7 +129,7 @@ def area_variances(model: ErrorVariances, swept: Swept, areas: Areas, forms: Seq
 def area_slopes(
     model: ErrorVariances, swept: Swept, areas: Areas, wanted: Sequence[tuple[Parts, Reals]]
 ) -> Reals:
-    """Minus the derivatives (j, k) of sums over the areas of variances: the form, and the weight (areas,) of each area."""
+    """Return minus the derivatives (j, k) of sums over the areas of variances: the form, and each area's weight (areas,)."""
     slopes = np.zeros((len(wanted), len(model.tables)))
     for i in range(len(model.stacks)):
         v, a = swept.subtree[i], swept.inverse[i]
@@ -142,7 +142,7 @@ def area_slopes(
 
 
 def _down(v: Parts, a: Parts, areas: Areas, up: _Upward, form: Reals, weight: Reals) -> tuple[Parts, Parts]:
-    """B_V and B_A of one functional `sum_areas weight tr(form Cov)`."""
+    """Return B_V and B_A of one functional `sum_areas weight tr(form Cov)`."""
     back_v, back_a = [np.zeros_like(x) for x in v], [np.zeros_like(x) for x in a]
     g = weight[areas.parent[0]].reshape(-1, 1, 1, 1) * form
     h = up.own[0]

@@ -44,7 +44,7 @@ EXACT = 1e6
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Components of one dense size D that no table tells apart, as one array.
+    """Components of one dense size D that no table distinguishes, as one array.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class ErrorVariances:
 
     @cached_property
     def stacks(self) -> tuple[Stack, ...]:
-        """The components, stacked by size; those that the same tables inform alike are one."""
+        """Return the components, stacked by size, with equally informed ones merged."""
         found: dict[int, dict[bytes, tuple[Reals, list[Component]]]] = {}
         for component in self.domain.components:
             grams = np.stack([self._gram(m, component) for _, m in self.tables])
@@ -118,7 +118,7 @@ class ErrorVariances:
         return matrix.T @ matrix
 
     def rotation(self, component: Component) -> Reals:
-        """An orthonormal basis (D, D) of a component's S axes, sums over coarse groups before those over fine ones.
+        """Return an orthonormal basis (D, D) of a component's S axes, sums over coarse groups before those over fine ones.
 
         In it, what is known well and what is hardly known lie along different axes: see `_inverse`.
         """
@@ -141,7 +141,7 @@ class ErrorVariances:
         return np.array([level for level, _ in self.tables])
 
     def determined(self, measured: NDArray[np.bool_]) -> bool:
-        """Whether the tables of a selection that lie on the last level determine every cell there."""
+        """Return True if a selection's tables on the last level determine every cell there."""
         last = measured & (self._levels == self.shapes.depth - 1)
         information = [stack.grams[last].sum(axis=0) for stack in self.stacks]
         return all(
@@ -150,7 +150,7 @@ class ErrorVariances:
         )
 
     def sweep(self, precisions: Reals) -> Swept:
-        """Covariances at precisions (k,), infinite for exact tables; the last level's cells must be determined."""
+        """Return covariances at precisions (k,), infinite for exact tables; the last level's cells must be determined."""
         finite = np.where(np.isfinite(precisions), precisions, 0.0)
         p = np.where(np.isfinite(precisions), precisions, EXACT * finite.sum())
         subtree, inverse = zip(*(self._up(stack, p) for stack in self.stacks))
@@ -171,15 +171,15 @@ class ErrorVariances:
         return v, a
 
     def forms(self, marginal: Marginal) -> list[Parts]:
-        """For each kind of cell of a marginal, the matrices G (c, D, D) per stack; cells of a kind are alike."""
+        """Return the matrices G (c, D, D) per stack for each kind of cell of a marginal; cells of a kind are alike."""
         return [self.form(marginal, cell) for cell in self.cells_of(marginal)]
 
     def cells_of(self, marginal: Marginal) -> Iterator[tuple[int, ...]]:
-        """One cell of each kind, as a code on every axis."""
+        """Yield one cell of each kind, as a code on every axis."""
         return product(*_kinds(self.domain, marginal))
 
     def form(self, marginal: Marginal, cell: Sequence[int]) -> Parts:
-        """The matrices G (c, D, D) of one cell of a marginal: its variance is the sum of `tr(G P)`."""
+        """Return the matrices G (c, D, D) of one cell of a marginal: its variance is the sum of `tr(G P)`."""
         return [
             np.stack(
                 [np.sum([self._form(marginal, cell, c) for c in same], axis=0) for same in stack.members]
@@ -194,7 +194,7 @@ class ErrorVariances:
         return float(contrast @ contrast) * np.outer(row, row)
 
     def row(self, marginal: Marginal, cell: Sequence[int], component: Component) -> tuple[Reals, Reals]:
-        """A cell's row on the S axes (D,) of a component that its marginal informs, and on the contrasts (columns,)."""
+        """Return a cell's row on the S axes (D,) of a component that its marginal informs, and on the contrasts (columns,)."""
         row, contrasts = np.ones(1), np.ones(1)
         for axis, groups, code, contrast in zip(
             self.domain.axes, marginal, cell, component.contrast, strict=True
@@ -206,13 +206,13 @@ class ErrorVariances:
         return row @ self.rotation(component), contrasts
 
     def mean_form(self, marginal: Marginal) -> Parts:
-        """The matrices G of the mean over all cells of a marginal."""
+        """Return the matrices G of the mean over all cells of a marginal."""
         sizes = np.array([np.prod(kind) for kind in product(*_kinds(self.domain, marginal, weights=True))])
         forms = zip(*self.forms(marginal))
         return [np.tensordot(sizes / sizes.sum(), np.stack(part), 1) for part in forms]
 
     def variances(self, swept: Swept, level: int, forms: Sequence[Parts]) -> Reals:
-        """Variance (contexts, forms) of functionals of every context of a level."""
+        """Return the variance (contexts, forms) of functionals of every context of a level."""
         total = np.zeros((len(self.shapes.shape[level]), len(forms)))
         for i in range(len(self.stacks)):
             given = self._given(swept, i)[0][level]
@@ -221,7 +221,7 @@ class ErrorVariances:
         return total
 
     def _given(self, swept: Swept, i: int) -> tuple[Parts, Parts]:
-        """P and S of every context, computed when first asked for."""
+        """Return P and S of every context, computed on first use."""
         known = swept.given[i]
         if known is None:
             v, a = swept.subtree[i], swept.inverse[i]
@@ -235,7 +235,7 @@ class ErrorVariances:
         return known
 
     def slopes(self, swept: Swept, wanted: Sequence[tuple[int, Parts, int]]) -> Reals:
-        """Minus the derivatives (j, k) of the variances of functionals: level, form and context of each."""
+        """Return minus the derivatives (j, k) of the variances of functionals: level, form and context of each."""
         slopes = np.zeros((len(wanted), len(self.tables)))
         for i in range(len(self.stacks)):
             v, a = swept.subtree[i], swept.inverse[i]
@@ -255,7 +255,7 @@ class ErrorVariances:
         return slopes
 
     def _along_path(self, swept: Swept, i: int, level: int, own: Reals, context: int, back_v, back_a) -> None:
-        """B_V and B_A from one functional: they differ from 0 on the path to the root alone."""
+        """Add B_V and B_A of one functional, nonzero on the path to the root alone."""
         v, a = swept.subtree[i], swept.inverse[i]
         given, slack = self._given(swept, i)
         for at in range(level, 0, -1):
@@ -268,7 +268,7 @@ class ErrorVariances:
         back_v[0][self.shapes.shape[0][context]] += own
 
     def means(self, swept: Swept, wanted: Sequence[tuple[int, Parts, float]]) -> tuple[Reals, Reals]:
-        """Means of functionals over all places of a level, and minus the derivatives (k,) of their weighted sum.
+        """Return means of functionals over all places of a level, and minus the derivatives (k,) of their weighted sum.
 
         Sums of P over all nodes of a shape follow from those of the shapes above, since P_c is linear in P_v: no
         contexts are needed.
@@ -286,7 +286,7 @@ class ErrorVariances:
         return values, slopes
 
     def _sums(self, v: Parts, a: Parts) -> tuple[Parts, Parts]:
-        """Sums of P over the nodes of every shape, and of their parents' S."""
+        """Return sums of P over the nodes of every shape, and of their parents' S."""
         sums, slack = [v[0]], []
         for level, inverse in enumerate(a):
             s = _each(self.shapes.numbers[level], inverse) - inverse @ sums[level] @ inverse
@@ -308,7 +308,7 @@ class ErrorVariances:
         return [x[..., None] for x in back_v], [x[..., None] for x in back_a]
 
     def down(self, v: Parts, a: Parts, back_v: Parts, back_a: Parts) -> Parts:
-        """B_L (c, D, D, j) of every level, from B_V and B_A (shapes, c, D, D, j) of what depends on them directly."""
+        """Return B_L (c, D, D, j) of every level, from B_V and B_A (shapes, c, D, D, j) of what depends on them directly."""
         own = []
         for level, covariance in enumerate(v):
             informed = -_both_sides(covariance, back_v[level])
@@ -319,7 +319,7 @@ class ErrorVariances:
         return own
 
     def to_tables(self, i: int, own: Parts) -> Reals:
-        """Minus derivatives (j, k) with respect to precisions, from B_L."""
+        """Return minus derivatives (j, k) with respect to precisions, from B_L."""
         grams = self.stacks[i].grams
         found = [
             np.asarray(np.tensordot(own[level], grams[t], ([0, 1, 2], [0, 1, 2])), dtype=np.float64)
@@ -329,14 +329,14 @@ class ErrorVariances:
 
 
 def _inverse(x: Reals) -> Reals:
-    """Inverse of positive definite (..., D, D) matrices, scaled to a unit diagonal first: theirs can differ widely."""
+    """Return the inverse of positive definite (..., D, D) matrices, scaled to a unit diagonal first."""
     scale: Reals = 1 / np.sqrt(np.diagonal(x, axis1=-2, axis2=-1))
     around = scale[..., :, None] * scale[..., None, :]
     return np.asarray(around * np.linalg.inv(around * x), float)
 
 
 def _orthonormal(rows: Reals) -> Reals:
-    """An orthonormal basis (columns) of what rows span, in their order."""
+    """Return an orthonormal basis (columns) of the span of rows, in their order."""
     basis: list[Reals] = []
     for row in rows:
         left = row - sum((b * (b @ row) for b in basis), np.zeros(len(row)))
@@ -346,7 +346,7 @@ def _orthonormal(rows: Reals) -> Reals:
 
 
 def _twice(x: Reals) -> Reals:
-    """x and its transpose."""
+    """Return the sum of x and its transpose."""
     return x + x.swapaxes(-1, -2)
 
 
@@ -355,7 +355,7 @@ def _each(number: NDArray, x: Reals) -> Reals:
 
 
 def _both_sides(v: Reals, x: Reals) -> Reals:
-    """V X V for symmetric V (..., D, D) and many X (..., D, D, j)."""
+    """Return V X V for symmetric V (..., D, D) and many X (..., D, D, j)."""
     d, j = v.shape[-1], x.shape[-1]
     if d == 1:
         return v[..., None] ** 2 * x
@@ -371,14 +371,14 @@ def _times(counts, x: Reals) -> Reals:
 
 
 def _row(axis: Axis, groups: NDArray, code: int) -> Reals:
-    """A cell's row in the basis of S."""
+    """Return a cell's row in the basis of S."""
     if is_identity(groups):
         return axis.spanning[code]
     return axis.spanning[groups == code].sum(axis=0)
 
 
 def _kinds(domain: Domain, marginal: Marginal, *, weights: bool = False) -> list[NDArray]:
-    """On every axis one code of each kind (or how many are of it): its atoms if it is kept, else its groups."""
+    """Return on every axis one code of each kind (or how many are of it): its atoms if it is kept, else its groups."""
     kinds = []
     for axis, groups in zip(domain.axes, marginal, strict=True):
         kept = is_identity(groups)

@@ -1,4 +1,4 @@
-"""Structural zeros taken out of a product domain, by fusing the axes that they tie together.
+"""Structural zeros removed from a product domain by fusing the axes that they tie together.
 
 A rule that some codes of some axes never occur together does not commute with sums along these axes, and so does not
 fit the basis of `anova.Domain`. But fuse the axes of a rule to one whose codes are the combinations that do occur, and
@@ -47,7 +47,7 @@ class Fold:
 
     @classmethod
     def of(cls, sizes: Sequence[int], zeros: Sequence[np.ndarray] = ()) -> Fold:
-        """The fold of rules, each a boolean table (n_1, ..., n_k), True where a cell is zero."""
+        """Return the fold of rules, each a boolean table (n_1, ..., n_k), True where a cell is zero."""
         part = list(range(len(sizes)))
         for rule in zeros:
             tied = [i for i in range(len(sizes)) if (rule != rule.take([0], axis=i)).any()] or [0]
@@ -61,18 +61,18 @@ class Fold:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the folded axes."""
+        """Return the sizes of the folded axes."""
         return tuple(len(c) for c in self.codes)
 
     @property
     def widest(self) -> int:
-        """Codes of the largest fused axis: the size of dense blocks; 0 if none is fused."""
+        """Return the codes of the largest fused axis, the size of dense blocks; 0 if none is fused."""
         fused = [len(codes) for axes, codes in zip(self.parts, self.codes, strict=True) if len(axes) > 1]
         return max(fused, default=0)
 
     @cached_property
     def kept(self) -> np.ndarray:
-        """The cell (row-major) of the domain that every cell of the folded one is."""
+        """Return the cell (row-major) of the domain for every cell of the folded one."""
         grid = np.indices(self.shape).reshape(len(self.shape), -1)
         where = np.zeros((len(self.sizes), grid.shape[1]), np.int64)
         for axes, codes, at in zip(self.parts, self.codes, grid, strict=True):
@@ -81,22 +81,22 @@ class Fold:
 
     @property
     def trivial(self) -> bool:
-        """Whether nothing is folded."""
+        """Return True if nothing is folded."""
         return len(self.parts) == len(self.sizes) and self.shape == self.sizes
 
     def marginal(self, marginal: Marginal) -> Marginal:
-        """The marginal of the folded domain that sums the same cells, its cells without those that never occur."""
+        """Return the marginal of the folded domain that sums the same cells, without those that never occur."""
         return tuple(_grouped(marginal, *pair) for pair in zip(self.parts, self.codes, strict=True))
 
     def columns(self, marginal: Marginal) -> np.ndarray:
-        """For every cell of the folded marginal's table, the cell of the marginal's own table."""
+        """Return for every cell of the folded marginal's table the cell of the marginal's own table."""
         folded = cell_groups(self.marginal(marginal))
         columns = np.empty(int(folded.max()) + 1, np.int64)
         columns[folded] = cell_groups(marginal)[self.kept]
         return columns
 
     def unfold(self, x: np.ndarray) -> np.ndarray:
-        """Histograms (..., n) of the domain from folded ones, zero where they must be."""
+        """Return histograms (..., n) of the domain from folded ones, zero where required."""
         if self.trivial:
             return x
         full = np.zeros((*x.shape[:-1], int(np.prod(self.sizes))), x.dtype)
@@ -105,7 +105,7 @@ class Fold:
 
 
 def _possible(never: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    """Combinations of codes of some axes that occur with some codes of the others."""
+    """Return combinations of codes of some axes that occur with some codes of the others."""
     others = tuple(i for i in range(never.ndim) if i not in axes)
     return np.argwhere(~never.all(axis=others))
 

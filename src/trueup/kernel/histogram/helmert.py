@@ -17,7 +17,7 @@ from trueup.kernel.compiled import njit
 
 @njit(cache=True)
 def _scales(pointer, run):
-    """`run[j] = 1 / sqrt(j (j + 1))` for every contrast of an axis: a root and a division cost more than all the rest."""
+    """Set `run[j] = 1 / sqrt(j (j + 1))` for every contrast of an axis, because roots and divisions dominate the cost."""
     most = 1
     for a in range(pointer.size - 1):
         most = max(most, pointer[a + 1] - pointer[a])
@@ -27,7 +27,7 @@ def _scales(pointer, run):
 
 @njit(cache=True)
 def lift(x, outer, inner, codes, pointer, run):
-    """Means and contrasts within every atom of the middle axis of `x`, read as (outer, codes, inner)."""
+    """Transform to means and contrasts within every atom of the middle axis of `x`, read as (outer, codes, inner)."""
     size = codes.size
     if inner == 1:
         _scales(pointer, run)
@@ -61,7 +61,7 @@ def lift(x, outer, inner, codes, pointer, run):
 
 @njit(cache=True)
 def lower(x, outer, inner, codes, pointer, run):
-    """The inverse of `lift`."""
+    """Invert `lift`."""
     size = codes.size
     if inner == 1:
         _scales(pointer, run)
@@ -101,7 +101,7 @@ def forward(x, axes, codes, pointer, run):
 
 @njit(cache=True)
 def backward(x, axes, codes, pointer, run):
-    """The inverse of `forward`."""
+    """Invert `forward`."""
     _along_axes(x, axes, codes, pointer, run, True)
 
 
@@ -137,7 +137,7 @@ def forward_rows(x, axes, codes, pointer, place):
 
 @njit(cache=True)
 def backward_rows(x, axes, codes, pointer, place):
-    """The inverse of `forward_rows`."""
+    """Invert `forward_rows`."""
     result = np.empty(x.shape)
     run = np.empty(x.shape[1])
     for row in range(x.shape[0]):
@@ -149,7 +149,7 @@ def backward_rows(x, axes, codes, pointer, place):
 
 @njit(cache=True)
 def add_spread(y, groups, variance, result):
-    """Add `M'y / variance` to histograms (rows, n): every cell gets what the group has that it belongs to."""
+    """Add `M'y / variance` to histograms (rows, n): every cell gets its group's value."""
     own = np.empty(y.shape[1])
     for row in range(y.shape[0]):
         for g in range(own.size):

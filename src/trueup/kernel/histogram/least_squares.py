@@ -118,16 +118,16 @@ class HistogramLeastSquares:
     def given(
         cls, domain: Domain, spine: Spine, below: Sequence[Sequence[np.ndarray]]
     ) -> HistogramLeastSquares:
-        """Return a problem of covariances from the subtrees, per level and component, that are known already."""
+        """Return a problem whose covariances from the subtrees are given, per level and component."""
         return cls(domain, spine, ((),) * spine.depth, tuple(tuple(map(_known, level)) for level in below))
 
     def tiled(self, copies: int) -> HistogramLeastSquares:
-        """The same problem several times over, for as many rows of answers; see `Spine.tiled`."""
+        """Return the same problem several times over, for as many rows of answers; see `Spine.tiled`."""
         filters = tuple(tuple(f.tiled(copies) for f in level) for level in self.filters)
         return HistogramLeastSquares(self.domain, self.spine.tiled(copies), self.plan, filters)
 
     def fit(self, answers: Sequence[Sequence[np.ndarray]]) -> Estimates:
-        """Estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""
+        """Return estimates from the answers: per level and planned marginal, (nodes, cells of the marginal)."""
         z, conflict = self.up(answers)
         back = self.domain.backward
         return Estimates(tuple(map(back, self._down(z))), tuple(map(back, z)), conflict)
@@ -135,7 +135,7 @@ class HistogramLeastSquares:
     def up(
         self, answers: Sequence[Sequence[np.ndarray]], below: np.ndarray | None = None
     ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
-        """Upward pass: per level the coefficients (nodes, n) of the estimates from the subtree, and the conflict.
+        """Pass up: return per level the coefficients (nodes, n) of the estimates from the subtree, and the conflict.
 
         `below` are those of the last level if it is a cut; then `answers` end one level above it.
         """
@@ -167,7 +167,7 @@ class HistogramLeastSquares:
         return np.concatenate([np.zeros((self.spine.size(level), 0, component.columns)), *parts], axis=1)
 
     def solve(self, informed: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """The least-squares covariance times `informed`, per level (nodes, n): for functionals of any nodes.
+        """Return the least-squares covariance times `informed`, per level (nodes, n): for functionals of any nodes.
 
         These are the estimates that `informed = sum M'y / variance` would give, were the exact answers zero.
         """
@@ -184,7 +184,7 @@ class HistogramLeastSquares:
     def _up(
         self, measured: Callable[[int], tuple[np.ndarray, list[np.ndarray]]], below: np.ndarray | None
     ) -> tuple[list[np.ndarray], tuple[float, int, int]]:
-        """Upward pass over levels whose information and exact answers `measured` gives."""
+        """Pass up over levels whose information and exact answers `measured` gives."""
         last, conflict = self.spine.depth - 1, (0.0, 0, 0)
         z = [np.zeros(0)] * last + [np.zeros(0) if below is None else below]
         for level in range(last - (below is not None), -1, -1):
@@ -200,7 +200,7 @@ class HistogramLeastSquares:
         return z, conflict
 
     def _down(self, z: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Downward pass: hand every parent's change to its children."""
+        """Pass every parent's change down to its children."""
         x = list(z[:1])
         for level in range(len(z) - 1):
             change = x[level][self.spine.inner[level]] - self.spine.sum_children(level, z[level + 1])
@@ -215,7 +215,7 @@ class HistogramLeastSquares:
 
     @cached_property
     def covariances(self) -> tuple[tuple[np.ndarray, ...], ...]:
-        """Covariance (nodes, D, D) of the estimates, per level and component.
+        """Return the covariance (nodes, D, D) of the estimates, per level and component.
 
         Going down, `P_c = V_c - V_c U^+ (U - P_v) U^+ V_c`: what the parent's estimate adds to the subtree's.
         """
@@ -233,7 +233,7 @@ class HistogramLeastSquares:
         return v - v @ self.spine.to_children(level, slack) @ v
 
     def margin_variances(self, level: int, marginal: Marginal) -> np.ndarray:
-        """Variance (nodes, cells of the marginal; counts squared) of a marginal's estimates at a level.
+        """Return the variance (nodes, cells of the marginal; counts squared) of a marginal's estimates at a level.
 
         The marginal must be one that the domain was made for.
         """
@@ -245,7 +245,7 @@ class HistogramLeastSquares:
         return np.maximum(total, 0.0)
 
     def variance(self, weights: Sequence[np.ndarray]) -> float:
-        """Variance (counts squared) of the linear combination with `weights` per level (nodes, n).
+        """Return the variance (counts squared) of the linear combination with `weights` per level (nodes, n).
 
         Of the least-squares estimates: what nonnegativity and rounding do to it is not in here.
         """
@@ -281,13 +281,13 @@ def _filter(
 
 
 def _known(variance: np.ndarray) -> Filter:
-    """Filter of nodes whose estimates are given."""
+    """Return the filter of nodes whose estimates are given."""
     nothing = np.zeros((0, variance.shape[-1], variance.shape[-1]))
     return Filter(nothing[:0], nothing[:0], variance, nothing, variance, nothing)
 
 
 def _scatter(inner: np.ndarray, leaf: np.ndarray, where: np.ndarray, nodes: int) -> np.ndarray:
-    """Values of a level that has both: `leaf` everywhere but at the inner nodes."""
+    """Return values of a level with inner nodes and leaves: `leaf` everywhere except at the inner nodes."""
     full = np.repeat(leaf[None], nodes, axis=0)
     full[where] = inner
     return full

@@ -12,7 +12,7 @@ Marginal = tuple[np.ndarray, ...]
 
 
 def identity(n: int) -> np.ndarray:
-    """Recode that keeps an axis of `n` codes as it is.
+    """Return the recode that keeps an axis of `n` codes as it is.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def identity(n: int) -> np.ndarray:
 
 
 def summed(n: int) -> np.ndarray:
-    """Recode that sums an axis of `n` codes out.
+    """Return the recode that sums an axis of `n` codes out.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def summed(n: int) -> np.ndarray:
 
 
 def is_identity(groups: np.ndarray) -> bool:
-    """Whether a recode keeps every code apart, in order.
+    """Return True if a recode keeps every code separate, in order.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def is_identity(groups: np.ndarray) -> bool:
 
 
 def indicator(groups: np.ndarray) -> np.ndarray:
-    """The 0/1 matrix (groups, codes) that sums codes into groups.
+    """Return the 0/1 matrix (groups, codes) that sums codes into groups.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def indicator(groups: np.ndarray) -> np.ndarray:
 
 
 def shape(marginal: Marginal) -> tuple[int, ...]:
-    """Number of groups on every axis: the shape of the marginal's own table.
+    """Return the number of groups on every axis: the shape of the marginal's own table.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def shape(marginal: Marginal) -> tuple[int, ...]:
 
 
 def cell_groups(marginal: Marginal) -> np.ndarray:
-    """The marginal's cell (row-major) into which each of the `n` cells of the domain is summed.
+    """Return the marginal's cell (row-major) into which each of the `n` cells of the domain is summed.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def cell_groups(marginal: Marginal) -> np.ndarray:
 
 
 def refines(fine: Marginal, coarse: Marginal) -> bool:
-    """Whether `coarse` is a marginal of `fine`.
+    """Return True if `coarse` is a marginal of `fine`.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def _constant_within(fine: np.ndarray, coarse: np.ndarray) -> bool:
 
 
 def relative(fine: Marginal, coarse: Marginal) -> Marginal:
-    """`coarse` as a marginal of the table that `fine` makes.
+    """Return `coarse` as a marginal of the table that `fine` makes.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def _sum_groups(table: np.ndarray, groups: np.ndarray, axis: int) -> np.ndarray:
 
 
 def spread(y: np.ndarray, marginal: Marginal) -> np.ndarray:
-    """Give every cell the value of the marginal's cell it belongs to: `M' y`.
+    """Give every cell the value of its cell in the marginal: `M' y`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What one node of the tree contributes: a normal state, its measurements, and its exact ones (see `least_squares`)."""
+"""A tree node's contribution: a normal state, its measurements, and its exact ones (see `least_squares`)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ROUNDING = 1e-13  # what double precision leaves of a variance that should be ze
 
 
 def product(v: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """(..., D, D) times (..., D, c); plain multiplication when D is 1."""
+    """Return (..., D, D) times (..., D, c), by plain multiplication if D is 1."""
     return v * x if v.shape[-1] == v.shape[-2] == 1 else v @ x
 
 
 def pseudo_inverse(v: np.ndarray) -> np.ndarray:
-    """Moore-Penrose inverse of symmetric positive semidefinite (..., D, D)."""
+    """Return the Moore-Penrose inverse of symmetric positive semidefinite (..., D, D)."""
     if v.shape[-1] == 1:
         return np.divide(1.0, v, out=np.zeros_like(v), where=v > 0)
     return np.linalg.pinv(v, rcond=RANK, hermitian=True)
 
 
 def condition(v: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gain (..., D, m) and covariance (..., D, D) once `rows @ x` (m, D) is known exactly.
+    """Return gain (..., D, m) and covariance (..., D, D) once `rows @ x` (m, D) is known exactly.
 
     Part of `rows @ x` may be known already: its computed covariance is then not zero but the rounding of v, and its
     inverse would be noise of any size. So a variance counts only if it is above that rounding, which is relative to
@@ -55,13 +55,13 @@ def condition(v: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _size(v: np.ndarray) -> np.ndarray:
-    """Largest entry of every (D, D) matrix, as (..., 1)."""
+    """Return the largest entry of every (D, D) matrix, as (..., 1)."""
     return np.abs(v).max(axis=(-2, -1), initial=0.0)[..., None]
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What one component's pass needs at one level; first axis nodes, or 1 if all nodes are alike."""
+    """One component's pass at one level; the first axis is nodes, or 1 if all nodes are alike."""
 
     precision: np.ndarray  # (D, D) information of the level's own noisy measurements
     rows: np.ndarray  # (m, D) exact measurements
@@ -71,7 +71,7 @@ class Filter:
     below: np.ndarray  # U^+ of the inner nodes
 
     def tiled(self, copies: int) -> Filter:
-        """The same for several copies of the level's nodes."""
+        """Return the filter for several copies of the level's nodes."""
         parts = (self.updated, self.gain, self.variance, self.below)
         return Filter(
             self.precision, self.rows, *(p if len(p) == 1 else np.tile(p, (copies, 1, 1)) for p in parts)
@@ -84,7 +84,7 @@ class Filter:
 
 
 def leaf_filter(precision: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Covariance and gain of a node that only its own measurements determine."""
+    """Return covariance and gain of a node that only its own measurements determine."""
     free = scipy.linalg.null_space(rows) if rows.size else np.eye(precision.shape[0])
     reduced = free.T @ precision @ free
     if free.size and np.linalg.eigvalsh(reduced)[0] <= RANK * max(np.trace(precision), 1e-300):
@@ -98,7 +98,7 @@ def leaf_filter(precision: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np
 
 
 def information(domain: Domain, component: Component, measured: Sequence[Measured]) -> np.ndarray:
-    """Precision (D, D) that a level's noisy measurements give a component."""
+    """Return the precision (D, D) that a level's noisy measurements give a component."""
     total = np.zeros((component.dense, component.dense))
     for marginal, variance in measured:
         if 0 < variance < np.inf and domain.informs(marginal, component):
@@ -108,13 +108,13 @@ def information(domain: Domain, component: Component, measured: Sequence[Measure
 
 
 def exact_rows(domain: Domain, component: Component, measured: Sequence[Measured]) -> np.ndarray:
-    """Rows (m, D) of a level's exact measurements on a component."""
+    """Return rows (m, D) of a level's exact measurements on a component."""
     rows = [domain.matrix(m, component) for m, v in measured if v == 0 and domain.informs(m, component)]
     return np.vstack([np.zeros((0, component.dense)), *rows])
 
 
 def determines(domain: Domain, measured: Sequence[Measured]) -> bool:
-    """Whether measurements determine every cell of a histogram.
+    """Return True if measurements determine every cell of a histogram.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The distinct shapes of a tree: what the errors of least squares on it depend on.
+"""The distinct shapes of a tree, on which the errors of least squares depend.
 
 The error at a node depends on the shape of the tree around it and not on its counts. The estimate from a node's own
 subtree has a covariance that depends on the *shape* of the subtree alone; given everything, on the shapes along the
@@ -62,19 +62,19 @@ class Shapes:
 
     @property
     def depth(self) -> int:
-        """Number of levels."""
+        """Return the number of levels."""
         return len(self.shape)
 
     @cached_property
     def numbers(self) -> tuple[NDArray[np.float64], ...]:
-        """For every level, how many nodes have each shape."""
+        """Return for every level how many nodes have each shape."""
         found = [np.ones(1)]
         for counts in self.counts:
             found.append(counts.T @ found[-1])
         return tuple(found)
 
     def first(self, level: int, context: int) -> int:
-        """The first node of a level that has a context."""
+        """Return the first node of a level that has a context."""
         return int(np.argmax(self.context[level] == context))
 
 

@@ -32,7 +32,7 @@ class Spine:
 
     @cached_property
     def levels(self) -> tuple[slice, ...]:
-        """The nodes of every level."""
+        """Return the nodes of every level."""
         levels, start, stop = [], 0, self.roots
         while start < stop:
             levels.append(slice(start, stop))
@@ -41,32 +41,32 @@ class Spine:
 
     @cached_property
     def inner(self) -> tuple[np.ndarray, ...]:
-        """Per level, the nodes that have children, counted within the level."""
+        """Return per level the nodes that have children, counted within the level."""
         return tuple(np.flatnonzero(np.diff(self.child_ptr[lv.start : lv.stop + 1])) for lv in self.levels)
 
     @cached_property
     def firsts(self) -> tuple[np.ndarray, ...]:
-        """Per level, where each inner node's children start in the next level."""
+        """Return per level where each inner node's children start in the next level."""
         pairs = zip(self.levels, self.inner, strict=True)
         return tuple(self.child_ptr[lv.start + inner] - lv.stop for lv, inner in pairs)
 
     @property
     def depth(self) -> int:
-        """Number of levels."""
+        """Return the number of levels."""
         return len(self.levels)
 
     def size(self, level: int) -> int:
-        """Number of nodes on a level."""
+        """Return the number of nodes on a level."""
         return self.levels[level].stop - self.levels[level].start
 
     def tiled(self, copies: int) -> Spine:
-        """Several copies side by side: on every level the nodes of the first copy, of the second, ..."""
+        """Return several copies side by side: on every level the nodes of the first copy, of the second, ..."""
         counts = [np.tile(np.diff(self.child_ptr[lv.start : lv.stop + 1]), copies) for lv in self.levels]
         roots = self.roots * copies
         return Spine(roots + np.append(0, np.cumsum(np.concatenate(counts))), roots)
 
     def children(self, level: int) -> np.ndarray:
-        """Number of children of every inner node of a level."""
+        """Return the number of children of every inner node of a level."""
         return np.diff(np.append(self.firsts[level], self.size(level + 1)))
 
     def sum_children(self, level: int, x: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ ROUNDING = 1e-13  # of estimates, relative to all of them: less on the zeros is 
 
 
 def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Zero at a node is zero at its children, and zero at all children is zero at the node.
+    """Close zeros: zero at a node implies zero at its children, and zero at all children zero at the node.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def close(spine: Spine, zeros: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 def restrict(
     tree: HistogramLeastSquares, fit: Estimates, zeros: Sequence[np.ndarray], tolerance: float = 1e-12
 ) -> tuple[Estimates, float]:
-    """Least-squares estimates with some cells held at zero.
+    """Return least-squares estimates with some cells held at zero.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def restrict(
 
 
 def _leaf_cells(spine: Spine, level: int, mask: np.ndarray) -> np.ndarray:
-    """The mask without the nodes that have children."""
+    """Return the mask without the nodes that have children."""
     cells = mask.copy()
     cells[spine.inner[level]] = False
     return cells

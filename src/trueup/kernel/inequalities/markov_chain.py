@@ -44,7 +44,7 @@ def _facet(row: Reals, i: int, j: int) -> Reals:
 
 @njit(cache=True)
 def _log_change(kind, z, scale, x, direction, step):
-    """Log density at `x + step direction`, relative to that at `x`."""
+    """Return the log density at `x + step direction`, relative to that at `x`."""
     total = 0.0
     for i in range(len(x)):
         if direction[i] != 0.0:
@@ -73,7 +73,7 @@ def _feasible(x, slack, direction, along, low, high):
 
 
 @njit(cache=True)
-def _step(rng, problem, x, slack, direction, along):
+def _slice_step(rng, problem, x, slack, direction, along):
     """Draw the step along one direction from its conditional law, by a slice."""
     kind, z, scale, low, high = problem
     discrete = kind[0] >= DISCRETE_GAUSSIAN
@@ -131,7 +131,7 @@ def run_chain(problem, rows, bounds, moves, start, warmup, draws, thin, rng):
     for sweep in range(-warmup, draws * thin):
         slack = rows @ x - bounds
         for k in range(len(moves)):
-            step = _step(rng, problem, x, slack, moves[k], along[k])
+            step = _slice_step(rng, problem, x, slack, moves[k], along[k])
             for i in range(len(x)):
                 x[i] = min(max(x[i] + step * moves[k, i], problem[3][i]), problem[4][i])
             for r in range(len(slack)):

@@ -41,9 +41,9 @@ GAUSSIAN, LAPLACE, DISCRETE_GAUSSIAN, TWO_SIDED_GEOMETRIC = 0, 1, 2, 3
 TABLE_DEPTH = 40.0
 """Tables of discrete laws end where the tilted mass is exp(-40) = 4e-18 of its largest value."""
 GUIDES = 256
-BLOCK = 8192
+PROPOSALS_AT_ONCE = 8192
 """Most proposals made at a time."""
-FEW = 8.0
+MIN_EXPECTED_DRAWS = 8.0
 """Expected accepted draws before an acceptance rate is compared with its limit."""
 
 
@@ -129,15 +129,15 @@ def best_tilt(rows, bounds, problem):
 
 @njit(cache=True)
 def tilted_log_mass(kind, x, z, scale):
-    """Log mass of a discrete law at `x`, up to a constant."""
+    """Return the log mass of a discrete law at `x`, up to a constant."""
     if kind == DISCRETE_GAUSSIAN:
         return -0.5 * ((x - z) / scale) ** 2
     return -abs(x - z) / scale
 
 
 @njit(cache=True)
-def _table(kind, z, scale, tilt, low, high):
-    """Return the first value, running sums and guides of a tilted discrete law."""
+def _tilted_cdf(kind, z, scale, tilt, low, high):
+    """Return the first value, cumulative sums and guides of a tilted discrete law."""
     centre = z + tilt * scale * scale if kind == DISCRETE_GAUSSIAN else z
     peak = min(max(np.round(centre), low), high)
     top = tilted_log_mass(kind, peak, z, scale) + tilt * peak
@@ -176,7 +176,7 @@ def _proposals(rng, kind, z, scale, tilt, low, high, out):
         for k in range(len(out)):
             out[k] = min(max(draw_laplace(rng, pieces), low), high)
     else:
-        first, running, guides = _table(kind, z, scale, tilt, low, high)
+        first, running, guides = _tilted_cdf(kind, z, scale, tilt, low, high)
         for k in range(len(out)):
             u = rng.random()
             j = guides[int(u * GUIDES)]
@@ -211,9 +211,9 @@ def _accept(rng, rows, bounds, multipliers, block, out, done):
 
 @njit(cache=True)
 def _enough(missing, done, proposed):
-    """Proposals that most likely suffice for what is missing, at the rate seen so far; at most a block."""
+    """Return proposals that most likely suffice for what is missing at the observed rate; at most a block."""
     rate = done / proposed if proposed > 0 else 1.0
-    return int(min(1.02 * missing / max(rate, 1e-6) + 32, BLOCK))
+    return int(min(1.02 * missing / max(rate, 1e-6) + 32, PROPOSALS_AT_ONCE))
 
 
 @njit(cache=True)
@@ -245,7 +245,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
     p, n = z.shape
     out = np.empty((p, draws, n))
     acceptance = np.zeros(p)
-    block = np.empty((n, BLOCK))
+    block = np.empty((n, PROPOSALS_AT_ONCE))
     for q in range(p):
         problem = (kind, z[q], scale[q], low[q], high[q])
         multipliers, tilts = best_tilt(rows, bounds, problem)
@@ -258,7 +258,7 @@ def draw_inequalities(kind, z, scale, rows, bounds, low, high, draws, least, rng
                 )
             done, used = _accept(rng, rows, bounds, multipliers, block[:, :size], out[q], done)
             proposed += used
-            if least * proposed >= FEW and done < least * proposed:
+            if least * proposed >= MIN_EXPECTED_DRAWS and done < least * proposed:
                 done = -1
         acceptance[q] = draws / proposed if done == draws else 0.0
     return out, acceptance

@@ -15,7 +15,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 
-REACH = 40.0
+INTEGRATED_NATS = 40.0
 """Integrals stop where the density is exp(-40) of its largest value."""
 
 COARSE_NODES, COARSE_WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -28,8 +28,8 @@ def _half_line(a, b, nodes, weights):
     Gauss-Legendre on the part that matters, at most 18 wide: exact to rounding with 64 nodes.
     """
     anchor = max(a, 0.0)
-    low = max(a, -math.sqrt(2 * REACH))
-    high = min(b, math.sqrt(anchor * anchor + 2 * REACH))
+    low = max(a, -math.sqrt(2 * INTEGRATED_NATS))
+    high = min(b, math.sqrt(anchor * anchor + 2 * INTEGRATED_NATS))
     half, centre = 0.5 * (high - low), 0.5 * (high + low) - anchor
     total = first = second = 0.0
     for k in range(len(nodes)):
@@ -139,7 +139,7 @@ def _piece(rate, width):
 
 @njit(cache=True)
 def laplace_pieces(z, scale, tilt, low, high):
-    """Return what `draw_laplace` needs of `exp(-|x - z| / scale + tilt x)` on `low..high`."""
+    """Return the parameters that `draw_laplace` needs for `exp(-|x - z| / scale + tilt x)` on `low..high`."""
     anchor = min(max(z, low), high)
     below, down = _piece(1 / scale + tilt, anchor - low)
     above, up = _piece(1 / scale - tilt, high - anchor)

@@ -17,12 +17,7 @@ Matrix = NDArray[np.int64]
 
 
 def integer_matrix(invariants: ArrayLike) -> Matrix:
-    """Return the `(m, n)` int64 matrix of invariants, refusing what is not one.
-
-    Raises
-    ------
-    SpecError
-        The matrix has non-integer entries or an invariant over an empty set of cells.
+    """Return the `(m, n)` int64 matrix of invariants; refuse other input.
 
     Examples
     --------
@@ -71,7 +66,7 @@ def pivots(matrix: Matrix) -> NDArray[np.intp]:
 
 
 def pinned(matrix: Matrix) -> NDArray[np.bool_]:
-    """Tell which cells `(n,)` are 0 in every vector of the lattice `{v : A v = 0}`.
+    """Return a mask of the cells `(n,)` that are 0 in every vector of the lattice `{v : A v = 0}`.
 
     Cell j is if its unit vector is a combination of rows of A, hence a row of the reduced echelon form itself: only that row
     has an entry in its own pivot's column.

@@ -1,4 +1,4 @@
-"""Whether moves connect the tables of a list, and which moves to add where they do not."""
+"""Connection of the tables of a list by moves, and moves to add where they do not connect."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bridges(tables: Matrix, moves: Matrix) -> Matrix:
 
 
 def _keys(tables: Matrix) -> NDArray:
-    """Rows as single values that sort as the rows do."""
+    """Return rows as single values that sort as the rows do."""
     flipped = np.ascontiguousarray(tables).astype(">i8") ^ np.int64(-(2**63)).astype(">i8")
     wide = np.ascontiguousarray(flipped.astype(">u8"))
     return wide.view(np.dtype((np.void, 8 * tables.shape[1]))).ravel()

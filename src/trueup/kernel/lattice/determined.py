@@ -1,4 +1,4 @@
-"""Which sums a set of sums determines: membership in a row space over the rationals, exactly and fast.
+"""Sums determined by other sums: membership in a row space over the rationals, exact and fast.
 
 A sum `t` is determined by the sums `R` if and only if `t` is a rational combination of the rows of `R`: then every
 change that leaves `R` leaves `t`, and otherwise some integer change leaves `R` and not `t`.
@@ -23,7 +23,7 @@ MOST_WORK = 2e10
 
 
 def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
-    """Tell which target sums follow from known sums.
+    """Return a mask of the target sums that follow from known sums.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def determined(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
 
 
 def _near(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
-    """Tell which targets lie within rounding of the row space."""
+    """Return a mask of the targets that lie within rounding of the row space."""
     rows, targets = rows.astype(float), targets.astype(float)
     squares, turn = np.linalg.eigh(rows @ rows.T)
     kept = squares > 1e-10 * squares[-1]
@@ -75,7 +75,7 @@ def _proved(rows: Matrix, targets: Matrix) -> NDArray[np.bool_]:
 
 
 def _combination(rows: Matrix, targets: Matrix, prime: int) -> NDArray[np.bool_]:
-    """Tell which targets are combinations of the rows modulo a prime below 2^31: products stay in int64."""
+    """Return a mask of the targets that are combinations of the rows modulo a prime below 2^31: products stay in int64."""
     work = np.vstack([rows, targets]) % prime
     done, m = 0, len(rows)
     for column in range(work.shape[1]):

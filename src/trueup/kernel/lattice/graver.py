@@ -30,7 +30,7 @@ MOST_DIMENSIONS = 24
 
 
 def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
-    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}`, one of `v` and `-v` each; None where it is large.
+    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}`, one of `v` and `-v` each; None if it is large.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
 
 
 def _on_unit_coordinates(lattice: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
-    """A basis whose first coordinates are unit vectors, and which cell each coordinate is; -1 for those that are added.
+    """Return a basis whose first coordinates are unit vectors, and the cell of each coordinate; -1 for added ones.
 
     Where no cells have unit vectors, a vector's coefficients in the basis come first. What is minimal without them is
     minimal with them, so nothing is lost when they are dropped.
@@ -89,7 +89,7 @@ def _on_unit_coordinates(lattice: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
 
 @njit(cache=True)
 def _complete(vectors, count, done):
-    """Add to `vectors` until any two that cancel in coordinate `done` alone are written without; -1 if there is no room."""
+    """Add to `vectors` until sums that cancel in coordinate `done` alone reduce to zero; return -1 if there is no room."""
     width = vectors.shape[1]
     rest = np.empty(width, np.int64)
     first = 1
@@ -119,7 +119,7 @@ def _complete(vectors, count, done):
 
 @njit(cache=True)
 def _reduce(vectors, count, done, rest):
-    """Take vectors that fit into `rest` without cancellation from it while there are any; tell whether something is left."""
+    """Subtract vectors that fit into `rest` without cancellation while there are any; return True if a rest is left."""
     again = True
     while again:
         again = False
@@ -134,7 +134,7 @@ def _reduce(vectors, count, done, rest):
 
 @njit(cache=True)
 def _fits(vector, rest, done):
-    """1 or -1 if the vector or its negative lies between 0 and `rest` in each of the first coordinates, else 0."""
+    """Return 1 or -1 if the vector or its negative lies between 0 and `rest` in each of the first coordinates, else 0."""
     sign = 0
     for i in range(done):
         v, r = vector[i], rest[i]
@@ -151,8 +151,8 @@ def _fits(vector, rest, done):
 
 
 @njit(cache=True)
-def _kept(vectors, done):
-    """Which vectors, shortest first, no other fits into."""
+def _minimal_vectors(vectors, done):
+    """Return a mask of the vectors, shortest first, into which no other fits."""
     kept = np.ones(len(vectors), np.bool_)
     for k in range(len(vectors)):
         for other in range(k):
@@ -164,11 +164,11 @@ def _kept(vectors, done):
 
 def _minimal(vectors: Matrix, done: int) -> Matrix:
     vectors = vectors[np.argsort(np.abs(vectors[:, :done]).sum(axis=1), kind="stable")]
-    return np.ascontiguousarray(vectors[_kept(vectors, done)])
+    return np.ascontiguousarray(vectors[_minimal_vectors(vectors, done)])
 
 
 def _in_order(vectors: Matrix) -> Matrix:
-    """First entries positive, shorter vectors first."""
+    """Return vectors with first entries positive, shorter vectors first."""
     lead = vectors[np.arange(len(vectors)), (vectors != 0).argmax(axis=1)]
     vectors = vectors * np.sign(lead)[:, None]
     keys = (*(-vectors).T[::-1], np.abs(vectors).sum(axis=1))

@@ -30,7 +30,7 @@ class Exhausted(Exception):
 
 @dataclass
 class Search:
-    """Searches on one matrix, with one number of steps for all of them.
+    """Searches on one matrix that share one limit of steps.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Search:
         return []
 
     def within(self, cell: int, limit: int, *, every: bool = True) -> list[Vector]:
-        """Return vectors through a cell of norm up to `limit`, where no smaller norm than `limit` has any."""
+        """Return vectors through a cell of norm up to `limit`, if no smaller norm than `limit` has any."""
         found = []
         for vector in self._descend(cell, limit):
             found.append(vector)
@@ -106,7 +106,7 @@ class Search:
                     stack.append((grown, rest, norm + 1))
 
     def _mending(self, changed: dict[int, int], held: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """Yield the units that mend the changed sum with the fewest cells, none against the vector's own sign."""
+        """Yield the units that repair the changed sum with the fewest cells, none against the vector's own sign."""
         row = min(changed, key=lambda i: len(self._rows[i]))
         excess = changed[row]
         for column, coefficient in self._rows[row]:
@@ -123,7 +123,7 @@ class Search:
         return rest
 
     def _least(self, changed: dict[int, int]) -> int:
-        """Bound from below how many units mend all changed sums."""
+        """Bound from below how many units repair all changed sums."""
         needed: dict[int, int] = {}
         for row, value in changed.items():
             family = self._family[row]

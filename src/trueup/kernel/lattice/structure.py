@@ -48,7 +48,7 @@ class Piece:
 
     @cached_property
     def basis(self) -> Matrix:
-        """Short basis `(d, k)` of the piece's lattice, over the cells in flat order.
+        """Return a short basis `(d, k)` of the piece's lattice, over the cells in flat order.
 
         Of one sum the differences of neighbours; of a table the products of such differences of rows and columns. Else
         cells with equal columns differ by neighbours too, and one of each kind has a reduced basis (Hermite form and LLL).
@@ -72,12 +72,12 @@ class Piece:
 
     @cached_property
     def aggregates(self) -> NDArray[np.int64]:
-        """Label `(k,)` of each cell: cells with equal labels belong to the same invariants."""
+        """Return a label `(k,)` of each cell: cells with equal labels belong to the same invariants."""
         return np.unique(self.invariants, axis=1, return_inverse=True)[1].ravel()
 
     @property
     def dimension(self) -> int:
-        """Dimension of its lattice."""
+        """Return the dimension of its lattice."""
         return self.cells.size - len(self.invariants)
 
 
@@ -118,7 +118,7 @@ class Lattice:
         PrivacyError
             The invariants determine every cell: nothing is left to protect.
         """
-        rows = _rows(n, invariants)
+        rows = _invariant_rows(n, invariants)
         free = np.arange(n) if zeros is None else np.flatnonzero(~zeros)
         rows = rows[:, free]
         parts = _components(len(free), _partition(rows[np.diff(rows.indptr) > 0]))
@@ -134,11 +134,11 @@ class Lattice:
 
     @property
     def dimension(self) -> int:
-        """Dimension of the lattice."""
+        """Return the dimension of the lattice."""
         return sum(piece.dimension for piece in self.pieces)
 
 
-def _rows(n: int, invariants: Any) -> Any:
+def _invariant_rows(n: int, invariants: Any) -> Any:
     if not scipy.sparse.issparse(invariants):
         invariants = algebra.integer_matrix(invariants) if np.size(invariants) else np.zeros((0, n), np.int64)
     rows: Any = scipy.sparse.csr_array(invariants)
@@ -186,11 +186,11 @@ def _components(n: int, rows: Any):
     bound = np.diff(rows.tocsc().indptr) > 0
     if not bound.all():
         yield np.flatnonzero(~bound), np.zeros((0, n - bound.sum()), np.int64)
-    for cells, members in _groups(of_cell[bound], np.flatnonzero(bound), of_row):
+    for cells, members in _label_groups(of_cell[bound], np.flatnonzero(bound), of_row):
         yield cells, rows[members][:, cells].toarray()
 
 
-def _groups(labels, cells, row_labels):
+def _label_groups(labels, cells, row_labels):
     order, row_order = np.argsort(labels, kind="stable"), np.argsort(row_labels, kind="stable")
     found, starts = np.unique(labels[order], return_index=True)
     low = np.searchsorted(row_labels[row_order], found)
@@ -228,7 +228,7 @@ def _recognise(cells: Cells, matrix: Matrix) -> list[Piece]:
 
 
 def _steps(size: int) -> Matrix:
-    """Differences of neighbours, `(size - 1, size)`: a basis of the vectors that sum to zero."""
+    """Return differences of neighbours, `(size - 1, size)`: a basis of the vectors that sum to zero."""
     return np.eye(size - 1, size, dtype=np.int64) - np.eye(size - 1, size, 1, dtype=np.int64)
 
 

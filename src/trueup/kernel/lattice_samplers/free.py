@@ -39,7 +39,7 @@ from trueup.kernel.lattice_samplers.tape import (
 
 
 class FreePlan(NamedTuple):
-    """Which cells are free and how the others depend on them.
+    """The free cells, and the dependence of the others on them.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class FreePlan(NamedTuple):
 
 
 class Aggregates(NamedTuple):
-    """What accepts and splits the sum of m cells, for `t` pairs of a law and m.
+    """Tables that accept and split the sum of m cells, for `t` pairs of a law and m.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
         for i in range(plan.kinds.size):
             cells = plan.cells[plan.starts[i] : plan.starts[i + 1]]
             if cells.size > 1:
-                _split(tape, notes, state, aggregates, plan.kinds[i], cells, scratch, v)
+                _split_aggregate(tape, notes, state, aggregates, plan.kinds[i], cells, scratch, v)
         if state[STATUS] != RUNNING:
             break
         state[TRIES] += tries
@@ -104,7 +104,7 @@ def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
 
 @njit(cache=True)
 def _try(tape, notes, state, plan, steps, aggregates, v):
-    """Propose a vector, aggregates' sums in their first cells; tell whether to stop (accepted, or the tape needs attention)."""
+    """Propose a vector with aggregates' sums in their first cells; return True to stop (accepted, or the tape ran out)."""
     for cell in plan.free:
         v[cell] = invert(tape, notes, state, steps, plan.laws[cell])
     accepted = True
@@ -123,7 +123,7 @@ def _try(tape, notes, state, plan, steps, aggregates, v):
 
 
 @njit(cache=True)
-def _split(tape, notes, state, aggregates, kind, cells, scratch, v):
+def _split_aggregate(tape, notes, state, aggregates, kind, cells, scratch, v):
     """Split the sum in an aggregate's first cell among its cells."""
     parts, total, accepted = np.zeros(cells.size, np.int64), v[cells[0]], False
     while not accepted and state[STATUS] == RUNNING:

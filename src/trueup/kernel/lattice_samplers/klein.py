@@ -66,7 +66,7 @@ def draw_gaussians(tape, notes, state, walk, sigma, out, done):
 
 @njit(cache=True)
 def draw_sum_gaussians(tape, notes, state, sigma, out, done):
-    """Do the same for one fixed sum of n cells in O(n).
+    """Draw vectors of the same law for one fixed sum of n cells in O(n).
 
     The basis `e_i - e_(i+1)` has squared Gram-Schmidt norms `(i + 2) / (i + 1)` and each vector leans on
     the one before it alone, by `-i / (i + 1)` for vector i = 1, 2, ...
@@ -131,7 +131,7 @@ def draw_l2_laplaces(tape, notes, state, walk, epsilon, mixture, out, done):
 
 @njit(cache=True)
 def _variance(tape, state, mixture, d, epsilon, below):
-    """Propose t, below or above the split; meaningless, and perhaps 0, once the tape has ended."""
+    """Propose t below or above the split; meaningless, and perhaps 0, once the tape has ended."""
     if below:
         return mixture.split * _uniform(tape, state) ** 2
     t = 0.0
@@ -141,7 +141,7 @@ def _variance(tape, state, mixture, d, epsilon, below):
 
 
 class Mixture(NamedTuple):
-    """How `draw_l2_laplaces` proposes the variance t.
+    """The proposal of the variance t in `draw_l2_laplaces`.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ def gaussian(tape, state, spread, centre):
 
 @njit(cache=True)
 def _by_inversion(tape, state, spread, offset):
-    """Walk outward from the middle: 0, 1, -1, 2, -2, ... until the drawn mass is used up."""
+    """Draw by walking outward from the middle: 0, 1, -1, 2, -2, ... until the drawn mass is used up."""
     left = _uniform(tape, state) * rho(spread, offset)
     for k in range(64):
         z = (k + 1) // 2 if k % 2 else -(k // 2)

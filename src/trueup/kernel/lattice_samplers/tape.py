@@ -29,7 +29,7 @@ FIRST_CHUNK, LARGEST_CHUNK = 1 << 10, 1 << 17
 
 
 class TapeDraws(NamedTuple):
-    """Vectors drawn, and what they took.
+    """Drawn vectors, and the words that they took.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ def run(
 
 @njit(cache=True, inline="always")
 def word(tape, state):
-    """Read the next word; past the end read 0 and say so."""
+    """Read the next word; past the end, read 0 and flag it."""
     place = state[POSITION]
     if place >= tape.size:
         state[STATUS] = EXHAUSTED

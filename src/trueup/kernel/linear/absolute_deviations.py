@@ -54,7 +54,7 @@ def least_absolute(polyhedron: Polyhedron, fit: Fit) -> Answer:
 
 
 def absolute_optima(polyhedron: Polyhedron, fit: Fit) -> tuple[Answer, Polyhedron]:
-    """A vertex of the optima of least absolute deviations, and the set of all optima.
+    """Return a vertex of the optima of least absolute deviations, and the set of all optima.
 
     The vertex is the origin of another try where it breaks a rule or is not proved: counts of billions leave a solver few
     digits for what is left of them there.
@@ -109,7 +109,7 @@ def _absolute_optima(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tu
 
 
 def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below, above, most: float) -> float:
-    """What the prices of a linear program prove, signs that contradict a limit left out."""
+    """Return what the prices of a linear program prove, ignoring prices of contradictory sign."""
     m = polyhedron.sums.size
     multipliers = -np.concatenate([answer.eqlin.marginals[:m], np.zeros(polyhedron.lower.size)])
     multipliers[m:][above] = np.maximum(-answer.ineqlin.marginals[: above.sum()], 0.0)
@@ -125,7 +125,7 @@ def _priced(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray, answer, below,
 
 
 def _optima(polyhedron: Polyhedron, fit: Fit, answer, below: np.ndarray, above: np.ndarray) -> Polyhedron:
-    """All optima of a linear program, from one optimal dual."""
+    """Return all optima of a linear program, from one optimal dual."""
     n = polyhedron.cells
     price = answer.eqlin.marginals[polyhedron.sums.size :]
     slack = 1e-7  # the least weight is 1

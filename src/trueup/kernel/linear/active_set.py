@@ -32,7 +32,7 @@ from trueup.kernel.linear.proof import least_squares_bound
 
 # Distances from a limit, relative to the counts in its unit, at which an interior point touches it: the next one is tried
 # where the rows of the one before exclude each other.
-NEAR = (1e-5, 1e-7, 1e-9)
+TOUCHING_TOLERANCES = (1e-5, 1e-7, 1e-9)
 CROSSED = (
     1e-9  # likewise, beyond a limit, at which it is crossed; relative to what is measured around the origin
 )
@@ -45,7 +45,7 @@ CHANGE = 10.0  # counts by which the optimum may differ from its origin
 REGULAR = 1e-11  # added to the diagonal, so that rows may depend on each other; taken out again by refinement
 REFINEMENTS = 30
 REFINED = 1e-13  # last step of the counts, relative to the sides of the system
-HELD = 1e-9  # what a solution may leave of a system, relative to its sides or the multipliers
+SYSTEM_TOLERANCE = 1e-9  # what a solution may leave of a system, relative to its sides or the multipliers
 
 
 @dataclass(frozen=True)
@@ -87,23 +87,23 @@ class _Limits:
         )
 
     def around(self, origin: np.ndarray) -> _Limits:
-        """The same of the change of an origin (n,)."""
+        """Return the limits of the change of an origin (n,)."""
         held = self.rows @ origin
         return _Limits(self.rows, self.lower - held, self.upper - held)
 
     def excess(self, x: np.ndarray, slack: float = 0.0) -> np.ndarray:
-        """How far (counts) every row is above its upper limit, or below its lower one (negative); a slack widens both."""
+        """Return how far (counts) every row is above its upper limit, or below its lower one (negative); a slack widens both."""
         value = self.rows @ x
         return np.maximum(value - self.upper - slack, 0.0) - np.maximum(self.lower - slack - value, 0.0)
 
     def touched(self, x: np.ndarray, near: float) -> np.ndarray:
-        """The side of every row that a point (n,) touches: -1, 0 or 1."""
+        """Return the side of every row that a point (n,) touches: -1, 0 or 1."""
         side = np.sign(self.excess(x, -near)).astype(int)
         side[self.lower == self.upper] = -1
         return side
 
     def face(self, fit: Fit, side: np.ndarray) -> _Face | None:
-        """The optimum on a face; None where the system has no solution."""
+        """Return the optimum on a face; None if the system has no solution."""
         at = side != 0
         solved = _on_face(fit, self.rows[at], np.where(side < 0, self.lower, self.upper)[at])
         if solved is None:
@@ -114,7 +114,7 @@ class _Limits:
         return _Face(side, x, prices, multipliers)
 
     def with_signs(self, fit: Fit, face: _Face) -> _Face | None:
-        """The same with multipliers of the right signs, if there are any: those of rows that depend on each other are not
+        """Return the face with multipliers of the right signs, if there are any: those of rows that depend on each other are not
         unique, and the least ones may have the wrong sign where others have not. By linear programming."""
         at = np.flatnonzero(face.side)
         wanted, one = -(fit.matrix.T @ face.prices), scipy.sparse.eye_array(fit.matrix.shape[1])
@@ -137,7 +137,7 @@ class _Limits:
         return replace(face, multipliers=multipliers)
 
     def bound(self, fit: Fit, face: _Face) -> float:
-        """What a face's prices and multipliers prove, multipliers of the wrong sign left out."""
+        """Return what a face's prices and multipliers prove, multipliers of the wrong sign left out."""
         right = (self.lower == self.upper) | (face.side * face.multipliers > 0)
         multipliers = np.where(right, face.multipliers, 0.0)
         limits = np.where(multipliers > 0, self.upper, self.lower)
@@ -147,7 +147,7 @@ class _Limits:
 def optimum_near(
     polyhedron: Polyhedron, fit: Fit, x: np.ndarray, unit: float | None = None
 ) -> FaceOptimum | None:
-    """The optimum, if a point leads to it.
+    """Return the optimum, if a point leads to it; else None.
 
     Parameters
     ----------
@@ -170,13 +170,15 @@ def optimum_near(
     """
     limits, unit = _Limits.of(polyhedron), unit or max(1.0, float(np.abs(x).max(initial=0.0)))
     origin = np.floor(np.maximum(x, 0.0) if polyhedron.nonnegative else x)
-    sides = {side.tobytes(): side for side in (limits.touched(x, near * unit) for near in NEAR)}
+    sides = {
+        side.tobytes(): side for side in (limits.touched(x, near * unit) for near in TOUCHING_TOLERANCES)
+    }
     tried = (_optimum_from(limits, fit, side, origin) for side in sides.values())
     return next((found for found in tried if found is not None), None)
 
 
 def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarray) -> FaceOptimum | None:
-    """The optimum, if the rows held at first lead to it; the origin (n,) moves along."""
+    """Return the optimum, if the rows held at first lead to it; the origin (n,) moves along."""
     for _ in range(ORIGINS):
         moved, rest = limits.around(origin), fit.around(origin)
         face = _search(moved, rest, side, most=side.size)
@@ -191,7 +193,7 @@ def _optimum_from(limits: _Limits, fit: Fit, side: np.ndarray, origin: np.ndarra
 
 
 def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | None:
-    """Hold and let go of rows, so many at once, until the conditions of optimality hold.
+    """Hold and release rows, so many at once, until the conditions of optimality hold.
 
     All at once is quick, but it may cycle, or hold rows that exclude each other: then there is none.
     """
@@ -218,7 +220,7 @@ def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | N
 
 
 def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
-    """Of the chosen rows, so many at most: those of the largest amounts."""
+    """Return a mask of at most so many of the chosen rows: those of the largest amounts."""
     kept = np.zeros(chosen.size, bool)
     kept[np.argsort(np.where(chosen, -amount, np.inf), kind="stable")[: min(most, chosen.sum())]] = True
     return kept
@@ -227,7 +229,7 @@ def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
 def _on_face(
     fit: Fit, rows: scipy.sparse.csr_array, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Least squares of a fit on `rows x = limits`, prices and multipliers; None where the system has no solution."""
+    """Return least squares of a fit on `rows x = limits`, prices and multipliers; None if the system has no solution."""
     n, q, m = rows.shape[1], fit.values.size, limits.size
     variance = scipy.sparse.diags_array(1 / fit.weights)
     system = scipy.sparse.block_array(
@@ -246,12 +248,15 @@ def _on_face(
     left = np.abs(right - system @ point)
     counts = max(np.abs(right).max(initial=1.0), np.abs(point[:n]).max(initial=1.0))
     multipliers = np.abs(point[n:]).max(initial=1.0)
-    holds = left[:n].max(initial=0.0) <= HELD * multipliers and left[n:].max(initial=0.0) <= HELD * counts
+    holds = (
+        left[:n].max(initial=0.0) <= SYSTEM_TOLERANCE * multipliers
+        and left[n:].max(initial=0.0) <= SYSTEM_TOLERANCE * counts
+    )
     return (point[:n], point[n : n + q], point[n + q :]) if holds else None
 
 
 def _refined(system, regular, right: np.ndarray, n: int) -> np.ndarray | None:
-    """Solve a system by the factors of a regular one beside it; None if its n counts do not converge.
+    """Solve a system by the factors of a regularised one; return None if its n counts do not converge.
 
     Multipliers of rows that depend on each other need not.
     """

@@ -1,4 +1,4 @@
-"""Is there any vector of counts under linear inequalities? A point inside, or who contradicts whom."""
+"""Feasibility of linear inequalities: a point inside, or a contradictory set."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def feasible_point(region: Region) -> tuple[Reals | None, list[int]]:
     >>> feasible_point(region)
     (None, [0, 1])
     """
-    point = _inside(region, np.ones(_size(region), bool))
+    point = _inner_point(region, np.ones(_size(region), bool))
     if point is not None:
         return point, []
     return None, _irreducible(region)
 
 
 def extreme_point(region: Region, cost: Reals) -> Reals | None:
-    """Return a point of a bounded region where `cost @ theta` is least; None if none is found.
+    """Return a point of a bounded region where `cost @ theta` is least; None if not found.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def _size(region: Region) -> int:
     return len(region.bounds) + 2 * len(region.low)
 
 
-def _inside(region: Region, kept: NDArray[np.bool_]) -> Reals | None:
+def _inner_point(region: Region, kept: NDArray[np.bool_]) -> Reals | None:
     """Find a point with the largest common slack, at most 1, of the kept inequalities."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -114,6 +114,6 @@ def _irreducible(region: Region) -> list[int]:
     kept &= finite
     for k in np.flatnonzero(finite)[::-1]:
         kept[k] = False
-        if _inside(region, kept) is not None:
+        if _inner_point(region, kept) is not None:
             kept[k] = True
     return [int(k) for k in np.flatnonzero(kept)]

@@ -1,4 +1,4 @@
-"""What a program is to be near to: measured sums of counts with weights."""
+"""Targets of a program: measured sums of counts with weights."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Fit:
     weights: np.ndarray
 
     def objective(self, x: np.ndarray) -> float:
-        """Weighted sum of squared deviations."""
+        """Return the weighted sum of squared deviations."""
         return float(self.weights @ (self.matrix @ x - self.values) ** 2)
 
     def around(self, origin: np.ndarray) -> Fit:
-        """The same of the change of an origin (n,): what is measured beyond its sums."""
+        """Return the fit of the change of an origin (n,): what is measured beyond its sums."""
         return Fit(self.matrix, self.values - self.matrix @ origin, self.weights)
 
     def relative(self) -> Fit:
-        """The same with the least weight 1: solvers' tolerances are absolute, and a common factor changes no optimum.
+        """Return the fit with least weight 1: solvers' tolerances are absolute, and a common factor changes no optimum.
 
         Examples
         --------
@@ -35,6 +35,6 @@ class Fit:
         return Fit(self.matrix, self.values, self.weights / self.weights.min(initial=np.inf))
 
     def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Fit:
-        """The same in another order: cell `order[i]` comes i-th, and measured sums come at random."""
+        """Return the fit in another order: cell `order[i]` comes i-th, and measured sums come at random."""
         rows = rng.permutation(self.values.size)
         return Fit(self.matrix[rows][:, order], self.values[rows], self.weights[rows])

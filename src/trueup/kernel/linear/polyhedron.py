@@ -1,4 +1,4 @@
-"""The set `A x = b, lower <= R x <= upper, x >= 0`: residuals, feasibility, and why it is empty.
+"""The set `A x = b, lower <= R x <= upper, x >= 0`: residuals, feasibility, and proofs that it is empty.
 
 Rows are counted through: the m equalities first, then the inequalities. `x >= 0` is a background: it takes part in
 every conflict but is not a row. Candidates for a conflict come from linear programming (HiGHS, through SciPy). A
@@ -26,12 +26,12 @@ DENOMINATORS = (1, 12, 2520, 10**6)  # of multipliers and coefficients that are 
 
 
 def between(matrix: Any, low: Any, high: Any) -> scipy.optimize.LinearConstraint:
-    """Rows `low <= matrix x <= high`, for SciPy's integer programs."""
+    """Return rows `low <= matrix x <= high`, for SciPy's integer programs."""
     return scipy.optimize.LinearConstraint(matrix, low, high)
 
 
 def box(low: Any, high: Any) -> scipy.optimize.Bounds:
-    """Bounds of the variables, for SciPy's integer programs."""
+    """Return bounds of the variables, for SciPy's integer programs."""
     return scipy.optimize.Bounds(low, high)
 
 
@@ -67,7 +67,7 @@ class Polyhedron:
     def of(
         cls, n: int, equal=(), sums=(), ranged=(), lower=(), upper=(), *, nonnegative: bool = True
     ) -> Polyhedron:
-        """Build from anything SciPy reads as a matrix; empty means none."""
+        """Build from anything SciPy reads as a matrix; an empty one means no rows."""
         return cls(
             n,
             _matrix(equal, n),
@@ -80,38 +80,38 @@ class Polyhedron:
 
     @property
     def rows(self) -> int:
-        """Number of rows, equalities and inequalities."""
+        """Return the number of rows, equalities and inequalities."""
         return self.sums.size + self.lower.size
 
     @property
     def matrix(self) -> scipy.sparse.csr_array:
-        """All rows, equalities first."""
+        """Return all rows, equalities first."""
         return scipy.sparse.csr_array(scipy.sparse.vstack([self.equal, self.ranged], format="csr"))
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of all rows."""
+        """Return lower and upper bounds of all rows."""
         return np.concatenate([self.sums, self.lower]), np.concatenate([self.sums, self.upper])
 
     @property
     def scale(self) -> float:
-        """Size of the right-hand sides, at least one count."""
+        """Return the size of the right-hand sides, at least one count."""
         ends = np.abs(np.concatenate(self.bounds))
         return max(1.0, float(ends[np.isfinite(ends)].max(initial=0.0)))
 
     def violations(self, x: np.ndarray) -> np.ndarray:
-        """Amount (counts) by which every row is violated."""
+        """Return the amount (counts) by which every row is violated."""
         low, high = self.bounds
         value = np.concatenate([self.equal @ x, self.ranged @ x])
         return np.maximum(np.maximum(low - value, value - high), 0.0)
 
     def residual(self, x: np.ndarray) -> float:
-        """Largest violation (counts), negative cells included when they are forbidden; NaN if a count is."""
+        """Return the largest violation (counts), negative cells included if forbidden; NaN if a count is."""
         negative = float(-x.min(initial=0.0)) if self.nonnegative else 0.0
         return largest([negative, self.violations(x).max(initial=0.0)])
 
     def of_rows(self, keep: Sequence[int] | np.ndarray) -> Polyhedron:
-        """The same with some of the rows only."""
+        """Return the polyhedron with some of the rows only."""
         keep, m = np.asarray(keep, int), self.sums.size
         one, two = keep[keep < m], keep[keep >= m] - m
         return Polyhedron(
@@ -125,7 +125,7 @@ class Polyhedron:
         )
 
     def shuffled(self, order: np.ndarray, rng: np.random.Generator) -> Polyhedron:
-        """The same in another order: cell `order[i]` comes i-th, and rows come at random."""
+        """Return the polyhedron in another order: cell `order[i]` comes i-th, and rows come at random."""
         one, two = rng.permutation(self.sums.size), rng.permutation(self.lower.size)
         return Polyhedron(
             self.cells,
@@ -138,7 +138,7 @@ class Polyhedron:
         )
 
     def merged(self) -> Polyhedron:
-        """The same with cells that appear alike in every row taken as one, their sum: empty if and only if it was.
+        """Return the polyhedron with cells equal in every row merged into their sum: empty if and only if it was.
 
         Examples
         --------
@@ -154,7 +154,7 @@ class Polyhedron:
         return replace(self, cells=first.size, equal=self.equal[:, first], ranged=self.ranged[:, first])
 
     def refuted(self, *, integer: bool = False) -> bool:
-        """Whether it is proved that no point (no whole-number point) satisfies every row.
+        """Return True if it is proved that no point (no whole-number point) satisfies every row.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class Polyhedron:
         return integer and not any(self.feasible(integer=True, presolve=on) for on in (True, False))
 
     def _contradicts(self, prices: np.ndarray, most: int) -> bool:
-        """Whether multipliers, as fractions with denominators up to `most`, prove a contradiction exactly.
+        """Return True if multipliers, as fractions with denominators up to `most`, prove a contradiction exactly.
 
         For `p >= 0` on lower limits and `r >= 0` on upper ones, every point has `(p - r)' A x >= p' low - r' high`. If
         no count has a positive coefficient on the left (none at all where counts may be negative) and the right-hand
@@ -193,7 +193,7 @@ class Polyhedron:
         return none and right > 0
 
     def feasible(self, *, integer: bool = False, presolve: bool = True) -> bool:
-        """Whether a point (a whole-number point) satisfies every row; not proved either way, see `refuted`."""
+        """Return True if a point (a whole-number point) satisfies every row; not proved either way, see `refuted`."""
         if integer:
             low, high = self.bounds
             rows = [between(self.matrix, low, high)] if self.rows else []
@@ -213,7 +213,7 @@ class Polyhedron:
         return max(FEASIBLE, 1e-12 * self.scale)
 
     def _least_violation(self) -> tuple[float, np.ndarray]:
-        """Least total violation of the rows, and each row's price in proving that it is not less: positive where its
+        """Return the least total violation of the rows, and each row's price in proving that it is not less: positive where its
         lower limit takes part, negative where its upper one does."""
         low, high = self.bounds
         n, m = self.cells, self.rows
@@ -240,7 +240,7 @@ class Polyhedron:
         return float(answer.fun), share
 
     def conflict(self, *, integer: bool = False) -> list[int]:
-        """Rows that cannot hold together, none of which can be left out; empty if all can.
+        """Return rows that cannot hold together, none of which can be left out; empty if all can.
 
         The multipliers of the least total violation name rows whose combination proves the contradiction
         (Farkas). Of these rows one connected part is taken, which contradicts itself alone; a deletion filter then
@@ -269,7 +269,7 @@ class Polyhedron:
         )
 
     def _first_part(self, rows: np.ndarray) -> np.ndarray:
-        """Of rows that exclude each other the first that share counts with each other, and do so by themselves."""
+        """Return, of contradictory rows, the first that share counts and contradict by themselves."""
         shared = self.matrix[rows] != 0
         _, part = scipy.sparse.csgraph.connected_components(shared.astype(int) @ shared.T.astype(int))
         parts = (rows[part == p] for p in range(part.max() + 1))

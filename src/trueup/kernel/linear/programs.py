@@ -1,4 +1,4 @@
-"""Fits under general linear constraints by least squares, and what all fits answer.
+"""Fits under general linear constraints by least squares, and the answers of all fits.
 
 A fit says which sums `M x` were measured, as what, with which weights. Weighted least squares is solved in the
 variables (x, r) with `M x - r = y`, so that no product `M'M` (dense as soon as a total is measured) is formed: by the
@@ -108,18 +108,18 @@ def _unproved(polyhedron: Polyhedron, fit: Fit, near: np.ndarray, ended: bool) -
 
 
 def rank_of(answer: Answer) -> tuple:
-    """What is solved comes first, then what is proved, then the nearest."""
+    """Return the rank of an answer: solved first, then proved, then nearest."""
     return answer.status is not Status.SOLVED, answer.gap is None, answer.objective
 
 
 def near_least_squares(polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> np.ndarray:
-    """A point (n,) near the least squares, by one run of an interior point around an origin (n,); the origin if it fails."""
+    """Return a point (n,) near the least squares, by one interior-point run around an origin (n,); the origin if it fails."""
     near = _by(_interior_points(polyhedron.cells + fit.values.size)[0], polyhedron, fit.relative(), origin)[0]
     return near if np.isfinite(near).all() else origin
 
 
 def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np.ndarray, float, bool]:
-    """The point (n,) of an interior-point solver, the counts in its unit, and whether it says that it solved.
+    """Return the point (n,) of an interior-point solver, the counts in its unit, and its claim to have solved.
 
     It looks for the change of an origin (n,), in units of what the origin misses: from a point that it found before it
     gains the digits that counts much larger than their noise take.
@@ -146,7 +146,7 @@ def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np
 
 
 def relative_gap(total: float, bound: float) -> float | None:
-    """How far a loss may be above its lower bound, relative to it or to 1, solvers' tolerances aside; None without one."""
+    """Return how far a loss may be above its lower bound, relative to it or to 1, up to tolerances; None without one."""
     if not np.isfinite(bound):
         return None
     bound = max(bound, 0.0)  # no loss is negative
@@ -155,7 +155,7 @@ def relative_gap(total: float, bound: float) -> float | None:
 
 
 def status_of(residual: float, polyhedron: Polyhedron) -> Status:
-    """`SOLVED` if a recomputed residual (counts) is within the tolerance, which a residual that is no number is not."""
+    """Return `SOLVED` if a recomputed residual (counts) is within the tolerance, which NaN is not."""
     if not np.isfinite(residual):
         return Status.NOT_FINITE
     return Status.SOLVED if residual <= KEPT[0] + KEPT[1] * polyhedron.scale else Status.INACCURATE
@@ -172,7 +172,7 @@ def _extra(module: str):
 
 
 def _interior_points(variables: int) -> tuple:
-    """The solver that the size asks for, then the other one."""
+    """Return the solver that suits the size, then the other one."""
     return (_by_piqp, _by_clarabel) if variables <= PIQP_VARIABLES else (_by_clarabel, _by_piqp)
 
 

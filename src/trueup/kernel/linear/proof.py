@@ -1,4 +1,4 @@
-"""Lower bounds of fits over a polyhedron, proved by any prices, however they were found.
+"""Lower bounds of fits over a polyhedron, proved by any prices, however found.
 
 Weighted least squares `F(x) = sum_i w_i (M_i x - y_i)^2` over `lower <= C x <= upper`. For any prices `p` (q,) of the
 measured sums, and multipliers `l` of the limits, not negative where a row has an upper limit only and not positive
@@ -34,7 +34,7 @@ def least_squares_bound(
     multipliers: np.ndarray,
     most: float,
 ) -> float:
-    """A lower bound of weighted squares over a polyhedron, or `most` if that is less.
+    """Return a lower bound of weighted squares over a polyhedron, or `most` if that is less.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def least_absolute_bound(
     multipliers: np.ndarray,
     most: float,
 ) -> float:
-    """The same for weighted absolute deviations: `w |d|` lies above `p d` for prices up to `w`, and others are cut off.
+    """Return a lower bound of weighted absolute deviations: `w |d|` lies above `p d` for prices up to `w`; others are cut off.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def least_absolute_bound(
 
 
 def _least_slope(fit: Fit, rows, limits, prices, multipliers, reach, constants) -> float:
-    """The least of `s'x - p'y - l'limits` plus constants, over counts within reach of their own measurements."""
+    """Return the least of `s'x - p'y - l'limits` plus constants, over counts within reach of their own measurements."""
     held = np.flatnonzero(multipliers)
     slope = fit.matrix.T @ prices + rows.T @ multipliers
     size = abs(fit.matrix).T @ abs(prices) + abs(rows).T @ abs(multipliers)
@@ -102,12 +102,12 @@ def _least_slope(fit: Fit, rows, limits, prices, multipliers, reach, constants) 
 
 
 def _longest(*matrices: scipy.sparse.csr_array) -> int:
-    """Terms of the longest column, all matrices together: how often a sum down a column rounds, at most."""
+    """Return the terms of the longest column, all matrices together: how often a sum down a column rounds, at most."""
     return sum(int(np.bincount(m.indices, minlength=1).max()) for m in matrices) + 2
 
 
 def _reach(fit: Fit, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The interval (n,), (n,) of every count whose own measurement is off by up to a radius (q,)."""
+    """Return the interval (n,), (n,) of every count whose own measurement is off by up to a radius (q,)."""
     n = fit.matrix.shape[1]
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     alone = np.flatnonzero(np.diff(fit.matrix.indptr) == 1)

@@ -26,20 +26,20 @@ class FitLoss:
 
     @classmethod
     def squares(cls, weights: np.ndarray, at: np.ndarray | float = 0.0) -> FitLoss:
-        """Weighted squares of distances from `at`."""
+        """Return weighted squares of distances from `at`."""
         return cls(weights, np.zeros(weights.size), np.broadcast_to(at, weights.size).astype(float))
 
     @classmethod
     def absolutes(cls, weights: np.ndarray) -> FitLoss:
-        """Weighted absolute deviations."""
+        """Return weighted absolute deviations."""
         return cls(np.zeros(weights.size), weights, np.zeros(weights.size))
 
     def total(self, d: np.ndarray) -> float:
-        """Loss of all deviations (q,) together."""
+        """Return the loss of all deviations (q,) together."""
         return float((self.square * (d - self.at) ** 2 + self.absolute * np.abs(d)).sum())
 
     def rise(self, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Loss at the end less loss at the start, of deviations `row`."""
+        """Return the loss at the end less the loss at the start, for deviations `row`."""
         squares = self.square[row] * (end - start) * (start + end - 2 * self.at[row])
         return squares + self.absolute[row] * (np.abs(end) - np.abs(start))
 
@@ -58,18 +58,18 @@ class SecantModel:
 
     @classmethod
     def around(cls, loss: FitLoss, centre: np.ndarray) -> SecantModel:
-        """Three secants around every deviation, and the two at 0, where losses are least: no model is unbounded."""
+        """Return three secants around every deviation, and the two at 0, where losses are least: no model is unbounded."""
         near = np.floor(centre + 1e-7)
         at = np.concatenate([near - 1, near, near + 1, np.full(near.size, -1.0), np.zeros(near.size)])
         return cls(loss, near, *_distinct(np.tile(np.arange(near.size), 5), at))
 
     @property
     def least(self) -> float:
-        """The loss at the origin, to which all values are relative."""
+        """Return the loss at the origin, to which all values are relative."""
         return self.loss.total(self.origin)
 
     def refined(self, deviations: np.ndarray) -> SecantModel | None:
-        """With the secants that make it equal to the loss at given deviations (q,); None if it is already."""
+        """Return the model with the secants that make it equal to the loss at given deviations (q,); None if it is already."""
         lines = self._value + self._slope * (deviations[self.row] - self.at)
         every = np.arange(self.origin.size)
         below = np.maximum.reduceat(lines, np.searchsorted(self.row, every))
@@ -91,7 +91,7 @@ class SecantModel:
         return self.loss.rise(self.row, self.at, self.at + 1)
 
     def pieces(self) -> LinearPieces:
-        """The upper envelope of the secants as pieces of a piecewise linear function, from left to right."""
+        """Return the upper envelope of the secants as pieces of a piecewise linear function, from left to right."""
         slope = self._slope
         first = np.append(True, self.row[1:] != self.row[:-1])
         keep = first | np.append(True, slope[1:] > slope[:-1])
@@ -131,7 +131,7 @@ class LinearPieces:
     height: np.ndarray  # (q,) the function there
 
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Row, sign, cost and length of every column."""
+        """Return row, sign, cost and length of every column."""
         down, up = np.isinf(self.start), np.isfinite(self.start)
         alone = down & np.isinf(self.end)  # a straight line goes both ways
         row = np.concatenate([self.row[down], self.row[up], self.row[alone]])

@@ -1,4 +1,4 @@
-"""Least squares under equalities and bounds where every count is measured by itself: by Newton steps on the dual.
+"""Least squares under equalities and bounds with a separate measurement of every count, by Newton steps on the dual.
 
     minimise  1/2 sum w_i (x_i - y_i)^2   over   A x = b,   low <= x <= high
 
@@ -26,12 +26,12 @@ import scipy  # its parts load when first used
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 
-STEPS = 100
+MAX_NEWTON_STEPS = 100
 SHORTER = 40  # halvings of a step
 RISE = 1e-4  # of what the slope promises, that a step must gain
-SETTLED = 1e-13  # largest gap of an equality, relative to the size of its terms, that is rounding
+EQUALITY_TOLERANCE = 1e-13  # largest gap of an equality, relative to the size of its terms, that is rounding
 REGULAR = 1e-13  # added to Newton's matrix, relative to its largest diagonal entry: equalities may depend on each other
-SMALL = 10**5  # coefficients up to which a full matrix is quicker in any case
+MAX_DENSE_COEFFICIENTS = 10**5  # coefficients up to which a full matrix is quicker in any case
 FULL = 0.05  # share of the equalities' coefficients that are not zero, from which on they are multiplied as a full matrix
 DENSE = 3000  # equalities up to which Newton's matrix may be full
 THIN = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
@@ -63,7 +63,7 @@ class _Dual:
         return float(0.5 * self.w @ (x - self.y) ** 2 + prices @ gap)
 
     def step(self, x: np.ndarray, gap: np.ndarray) -> np.ndarray | None:
-        """Newton's step (m,); None where its matrix would be too large or is not positive."""
+        """Return Newton's step (m,); None if its matrix would be too large or is not positive."""
         scale = np.where((x > self.low) & (x < self.high), 1 / np.sqrt(self.w), 0.0)
         if isinstance(self.matrix, np.ndarray):
             rows = self.matrix * scale
@@ -73,7 +73,7 @@ class _Dual:
 
 
 def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | None:
-    """The least squares, where every count is measured once and by itself and rows with limits are of one count each.
+    """Return the least squares if every count is measured once, by itself, and rows with limits are of one count each.
 
     None where the program is of another kind, where there is no such point, or where the steps do not settle.
 
@@ -90,7 +90,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
     y, w = measured
     origin = np.clip(np.rint(y), np.ceil(box[0]), np.floor(box[1]))
     matrix: Any = polyhedron.equal
-    if matrix.nnz > FULL * np.prod(matrix.shape) or np.prod(matrix.shape) < SMALL:
+    if matrix.nnz > FULL * np.prod(matrix.shape) or np.prod(matrix.shape) < MAX_DENSE_COEFFICIENTS:
         matrix = matrix.toarray()
     dual = _Dual(y - origin, w, box[0] - origin, box[1] - origin, matrix, polyhedron.sums - matrix @ origin)
     found = _ascend(dual)
@@ -102,7 +102,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
-    """What each count was measured as, and its weight; None unless each has one measurement of its own."""
+    """Return what each count was measured as, and its weight; None unless each has one measurement of its own."""
     matrix = fit.matrix
     q, n = matrix.shape
     if (
@@ -119,7 +119,7 @@ def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
-    """Bounds (n,), (n,) of every count; None where a row with limits is of several."""
+    """Return bounds (n,), (n,) of every count; None if a row with limits is of several."""
     ranged, n = polyhedron.ranged, polyhedron.cells
     low, high = np.full(n, 0.0 if polyhedron.nonnegative else -np.inf), np.full(n, np.inf)
     if not (np.diff(ranged.indptr) == 1).all() or not ranged.data.all():
@@ -131,14 +131,14 @@ def _box(polyhedron: Polyhedron) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
-    """The point and the prices at which the equalities hold to rounding; None if the steps do not get there."""
+    """Return the point and prices at which the equalities hold to rounding; None if the steps do not get there."""
     prices = np.zeros(dual.sums.size)
     size = np.maximum(1.0, abs(dual.matrix) @ np.abs(dual.point(prices)) + np.abs(dual.sums))
     x = dual.point(prices)
     gap = dual.sums - dual.matrix @ x
     value = dual.value(prices, x, gap)
-    for _ in range(STEPS):
-        if (np.abs(gap) <= SETTLED * size).all():
+    for _ in range(MAX_NEWTON_STEPS):
+        if (np.abs(gap) <= EQUALITY_TOLERANCE * size).all():
             return x, prices
         step = dual.step(x, gap)
         if step is None or not np.isfinite(step).all():  # the gap may be one that no counts close
@@ -153,13 +153,13 @@ def _ascend(dual: _Dual) -> tuple[np.ndarray, np.ndarray] | None:
                 break
             length /= 2
         else:
-            return (x, prices) if (np.abs(gap) <= 1e3 * SETTLED * size).all() else None
+            return (x, prices) if (np.abs(gap) <= 1e3 * EQUALITY_TOLERANCE * size).all() else None
         prices, x, gap, value = moved, there, left, higher
-    return (x, prices) if (np.abs(gap) <= 1e3 * SETTLED * size).all() else None
+    return (x, prices) if (np.abs(gap) <= 1e3 * EQUALITY_TOLERANCE * size).all() else None
 
 
 def _solved(matrix: Any, right: np.ndarray) -> np.ndarray | None:
-    """Solve with a matrix that is not negative, full or sparse, by the factors of a regular one beside it.
+    """Solve with a positive semidefinite matrix, full or sparse, by the factors of a regularised one.
 
     None where it is too large, zero, or not positive.
     """
@@ -183,7 +183,7 @@ def _by_full(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _by_thin(matrix: Any, shift: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Order rows and columns alike: the matrix is symmetric."""
+    """Order rows and columns alike, since the matrix is symmetric."""
     whole = scipy.sparse.csc_matrix(matrix + shift * scipy.sparse.eye_array(matrix.shape[0]))
     alike = {"SymmetricMode": True}
     return scipy.sparse.linalg.splu(

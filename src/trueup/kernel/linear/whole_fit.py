@@ -28,7 +28,7 @@ from trueup.kernel.linear.secants import FitLoss, SecantModel
 from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
-EVEN = 10.0  # seconds at most for the least squares among points that are equally near
+MAX_TIE_SECONDS = 10.0  # seconds at most for the least squares among points that are equally near
 
 
 def whole_fit(
@@ -101,7 +101,7 @@ def _slack(most: float) -> float:
 
 
 def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
-    """The best change (n,) of the base under the models, the bound proved, and whether the search ended."""
+    """Return the best change (n,) of the base under the models, the bound proved, and True if the search ended."""
     if seconds <= 0:
         return None, -np.inf, False
     n, q = base.size, fit.values.size
@@ -144,7 +144,7 @@ def _solve_model(polyhedron, fit, models, base, offset, limit, seconds):
 
 
 def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.Generator) -> Answer:
-    """Solve a program whose cells and rows come in an order drawn at random; the answer is in the order given.
+    """Solve a program with cells and rows in random order; return the answer in the given order.
 
     Branch and bound settles ties between equally good points by the places of cells and rows. An order drawn at
     random leaves nothing to where they were listed: relabelled input has a relabelled answer, in law.
@@ -163,12 +163,12 @@ def in_any_order(solve: Solve, polyhedron: Polyhedron, fit: Fit, rng: np.random.
 
 
 def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) -> Answer:
-    """Whole-number point with the least weighted absolute deviations and, among these, the least squares.
+    """Return a whole-number point with the least weighted absolute deviations and, among these, the least squares.
 
     The projected discrete Laplace mechanism of Dharangutte, Gao, Gong & Yu: noise first, then the L1-nearest point
     that obeys the constraints, in whole numbers. L1 leaves many optima; the least squares pick the one that spreads a
-    gap as evenly as it can be spread. That takes a second branch and bound, which has `EVEN` seconds of those left: where
-    it does not end in time the answer's `even` is false.
+    gap as evenly as it can be spread. That takes a second branch and bound, which has `MAX_TIE_SECONDS` seconds of those
+    left: where it does not end in time the answer's `even` is false.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def whole_nearest(polyhedron: Polyhedron, fit: Fit, *, seconds: float = 60.0) ->
     first = replace(whole_fit(polyhedron, fit, absolute, vertex.x, seconds=seconds), even=False)
     if first.status is not Status.SOLVED:
         return first
-    left = min(EVEN, until - monotonic())
+    left = min(MAX_TIE_SECONDS, until - monotonic())
     tight = relative_gap(first.objective, vertex.objective) == 0.0
     if tight:  # then all whole optima are among the optima in reals
         even = whole_fit(optima, fit, square, near_least_squares(optima, fit, first.x), seconds=left)

@@ -9,7 +9,7 @@ from trueup.kernel.linear.polyhedron import Polyhedron
 
 
 def margins_polyhedron(shape: tuple[int, ...], margins, sums, *, nonnegative: bool = True) -> Polyhedron:
-    """Fixed margins of a table, cells in row-major order, as equalities margin by margin.
+    """Return fixed margins of a table, cells in row-major order, as equalities margin by margin.
 
     Examples
     --------

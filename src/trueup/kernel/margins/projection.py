@@ -34,7 +34,7 @@ LINE_TOLERANCE = 0.01  # how far a sweep solves a line, relative to its first ga
 
 @dataclass(frozen=True)
 class Projection:
-    """A projected table and how well it does.
+    """A projected table with its quality.
 
     `residual` is the largest absolute gap in a margin (counts), recomputed from the table; `iterations` counts Newton
     steps. `nearest` is False where margins were settled before the cells, so that another table may be nearer.
@@ -59,7 +59,7 @@ def margin_of(table: np.ndarray, margin: Margin) -> np.ndarray:
 
 
 def broadcast_margin(values: np.ndarray, margin: Margin, axes: int) -> np.ndarray:
-    """A margin's values with the dropped axes put back, ready to broadcast.
+    """Return a margin's values with the dropped axes put back, ready to broadcast.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def broadcast_margin(values: np.ndarray, margin: Margin, axes: int) -> np.ndarra
 def inconsistent(
     margins: Sequence[Margin], sums: Sequence[np.ndarray], tolerance: float = 1e-9
 ) -> tuple[int, int] | None:
-    """First pair of margins that disagree where they overlap, or None.
+    """Return the first pair of margins that disagree where they overlap, or None.
 
     Examples
     --------
@@ -92,13 +92,13 @@ def inconsistent(
 
 
 def residual(table: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> float:
-    """Largest absolute gap between a table's margins and the prescribed ones (counts)."""
+    """Return the largest absolute gap between a table's margins and the prescribed ones (counts)."""
     gaps = [np.abs(margin_of(table, m) - b).max(initial=0) for m, b in zip(margins, sums, strict=True)]
     return largest(gaps)
 
 
 def equality(y: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray]) -> np.ndarray:
-    """Nearest table with given consistent margins, all cells of equal variance: one sweep.
+    """Return the nearest table with given consistent margins, all cells of equal variance: one sweep.
 
     Program P of Zhu, Van Hentenryck & Fioretto (2021) on tables.
 
@@ -124,7 +124,7 @@ def nearest(
     nonnegative: bool = True,
     tolerance: float = TOLERANCE,
 ) -> Projection:
-    """Nearest table with given margins, weighted, nonnegative unless asked otherwise.
+    """Return the nearest table with given margins, weighted, nonnegative unless asked otherwise.
 
     Program P+ (and P) of Zhu, Van Hentenryck & Fioretto (2021) on tables of any number of axes.
 
@@ -168,7 +168,7 @@ def _scale(sums: Sequence[np.ndarray]) -> float:
 
 
 class _Dual:
-    """Multipliers of the margins as one flat vector, and the table they make."""
+    """The margins' multipliers as one flat vector, and their table."""
 
     def __init__(self, y, v, margins, sums, nonnegative):
         self.y, self.v, self.margins, self.sums, self.nonnegative = y, v, margins, sums, nonnegative
@@ -199,7 +199,7 @@ class _Dual:
         return np.concatenate([b.ravel() for b in self.sums]) - self.margins_of(x)
 
     def objective(self, u: np.ndarray, x: np.ndarray) -> float:
-        """The concave dual, to be maximised."""
+        """Return the concave dual, to be maximised."""
         quadratic = 0.5 * np.vdot(x * x, self.inverse) if self.nonnegative else self._quadratic(x)
         return float(
             sum(np.vdot(b, part) for b, part in zip(self.sums, self.split(u), strict=True)) - quadratic
@@ -225,7 +225,7 @@ class _Dual:
         return Projection(x, _status(worst, self.sums, tolerance), worst, steps)
 
     def ascend_margins(self, u: np.ndarray) -> np.ndarray:
-        """One sweep of exact ascent: solve every margin's equations with the others' multipliers held."""
+        """Ascend exactly once per margin: solve each margin's equations with the others' multipliers held."""
         u = u.copy()
         for part, margin, b in zip(self.split(u), self.margins, self.sums, strict=True):
             others = self.lifted(u) - broadcast_margin(part, margin, self.y.ndim)
@@ -233,7 +233,7 @@ class _Dual:
         return u
 
     def _solve_lines(self, part: np.ndarray, others: np.ndarray, margin: Margin, b: np.ndarray) -> None:
-        """Newton on the increasing, convex, piecewise linear `margin of x(u) = b`, all lines at once."""
+        """Solve the increasing, convex, piecewise linear `margin of x(u) = b` by Newton, all lines at once."""
         base, goal = self.y + self.v * others, 0.0
         for _ in range(LINE_STEPS):
             x = base + self.v * broadcast_margin(part, margin, base.ndim)
@@ -250,14 +250,14 @@ class _Dual:
                 return
 
     def _reopen(self, base: np.ndarray, part: np.ndarray, margin: Margin) -> np.ndarray:
-        """How far the price of a line without a positive cell must rise for its first cell to open."""
+        """Return how far the price of a line without a positive cell must rise for its first cell to become positive."""
         price = np.where(self.v > 0, -base * self.inverse, np.inf)
         dropped = tuple(i for i in range(base.ndim) if i not in margin)
         rise = price.min(axis=dropped) - part
         return np.where(np.isfinite(rise), rise * (1 + 1e-12) + 1e-9, 0.0)
 
     def newton(self, u: np.ndarray, x: np.ndarray, gap: np.ndarray) -> np.ndarray:
-        """One semismooth Newton step, shortened until the dual rises."""
+        """Return one semismooth Newton step, shortened until the dual rises."""
         slope = self.slope(x)
         direction = self._conjugate_gradients(slope, gap)
         value, promise, length = self.objective(u, x), float(np.vdot(gap, direction)), 1.0

@@ -29,11 +29,11 @@ from trueup.kernel.settling.transport import SNAP, round_children
 from trueup.kernel.status import Status
 
 EXACT_CELLS = 1000
-TRIES = 8  # of messages, fewer for large tables:
+MESSAGE_TRIES = 8  # of messages, fewer for large tables:
 TRIED_CELLS = 200_000  # in all tries together; the larger a table, the nearer to its bound the first try
 FAILURES = 2  # in a row from the first try on, after which messages are given up
 NEIGHBOURHOODS = (8, 2, 1)  # what fraction of the open counts an integer program may choose among
-ROOM = 3  # counts that a shifted table has below its least cell
+SHIFT_COUNTS = 3  # counts that a shifted table has below its least cell
 
 
 def whole_table(
@@ -45,7 +45,7 @@ def whole_table(
     rng: np.random.Generator | None = None,
     open_cells: np.ndarray | None = None,
 ) -> Answer:
-    """Nearest whole table (in squared distance) with given whole margins.
+    """Return the nearest whole table (in squared distance) with given whole margins.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def whole_table(
 
 
 def _transported(x, margins, given, rng, open_cells) -> Answer:
-    """One or two margins: a transportation problem for each entry of what they share, none with an empty second."""
+    """Solve one or two margins as a transportation problem for each entry of what they share; a missing second one is empty."""
     one, two = margins[0], margins[-1]
     shared = tuple(a for a in one if a in two) if len(margins) == 2 else ()
     down = tuple(a for a in one if a not in shared)
@@ -129,7 +129,7 @@ def _exact(x, margins, sums, seconds: float, open_cells) -> Answer:
 
 
 def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray) -> Polyhedron:
-    """The same with some cells (n,) held at given counts (n,).
+    """Return the polyhedron with some cells (n,) held at given counts (n,).
 
     Examples
     --------
@@ -143,8 +143,8 @@ def holding_margins(polyhedron: Polyhedron, held: np.ndarray, counts: np.ndarray
 
 
 def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells) -> Answer:
-    """Prices, then messages from several starts; an integer program where these settle on nothing."""
-    raised = 0 if x.min() >= 0 else ROOM - int(np.floor(x.min()))  # the same table, far from zero
+    """Find a table by prices, then messages from several starts; by an integer program if these do not settle."""
+    raised = 0 if x.min() >= 0 else SHIFT_COUNTS - int(np.floor(x.min()))  # the same table, far from zero
     x, sums = x + raised, [b + raised * (x.size // b.size) for b in sums]
     may = np.ones(x.shape, bool) if open_cells is None else open_cells
     at = priced(x, margins, sums, may)
@@ -160,7 +160,7 @@ def _near(x, margins, sums, seconds: float, rng: np.random.Generator, open_cells
 
 def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
     tables = []
-    for tried in range(min(TRIES, 1 + TRIED_CELLS // units.settled.size)):
+    for tried in range(min(MESSAGE_TRIES, 1 + TRIED_CELLS // units.settled.size)):
         taken = units.chosen(rng)
         if taken is not None:
             tables.append(units.with_units(taken))
@@ -170,7 +170,7 @@ def _tried(units: Units, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def _completed(units: Units, margins, sums, seconds: float) -> list[np.ndarray]:
-    """Best choice of the units nearest to a tie, the others decided by their prices; more of them until there is one."""
+    """Return best choices of the units nearest to a tie, the others decided by price; of more units until one is feasible."""
     order, decided = np.argsort(np.abs(units.costs), kind="stable"), units.costs < 0
     polyhedron = margins_polyhedron(units.settled.shape, margins, sums)
     for fraction in NEIGHBOURHOODS:

@@ -1,4 +1,4 @@
-"""Whole tables near a continuous one, whatever margins they keep, and a proved bound on how near they can be.
+"""Whole tables near a continuous one with given margins, and a proved bound on how near they can be.
 
 **Prices.** Give every line (the cells that one entry of a margin sums) a price `u`. For all whole tables `t >= 0` with
 the margins `s`, with `P` the sum of a cell's prices,
@@ -32,11 +32,11 @@ from trueup.kernel.margins.projection import Margin, margin_of
 
 TEMPERATURES = (0.1, 0.03, 0.01, 0.003)  # squared counts
 PRICE_SWEEPS = 40  # at each temperature
-STILL = 0.01  # temperatures that no price moves any more
+PRICE_TOLERANCE = 0.01  # temperatures that no price moves any more
 LINE_STEPS = 20
 LINE_TOLERANCE = 0.01  # units by which a line may miss its sum while prices are sought
 FURTHEST = 2.0  # reduced cost beyond which a unit is settled by its sign
-LARGEST = 20.0  # message
+MAX_MESSAGE = 20.0  # message
 DAMPING = 0.3
 REINFORCEMENT = 1e-3
 PASSES = 500
@@ -45,14 +45,14 @@ JITTER = 0.01  # of reduced costs: makes restarts differ and breaks ties
 
 @dataclass(frozen=True)
 class Lines:
-    """Which members lie in which line: `members[ptr[l]:ptr[l + 1]]` are those of line l, margins one after the other."""
+    """The members of lines: `members[ptr[l]:ptr[l + 1]]` are those of line l, margins one after the other."""
 
     members: np.ndarray  # (members x margins,) int64
     ptr: np.ndarray  # (lines + 1,)
 
     @classmethod
     def of(cls, shape: tuple[int, ...], margins: Sequence[Margin], cells: np.ndarray) -> Lines:
-        """Members are listed by their cells (row-major); several may have the same.
+        """Return the lines of members given by their cells (row-major), several of which may be equal.
 
         Examples
         --------
@@ -74,7 +74,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class PricedTable:
-    """A table seen from prices: `x + P / 2`, and the least squared distance that these prices prove."""
+    """A table at given prices, `x + P / 2`, and the least squared distance that these prices prove."""
 
     table: np.ndarray
     bound: float
@@ -83,7 +83,7 @@ class PricedTable:
 def priced(
     x: np.ndarray, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
 ) -> PricedTable:
-    """Prices for the nearest whole table with given margins, and the bound that they prove.
+    """Return prices for the nearest whole table with given margins, and the bound that they prove.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _flat(sums: Sequence[np.ndarray]) -> np.ndarray:
 
 @njit(cache=True)
 def _ascend(y, members, ptr, needs, prices, temperature):
-    """Sweeps of exact ascent in one line's price, `y` kept at `x + P / 2`."""
+    """Ascend exactly in one line's price after another, `y` kept at `x + P / 2`."""
     for _ in range(PRICE_SWEEPS):
         largest = 0.0
         for line in range(ptr.size - 1):
@@ -132,13 +132,13 @@ def _ascend(y, members, ptr, needs, prices, temperature):
             for cell in mine:
                 y[cell] += shift
             largest = max(largest, abs(shift))
-        if largest < STILL * temperature:
+        if largest < PRICE_TOLERANCE * temperature:
             break
 
 
 @njit(cache=True)
 def _clearing(y, mine, need, temperature):
-    """By how much to shift a line's cells so that their staircases add up to `need`: safeguarded Newton."""
+    """Return the shift of a line's cells at which their staircases add up to `need`, by safeguarded Newton."""
     low, high, shift = -np.inf, np.inf, 0.0
     for _ in range(LINE_STEPS):
         excess, slope = -need, 0.0
@@ -158,7 +158,7 @@ def _clearing(y, mine, need, temperature):
 
 @njit(cache=True)
 def _staircase(y, temperature):
-    """Nearest whole number to y, at least 0, with its two nearest steps rounded off; and its slope."""
+    """Return the nearest whole number to y, at least 0, with its two nearest steps smoothed; and its slope."""
     nearest = np.rint(y)
     count, slope = max(nearest - 1.0, 0.0), 0.0
     for unit in (nearest, nearest + 1.0):
@@ -171,7 +171,7 @@ def _staircase(y, temperature):
 
 @dataclass(frozen=True)
 class Units:
-    """What is left to choose: units at reduced costs on top of a settled table, and what each line still needs."""
+    """The remaining choice: units at reduced costs on top of a settled table, and what each line still needs."""
 
     settled: np.ndarray  # the table without them
     cells: np.ndarray  # (n,) flat
@@ -183,7 +183,7 @@ class Units:
     def near(
         cls, at: PricedTable, margins: Sequence[Margin], sums: Sequence[np.ndarray], open_cells: np.ndarray
     ) -> Units:
-        """The two counts around every cell's best; those that are far from a tie are settled."""
+        """Return the two counts around every cell's best; cells far from a tie are settled."""
         y, may = at.table.ravel(), open_cells.ravel()
         best = np.rint(y).astype(np.int64)
         settled = np.where(may, np.maximum(best - 1, 0), best)
@@ -199,20 +199,20 @@ class Units:
         return cls(table, cells, costs, lines, np.rint(needs).astype(np.int64))
 
     def chosen(self, rng: np.random.Generator) -> np.ndarray | None:
-        """A near-optimal choice (n,) that meets every line, or None; the rng breaks ties."""
+        """Return a near-optimal choice (n,) that meets every line, or None; the rng breaks ties."""
         costs = self.costs + JITTER * rng.standard_normal(self.costs.size)
         met = _settle(costs, self.lines.members, self.lines.ptr, self.needs)
         return costs < 0.0 if met else None
 
     def with_units(self, taken: np.ndarray) -> np.ndarray:
-        """The settled table and the units taken."""
+        """Return the settled table with the units taken."""
         counts = np.bincount(self.cells[taken], minlength=self.settled.size)
         return self.settled + counts.reshape(self.settled.shape)
 
 
 @njit(cache=True)
 def _settle(beliefs, members, ptr, needs):
-    """Pass messages until the units whose belief is below 0 meet every line; return whether they do."""
+    """Pass messages until the units with negative belief meet every line; return True if they do."""
     messages = np.zeros(members.size)
     incoming = np.empty(np.max(ptr[1:] - ptr[:-1]))
     for _ in range(PASSES):
@@ -234,14 +234,14 @@ def _settle(beliefs, members, ptr, needs):
 
 @njit(cache=True)
 def _around(incoming, need):
-    """The highest of the `need` lowest values and the lowest of the others, within the largest message."""
+    """Return the highest of the `need` lowest values and the lowest of the others, within the largest message."""
     if need <= 0:
-        return -LARGEST, -LARGEST
+        return -MAX_MESSAGE, -MAX_MESSAGE
     if need >= incoming.size:
-        return LARGEST, LARGEST
+        return MAX_MESSAGE, MAX_MESSAGE
     parted = np.partition(incoming, need)
     highest = parted[:need].max()
-    return min(max(highest, -LARGEST), LARGEST), min(max(parted[need], -LARGEST), LARGEST)
+    return min(max(highest, -MAX_MESSAGE), MAX_MESSAGE), min(max(parted[need], -MAX_MESSAGE), MAX_MESSAGE)
 
 
 @njit(cache=True)

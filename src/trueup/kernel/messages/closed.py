@@ -1,4 +1,4 @@
-"""Messages on trees all of whose counts are known to lie in narrow windows: everything is summed, nothing is left out.
+"""Messages on trees whose counts all lie in known narrow windows: everything is summed, nothing is left out.
 
 Rounded, perturbed and suppressed values bound their counts on both sides, so no window need be cut. Each
 node's message is its factor times the convolution of its children's, taken one after the other; with the sums of the
@@ -44,7 +44,7 @@ class ClosedMessages(NamedTuple):
     failed: int
 
 
-FAR = 1e-150
+MIN_WINDOW_PROBABILITY = 1e-150
 """Probability of a parent's window under its children's messages below which these are tilted."""
 STEEPEST, HALVINGS = 600.0, 60
 
@@ -65,7 +65,7 @@ def closed_work(child_ptr, low, high):
 
 
 def closed_up(child_ptr: Integers, factors: Factors, low: Integers, high: Integers) -> ClosedMessages:
-    """Work messages up a tree in level order, on windows `low..high` that none is empty of.
+    """Pass messages up a tree in level order, on nonempty windows `low..high`.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def _up(child_ptr, factors, low, start, masses):
         _exponents(log, top, own)
         if child_ptr[v] < child_ptr[v + 1]:
             _times_sum(child_ptr, low, start, masses, v, own, slope)
-            if own.sum() < FAR:
+            if own.sum() < MIN_WINDOW_PROBABILITY:
                 _exponents(log, top, own)
                 slope = _tilt(child_ptr, low, start, masses, v)
                 _times_sum(child_ptr, low, start, masses, v, own, slope)
@@ -101,7 +101,7 @@ def _up(child_ptr, factors, low, start, masses):
 
 @njit(cache=True)
 def _exponents(log, top, own):
-    """Write the exponentials of logs less the largest one; nothing is allocated for a nation's nodes."""
+    """Write the exponentials of logs less the largest one, without allocation."""
     for i in range(len(own)):
         own[i] = np.exp(log[i] - top)
 
@@ -124,7 +124,7 @@ def _times_sum(child_ptr, low, start, masses, v, own, slope):
 
 @njit(cache=True)
 def _tilt(child_ptr, low, start, masses, v):
-    """Tilt the children's messages so that the mean of their sum is in the middle of the parent's window; return the slope."""
+    """Tilt the children's messages so that their mean sum is in the middle of the parent's window; return the slope."""
     middle, ends = low[v] + (start[v + 1] - start[v] - 1) / 2, np.array([-STEEPEST, STEEPEST])
     for _ in range(HALVINGS):
         slope, mean = ends.sum() / 2, 0.0
@@ -139,7 +139,7 @@ def _tilt(child_ptr, low, start, masses, v):
 
 @njit(cache=True)
 def _tilted(message, slope):
-    """A message times exp(slope count), of sum 1."""
+    """Return a message times exp(slope count), of sum 1."""
     log = np.log(message) + slope * np.arange(len(message))
     found = np.exp(log - log.max())
     return found / found.sum()
@@ -147,7 +147,7 @@ def _tilted(message, slope):
 
 @njit(cache=True)
 def _forward(child_ptr, low, start, masses, v):
-    """Sums of the first children of a parent: where each begins in one array, their masses, their smallest counts."""
+    """Return sums of a parent's first children: starts in one array, masses, smallest counts."""
     first, last = child_ptr[v], child_ptr[v + 1]
     at, bottom = np.zeros(last - first + 1, np.int64), np.zeros(last - first, np.int64)
     width, least = 0, 0
@@ -221,7 +221,7 @@ def closed_draws(rng, child_ptr, low, start, masses, roots):
                     s = left - low[c] - x - bottom[k - 1]
                     if 0 <= s < at[k] - at[k - 1]:
                         weights[x] = masses[start[c] + x] * sums[at[k - 1] + s]
-                counts[d, c] = low[c] + _drawn(rng, weights)
+                counts[d, c] = low[c] + _draw_position(rng, weights)
                 left -= counts[d, c]
             counts[d, first] = left
     return counts
@@ -232,12 +232,12 @@ def root_draws(rng, low, masses, draws):
     """Return `(draws, 1)` independent draws of a count with masses from `low` on."""
     counts = np.zeros((draws, 1), np.int64)
     for d in range(draws):
-        counts[d, 0] = low + _drawn(rng, masses)
+        counts[d, 0] = low + _draw_position(rng, masses)
     return counts
 
 
 @njit(cache=True)
-def _drawn(rng, weights):
+def _draw_position(rng, weights):
     """Draw a position by its weight."""
     left = rng.random() * weights.sum()
     last = 0

@@ -14,8 +14,8 @@ from trueup.kernel.messages.pmf import correlate, fft_convolve
 from trueup.kernel.messages.upward import (
     DIRECT,
     MASSES,
+    NODES_A_CALL,
     OVERFLOWING,
-    PIECE,
     Messages,
     Tilted,
     array_of,
@@ -25,7 +25,7 @@ from trueup.kernel.messages.upward import (
 )
 
 Reals = NDArray[np.float64]
-NEGLIGIBLE = 1e-18
+NEGLIGIBLE_MASS = 1e-18
 """Mass of one count that is less than rounding moves."""
 LACKING = 1e-7
 """Mass of a marginal that may be where floating-point numbers end."""
@@ -35,7 +35,7 @@ ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 
 @njit(cache=True)
 def given_to_parts(tilted, v, messages, down):
-    """Return what all nodes outside the children of `v` give to its count, on its window; where it overflows, and the count has
+    """Return the message to `v` from all nodes outside its children, on its window; where it overflows, and the count has
     next to no mass, 0.
     """
     if v >= len(tilted.low) or not tilted.informs[v]:
@@ -44,7 +44,7 @@ def given_to_parts(tilted, v, messages, down):
     out = down * np.exp(scaled_factor(tilted, v, messages.offset[v], len(masses)) - messages.evidence[v])
     if not np.isfinite(out.sum()):
         for i in range(len(out)):
-            if not np.isfinite(out[i]) and masses[i] * down[i] < NEGLIGIBLE:
+            if not np.isfinite(out[i]) and masses[i] * down[i] < NEGLIGIBLE_MASS:
                 out[i] = 0.0
     return out
 
@@ -113,7 +113,7 @@ def products(masses, offset, down, first, last):
 def downward(
     plan: PairPlan, tilted: Tilted, messages: Messages, roots: Sequence[Reals] = (), direct: int = DIRECT
 ) -> tuple[List, float]:
-    """Return what all nodes outside a subtree give to its root's count, for every node, on its message's window.
+    """Return the message from all nodes outside a subtree to its root's count, for every node, on its message's window.
 
     Also a bound on the mass of any marginal that rounding of FFTs has moved; were it large, nothing is left to them. An FFT
     errs by at most `e` at every count; a node's message sums to 1, so its marginal errs by `e`, and those below it by no more,
@@ -128,7 +128,7 @@ def downward(
     rounding = np.zeros(len(plan.left))
     position = len(plan.order) - 1
     while position >= 0:
-        end = max(position - PIECE, -1)
+        end = max(position - NODES_A_CALL, -1)
         position, wide = _sweep_down(position, end, plan, tilted, messages, down, direct)
         if not wide:
             continue
@@ -147,7 +147,7 @@ def downward(
 
 @OVERFLOWING
 def _correlate_fast(weights: Reals, other: Reals, shift: int, size: int) -> Reals:
-    """Do as `correlate` does, by FFT."""
+    """Correlate as `correlate` does, by FFT."""
     full = fft_convolve(weights, other[::-1])  # entry i + shift + len(other) - 1 is out[i]
     at = np.arange(size) + shift + len(other) - 1
     inside = (at >= 0) & (at < len(full))

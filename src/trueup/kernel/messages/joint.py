@@ -30,7 +30,7 @@ def _split(one, other, total, out, uniforms, chosen):
 
 @njit(cache=True)
 def _in_order(totals):
-    """Return an order in which equal totals follow each other: by counting, where they lie close together."""
+    """Return an order in which equal totals are adjacent, by counting if they lie close together."""
     if len(totals) < 2:
         return np.arange(len(totals))
     low, width = totals.min(), totals.max() - totals.min() + 1
@@ -48,7 +48,7 @@ def _in_order(totals):
 
 @njit(cache=True)
 def _split_all(plan, v, messages, totals, rng):
-    """Draw both parts of node `v` for all draws; equal totals share one running sum."""
+    """Draw both parts of node `v` for all draws; equal totals share one cumulative sum."""
     a, b = plan.left[v], plan.right[v]
     if b < 0:
         return totals.copy(), totals

@@ -28,7 +28,7 @@ from trueup.kernel.messages.splits import digamma, log_one_plus, log_ratio
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
-NEGLIGIBLE = 45.0
+NEGLIGIBLE_NATS = 45.0
 """Nats below the largest term at which terms are left out."""
 DRIFT = 300.0
 """Nats by which terms may move against each other within a run."""
@@ -72,16 +72,16 @@ def divisors(k, a, b, log_odds, low, size, derived):
 
 @njit(cache=True)
 def _run(k, a, b, log_odds, count, out, derived):
-    """Work out as many counts, from `count` of 1 or more on, as one scale of the terms serves; return how many."""
+    """Compute as many counts, from `count` of 1 or more on, as one scale of the terms serves; return how many."""
     total = k * a
     step = math.log((count + total) / (count + k * b))
     length = min(out.shape[1], max(1, np.int64(DRIFT / max(step, 1e-6))))
     logs = _log_terms(k, a, b, log_odds, count)
     top = logs.max()
     first, last = 0, k + 1
-    while logs[first] < top - NEGLIGIBLE:
+    while logs[first] < top - NEGLIGIBLE_NATS:
         first += 1
-    while logs[last - 1] < top - NEGLIGIBLE - length * step:
+    while logs[last - 1] < top - NEGLIGIBLE_NATS - length * step:
         last -= 1
     terms = np.exp(logs[first:last] - top)
     own = np.arange(first, last) * a + np.arange(k - first, k - last, -1) * b
@@ -146,7 +146,7 @@ def with_divisors(factors: Factors, low: Integers, high: Integers) -> Factors:
 
 @njit(cache=True)
 def _overlapping(parts, low, high):
-    """Return, of windows in order of parts and lower ends, which run of overlapping ones each is in, and the runs' ends."""
+    """Return, for windows in order of parts and lower ends, the run of overlapping windows of each, and the runs' ends."""
     run = np.zeros(len(low), np.int64)
     first, last = low[:1].copy(), high[:1].copy()
     for i in range(1, len(low)):

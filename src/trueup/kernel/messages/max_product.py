@@ -1,4 +1,4 @@
-"""A most probable vector of counts of a tree: maxima up, choices down."""
+"""Most probable vectors of counts of a tree: maxima up, choices down."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def narrow(offset, start, size, masses, cut):
 
 @njit(cache=True)
 def best_counts(plan, tilted, n, low, high):
-    """Max-product up, choices down, with every count of the tree on its window."""
+    """Return a most probable vector: max-product up, choices down, with every count on its window."""
     total = len(plan.left)
     logs, choices = List.empty_list(MASSES), List.empty_list(types.int64[::1])
     for _ in range(total):

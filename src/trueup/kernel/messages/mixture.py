@@ -46,7 +46,7 @@ def _add(begin, low, out, start, offset, masses, weights):
 def mixed_above(
     offsets: Sequence[Integers], above: Sequence[Sequence[Reals]], weights: Reals, nodes: slice
 ) -> tuple[Integers, list[Reals]]:
-    """Return the weighted mean of what is above some nodes gives to their counts.
+    """Return the weighted mean of the messages from above some nodes to their counts.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def plan_pairs(child_ptr):
 
 @njit(cache=True)
 def above(plan, passed, roots):
-    """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) is known of the first k."""
+    """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) are given for the first k."""
     out = np.zeros(len(passed))
     out[: len(roots)] = roots
     for place in range(len(plan.order) - 1, -1, -1):
@@ -77,7 +77,7 @@ def above(plan, passed, roots):
 
 @njit(cache=True)
 def sums_below(plan, own):
-    """Return, for each node of the plan, the sum of what it and all nodes below it hold."""
+    """Return, for each node of the plan, the sum over it and all nodes below it."""
     out = own.copy()
     for v in plan.order:
         for c in (plan.left[v], plan.right[v]):

@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 
 class Partition(NamedTuple):
-    """Where a tree of `n` nodes is cut.
+    """The cut of a tree of `n` nodes.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Roots(NamedTuple):
 
 
 def partition_tree(child_ptr: Integers, level_ptr: Integers, most: int) -> Partition | None:
-    """Cut where neither the top nor a subtree is large; None where every cut leaves one nearly whole.
+    """Cut where neither the top nor a subtree is large; return None if every cut leaves one nearly whole.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
 
 
 class Laid:
-    """Marginals of pieces of a tree, laid end to end in the order of its nodes as they come: they would not fit twice.
+    """Marginals of pieces of a tree, placed end to end in node order as they come, since copies would not fit.
 
     `sizes` are those of their windows; those of the first piece are its own.
     """
@@ -201,7 +201,7 @@ class Laid:
         self.add(nodes, top)
 
     def add(self, nodes: Integers, piece: Exact) -> None:
-        """Put the marginals of some nodes, the first of a piece, in their place."""
+        """Put the marginals of some nodes, the first of a piece, in place."""
         start, offset, masses = piece
         self._offset[nodes] = offset[: len(nodes)]
         at = spread_messages(self._begin[nodes], self._sizes[nodes])
@@ -209,7 +209,7 @@ class Laid:
 
     @property
     def exact(self) -> Exact:
-        """Of all nodes."""
+        """Return the marginals of all nodes."""
         return self._begin, self._offset, self._masses
 
 

@@ -92,7 +92,7 @@ def reach_all(factors):
 
 
 def largest_tables(factors: Factors) -> Reals:
-    """Return the log of what each node's tables are at most; they hold their peaks, but for functions that are at most 1."""
+    """Return upper bounds of the log of each node's tables; they hold their peaks, except for functions that are at most 1."""
     peaks = [np.max(factors.log[first:last]) for first, last in pairwise(factors.start)]
     peaks = np.where(factors.open_ended == FALLING, 0.0, peaks) if peaks else peaks
     before = np.concatenate([[0.0], np.cumsum(np.array(peaks)[factors.table])]) if len(peaks) else np.zeros(1)
@@ -178,7 +178,7 @@ def convolve(a, b):
 
 
 def fft_convolve(a: Reals, b: Reals) -> Reals:
-    """Do as `scipy.signal.fftconvolve` does; to import that module takes 60 MB and a third of a second."""
+    """Convolve as `scipy.signal.fftconvolve` does, without importing that module (60 MB and a third of a second)."""
     from scipy.fft import irfft, next_fast_len, rfft  # slow to import, and wide messages alone need it
 
     size = len(a) + len(b) - 1
@@ -200,7 +200,7 @@ def correlate(weights, other, shift, size):
 
 @njit(cache=True, _nrt=False)
 def _add_products(out, x, b):
-    """Add to `out[i + j]` what `b[j]` times `x[3 + i]` is; `x` begins and ends with three zeros."""
+    """Add to `out[i + j]` the product of `b[j]` and `x[3 + i]`; `x` begins and ends with three zeros."""
     n = len(x) - 6
     for j in range(0, len(b) - 3, 4):
         _add_four(out[j : j + n + 3], b[j : j + 4], x[3:], x[2:], x[1:], x)
@@ -210,7 +210,7 @@ def _add_products(out, x, b):
 
 @njit(cache=True, _nrt=False)
 def _add_correlations(out, x, other):
-    """Add to `out[i]` what `x[i + j]` times `other[j]` is."""
+    """Add to `out[i]` the product of `x[i + j]` and `other[j]`."""
     for j in range(0, len(other) - 3, 4):
         _add_four(out, other[j : j + 4], x[j:], x[j + 1 :], x[j + 2 :], x[j + 3 :])
     for j in range(len(other) // 4 * 4, len(other)):
@@ -219,7 +219,7 @@ def _add_correlations(out, x, other):
 
 @njit(cache=True, _nrt=False)
 def _add_four(out, weights, p, q, r, s):
-    """Add four weighted rows, one after the other: each sum is loaded and stored once for the four.
+    """Add four weighted rows, one after the other, so that each sum is loaded and stored once for the four.
 
     Positions that count up from 0 let the compiler use wide registers; those of the rows themselves would not.
     """

@@ -1,4 +1,4 @@
-"""Trees that are solved again and again with other factors near the root: what lies below is worked out once.
+"""Repeated solutions of a tree with other factors near the root, reusing the messages below.
 
 Hyperparameters of upper levels change the factors of the first nodes alone, in level order. The messages of all other nodes,
 and of the sums of their families, stay as they are. On the way down, the nodes below depend on the hyperparameters
@@ -96,7 +96,7 @@ def _mixed_below(
 
 @njit(cache=True)
 def _given_below(tilted, messages, down, parents, first):
-    """Return what everything but their parts gives to the counts of the nodes from `parents` to before `first`."""
+    """Return the messages from everything but their parts to the counts of the nodes from `parents` to before `first`."""
     out = List.empty_list(MASSES)
     for v in range(parents, first):
         out.append(given_to_parts(tilted, v, messages, down[v]))
@@ -110,6 +110,6 @@ def _halves(plan: PairPlan, n: int, parents: int) -> tuple[PairPlan, PairPlan]:
 
 
 def _joined(first: Exact, rest: Exact) -> Exact:
-    """Put the marginals of some nodes behind those of others."""
+    """Append the marginals of some nodes to those of others."""
     start = np.concatenate([first[0], first[0][-1] + rest[0][1:]])
     return start, np.append(first[1], rest[1]), np.append(first[2], rest[2])

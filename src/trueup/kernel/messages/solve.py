@@ -52,7 +52,7 @@ WIDENED = (1e-24, 1e-48, 1e-96, 0.0, 0.0)
 
 
 class Solved(NamedTuple):
-    """A tree whose messages are known: what `marginals`, `joint_draws` and `mode` read.
+    """A tree with known messages, as `marginals`, `joint_draws` and `mode` read it.
 
     `dropped` bounds the posterior mass that windows, and rounding on the way up, may have removed.
     """
@@ -64,7 +64,7 @@ class Solved(NamedTuple):
 
     @property
     def evidence(self) -> float:
-        """Log evidence: of all factors, the sum over all counts (nats)."""
+        """Return the log evidence: of all factors, the sum over all counts (nats)."""
         return float(self.messages.evidence.sum() + self.tilted.top.sum())
 
 
@@ -155,12 +155,12 @@ def settle_tilts(
 
 
 def hold_all(tilted: Tilted) -> bool:
-    """Whether windows hold every count that is possible: no table need be deeper."""
+    """Return True if windows hold every possible count, so that no table need be deeper."""
     return bool((tilted.low == tilted.floor).all() and (tilted.high == tilted.ceiling).all())
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
-    """Choose windows and tilts; those of `start` are where the search begins."""
+    """Choose windows and tilts, starting the search from those of `start`."""
     n = len(child_ptr) - 1
     lowest, highest = reach_all(factors)
     floor, ceiling = bounds(child_ptr, *certain(factors))
@@ -213,7 +213,7 @@ def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> 
 def _pointwise(
     child_ptr: Integers, factors: Factors, narrowed: NDArray[np.bool_], informs: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Mark leaves without tables whose window is bounded from below by what their siblings and their parent are."""
+    """Mark leaves without tables whose window is bounded below through their siblings and their parent."""
     bare = (np.diff(child_ptr) == 0) & (np.diff(factors.ptr) == 0) & narrowed
     bare[: child_ptr[0]] = False
     bare[child_ptr[0] :] &= np.repeat(informs, np.diff(child_ptr))
@@ -221,7 +221,7 @@ def _pointwise(
 
 
 def _of_parent(child_ptr: Integers, values: Reals) -> Reals:
-    """Give each node what its parent holds; zeros to roots."""
+    """Return each node's parent's value; zeros for roots."""
     children = np.diff(child_ptr)
     return np.concatenate([np.zeros((child_ptr[0], values.shape[1])), np.repeat(values, children, axis=0)])
 
@@ -262,7 +262,7 @@ def too_short(
 
 
 def _with_family(child_ptr: Integers, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Add parents, siblings and children."""
+    """Return a mask with parents, siblings and children added."""
     children = np.diff(child_ptr)
     parent = np.concatenate([np.arange(child_ptr[0]), np.repeat(np.arange(len(children)), children)])
     out = nodes | nodes[parent]

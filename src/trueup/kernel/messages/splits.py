@@ -48,7 +48,7 @@ def log_ratio(low, alpha, total):
 
 @njit(cache=True, _nrt=False)
 def add_split(out, low, alpha, total):
-    """Add to `out` the log factor at the counts `low, low + 1, ...`; below 0 there is none."""
+    """Add to `out` the log factor at the counts `low, low + 1, ...`; there is none below 0."""
     log = log_ratio(low, alpha, total)
     for i in range(max(-low, 0), len(out)):
         x = low + i
@@ -58,7 +58,7 @@ def add_split(out, low, alpha, total):
 
 @njit(cache=True, _nrt=False)
 def add_second_kind(out, low, a, b, log_odds):
-    """Add to `out` the log of `1 + q w(x; b) / w(x; a)` at the counts `low, low + 1, ...`; below 0 there is none."""
+    """Add to `out` the log of `1 + q w(x; b) / w(x; a)` at the counts `low, low + 1, ...`; there is none below 0."""
     log = log_odds + log_ratio(low, b, a)
     for i in range(max(-low, 0), len(out)):
         if log < NOTHING:  # it falls
@@ -89,7 +89,7 @@ def proper_splits(child_ptr, factors, floor, ceiling):
 
 @njit(cache=True, _nrt=False)
 def digamma(x):
-    """Digamma for x > 0: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
+    """Return the digamma function for x > 0: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.3.18)."""
     value = 0.0
     while x < 8.0:
         value -= 1.0 / x

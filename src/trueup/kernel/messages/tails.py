@@ -1,4 +1,4 @@
-"""What lies beyond windows: bounds on the mass of a sum that truncation may have left out, times its node's factor.
+"""Bounds on the mass of a sum beyond windows that truncation may have left out, times its node's factor.
 
 With `S(t)` the mass that the parts of a node give to its count and `K(theta) = log sum_t S(t) exp(theta t)`,
 
@@ -39,14 +39,14 @@ from trueup.kernel.messages.splits import log_ratio
 
 PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
-FAR = 600.0
+MAX_WEIGHT_NATS = 600.0
 """Nats between the weights of counts that are summed at once."""
-LEAST = -690.0
+MIN_LOG_MASS = -690.0
 """Log of the mass, of a message whose sum or largest mass is 1, that any count may lack where floating-point numbers end."""
 UNLIMITED = 50.0
 """Far probe above which windows hold every count on that side: nothing is lost but what is too small for numbers at this tilt. It
 is not at the tilt of the whole, as which the parent's probe serves."""
-REACH = 7.0
+TOUCHING_DEVIATIONS = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
 
@@ -353,7 +353,7 @@ def vanished(log, low, theta):
     """Bound the log of the sum of `exp(log + theta count)`, counts from `low` on, where floating-point numbers end."""
     most, many = -np.inf, 0
     for i in range(len(log)):
-        if log[i] < LEAST:
+        if log[i] < MIN_LOG_MASS:
             many += 1
             most = max(most, log[i] + theta * (low + i))
     return most + math.log(max(many, 1))
@@ -471,7 +471,10 @@ def log_growth(masses, offset, theta):
     By Horner's rule over runs of counts, as multiples of the least weight of each: none vanishes, none overflows.
     """
     n, steep = len(masses), abs(theta)
-    step, size = math.exp(min(steep, FAR)), n if steep * n < FAR else max(np.int64(FAR / steep), 1)
+    step, size = (
+        math.exp(min(steep, MAX_WEIGHT_NATS)),
+        n if steep * n < MAX_WEIGHT_NATS else max(np.int64(MAX_WEIGHT_NATS / steep), 1),
+    )
     found = -np.inf
     for first in range(0, n, size):
         last, total = min(first + size, n), 0.0
@@ -511,7 +514,7 @@ def rooms(child_ptr, factors, high, ceiling, mean, variance):
         at = high[v]
         if first < last:
             spread = math.sqrt(variance[first:last].sum())
-            at = min(np.int64(mean[v] + REACH * spread) + 1, ceiling[v])
+            at = min(np.int64(mean[v] + TOUCHING_DEVIATIONS * spread) + 1, ceiling[v])
         falls = max(law_at(factors, v, at - 1) - law_at(factors, v, at), 0.0) if at < ceiling[v] else np.inf
         if np.isnan(falls):
             falls = np.inf
@@ -550,7 +553,7 @@ def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwi
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
             continue
-        near = REACH / math.sqrt(max(variance[first:last].sum(), 0.1))
+        near = TOUCHING_DEVIATIONS / math.sqrt(max(variance[first:last].sum(), 0.1))
         roof = room[first:last].min()
         probes[v, 1] = min(near, 0.8 * (roof - tau[v])) if roof > tau[v] else far[v] - tau[v]
         probes[v, 2] = max(far[v] - tau[v], probes[v, 1])

@@ -33,14 +33,14 @@ from trueup.kernel.messages.tails import edge, law_at
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 WIDEST_TABLE = 1 << 16
-PIECE = 1 << 22
+ENTRIES_A_CALL = 1 << 22
 """Entries of tables between two returns to Python, where an interruption is heard: some tenths of a second."""
-RESTING, SETTLED = 0.1, 0.5
+RESTING, TILT_TOLERANCE_SDS = 0.1, 0.5
 """Standard deviations by which a sum may be off before its tilt is moved, and at which the search ends."""
-STEPS = 100
+MAX_TILT_STEPS = 100
 NARROW = 0.01
 """Least variance (counts squared) that a sum is taken to have: parts that all but one count contradicts still move."""
-LONGEST = 4.0
+MAX_TILT_STEP = 4.0
 """Longest step of a tilt."""
 
 
@@ -147,7 +147,7 @@ def certain(factors):
 
 
 class TiltState(NamedTuple):
-    """Tilts, and what every node's message comes to under them.
+    """Tilts, and the moments of every node's message under them.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class TiltState(NamedTuple):
 
 @njit(cache=True)
 def _leaves(first_node, end, child_ptr, factors, low, high, above, state):
-    """Bring the moments of leaves up to date with the tilts; those whose tilt is as it was are left alone."""
+    """Update the moments of leaves to the tilts, except those whose tilt is unchanged."""
     for v in range(first_node, end):
         if child_ptr[v] == child_ptr[v + 1] and above[v] != state.slope[v]:
             state.slope[v] = above[v]
@@ -248,8 +248,8 @@ def _where_it_falls(factors, v, slope, peak, side, mean, variance, least, most, 
 
 
 @njit(cache=True)
-def _sums(first_node, end, child_ptr, factors, informs, floor, ceiling, above, state, below):
-    """Bring the moments of inner nodes up to date, from the last to the first.
+def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, above, state, below):
+    """Update the moments of inner nodes, from the last to the first.
 
     `below` (n, 3) holds mean and variance of the sums of parts, and the largest variance of a part.
     """
@@ -280,7 +280,7 @@ def _sums(first_node, end, child_ptr, factors, informs, floor, ceiling, above, s
 
 @njit(cache=True)
 def _moved(child_ptr, informs, least, most, state, below, last_step):
-    """Return tilts under which the parts of every node come to what is known of it, to first order, and how far they were off.
+    """Return tilts under which each node's parts come to its known sum, to first order, and how far they were off.
 
     Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
     would undo the last one, `last_step` (n,), goes half as far at most.
@@ -299,7 +299,7 @@ def _moved(child_ptr, informs, least, most, state, below, last_step):
             spread = max(below[v, 1], NARROW)
             change = (wanted - below[v, 0]) / spread
             # A tilt by more than one standard deviation of a part leaves the range where the moments hold.
-            reach = min(1.0 / math.sqrt(max(below[v, 2], 1e-9)), LONGEST)
+            reach = min(1.0 / math.sqrt(max(below[v, 2], 1e-9)), MAX_TILT_STEP)
             if last_step[v] != 0.0:  # lest it go back and forth
                 reach = min(reach, (0.5 if change * last_step[v] < 0.0 else 1.5) * abs(last_step[v]))
             fresh = state.tau[v] + min(max(change, -reach), reach)
@@ -378,7 +378,7 @@ def first_tilts(child_ptr, factors):
 def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltState:
     """Return tilts under which sums of parts are where the posterior is, with the moments of all messages under them.
 
-    Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `SETTLED` standard deviations.
+    Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations.
     Python is returned to between steps, and within them, so an interruption is heard.
 
     Parameters
@@ -393,22 +393,22 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltSta
     pieces = pieces_of(child_ptr, factors, low, high)
     state = at_rest(n, first_tilts(child_ptr, factors) if tau is None else tau)
     below, last_step = np.full((n, 3), np.nan), np.zeros(n)
-    for _ in range(STEPS):
+    for _ in range(MAX_TILT_STEPS):
         evaluate(child_ptr, factors, informs, windows, pieces, state, below)
         tau, off = _moved(child_ptr, informs, least, most, state, below, last_step)
-        if off < SETTLED:
+        if off < TILT_TOLERANCE_SDS:
             break
         state = state._replace(tau=tau)
     return state
 
 
 def evaluate(child_ptr, factors, informs, windows, pieces: Integers, state: TiltState, below: Reals) -> None:
-    """Bring a state up to date with its tilts, by runs of nodes from the last to the first."""
+    """Update a state to its tilts, by runs of nodes from the last to the first."""
     low, high, floor, ceiling = windows
     above = inherit(child_ptr, state.tau)
     for first, end in reversed(list(pairwise(pieces))):
         _leaves(first, end, child_ptr, factors, low, high, above, state)
-        _sums(first, end, child_ptr, factors, informs, floor, ceiling, above, state, below)
+        _update_inner(first, end, child_ptr, factors, informs, floor, ceiling, above, state, below)
 
 
 def at_rest(n: int, tau: Reals) -> TiltState:
@@ -417,10 +417,10 @@ def at_rest(n: int, tau: Reals) -> TiltState:
 
 
 def pieces_of(child_ptr, factors, low: Integers, high: Integers) -> Integers:
-    """Return the edges of runs of nodes with no more than `PIECE` entries to evaluate, or a single node's."""
+    """Return the edges of runs of nodes with no more than `ENTRIES_A_CALL` entries to evaluate, or a single node's."""
     entries = (high - low + 1).astype(float)
     free = (factors.ptr[1:] == factors.ptr[:-1]) & (factors.alpha == factors.total)
     entries[free] = np.minimum(entries[free], WIDEST_TABLE)  # a sum in closed form beyond
     entries[child_ptr[1:] > child_ptr[:-1]] = 100
-    cuts = np.flatnonzero(np.diff(np.cumsum(entries) // PIECE)) + 1
+    cuts = np.flatnonzero(np.diff(np.cumsum(entries) // ENTRIES_A_CALL)) + 1
     return np.concatenate([[0], cuts, [len(low)]]).astype(np.int64)

@@ -16,7 +16,7 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.pmf import Factors, convolve, fft_convolve, log_factor, trim
 from trueup.kernel.messages.tails import (
-    LEAST,
+    MIN_LOG_MASS,
     PROBES,
     add_logs,
     beyond,
@@ -40,7 +40,7 @@ Integers = NDArray[np.int64]
 DIRECT = 1500
 """Windows narrower than this are convolved term by term; wider pairs by FFT, whose rounding counts as lost."""
 
-PIECE = 512
+NODES_A_CALL = 512
 """Nodes after which compiled code returns to Python, which can then be interrupted."""
 
 MASSES = types.float64[::1]
@@ -194,7 +194,9 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
         largest = np.inf
     for j in range(PROBES):
         moved = everywhere(rounding, offset, offset + len(masses) - 1, probes[j]) - growth[j]
-        if rounding <= LEAST:  # what numbers are too small for was part of the sum; what rounding adds is not
+        if (
+            rounding <= MIN_LOG_MASS
+        ):  # what numbers are too small for was part of the sum; what rounding adds is not
             moved = min(moved, 0.0)
         gone[j] = add_logs(gone[j], moved)
     own = messages.growth[v]
@@ -243,7 +245,7 @@ def _inner(tilted, v, masses, offset, rounding, tolerance, messages, a, b):
 
 @njit(cache=True)
 def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
-    """Work through `plan.order[position:end]` until a pair is too wide to convolve term by term; return where, and if so."""
+    """Process `plan.order[position:end]` until a pair is too wide to convolve term by term; return where, and if so."""
     for place in range(position, end):
         v = plan.order[place]
         a, b = plan.left[v], plan.right[v]
@@ -257,13 +259,13 @@ def _sweep_up(position, end, plan, tilted, tolerance, messages, direct):
                 return place, True
             masses = convolve(one, other)
             offset = messages.offset[a] + messages.offset[b]
-            _inner(tilted, v, masses, offset, LEAST, tolerance[v], messages, a, b)
+            _inner(tilted, v, masses, offset, MIN_LOG_MASS, tolerance[v], messages, a, b)
     return end, False
 
 
 @njit(cache=True)
 def array_of(arrays, v):
-    """Return one array of a list; outside kernels numba compiles `arrays[v]` anew in every process, half a second."""
+    """Return one array of a list; outside kernels numba recompiles `arrays[v]` in every process (half a second)."""
     return arrays[v]
 
 
@@ -331,7 +333,7 @@ def upward(
     messages = empty_messages(len(plan.left)) if known is None else _copied(known)
     position = 0
     while position < len(plan.order):
-        end = min(position + PIECE, len(plan.order))
+        end = min(position + NODES_A_CALL, len(plan.order))
         position, wide = _sweep_up(position, end, plan, tilted, tolerance, messages, direct)
         if not wide:
             continue

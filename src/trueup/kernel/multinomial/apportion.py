@@ -62,7 +62,7 @@ def apportioned_mode(weights, trials, weight_sum):
 
 @njit(cache=True)
 def _count_large(weights):
-    """Values below `bound` (at most the number of cells) go to a table, the others stay single."""
+    """Return the table's bound and the number of larger values: smaller values (at most as many as cells) go to a table."""
     top = 0
     for i in range(weights.size):
         top = max(top, weights[i])
@@ -76,7 +76,7 @@ def _count_large(weights):
 
 @njit(cache=True)
 def _fill_items(weights, bound, values, copies):
-    """Item `v < bound` is the value `v`; items from `bound` on are the large cells in order."""
+    """Fill items: item `v < bound` is the value `v`; items from `bound` on are the large cells in order."""
     item = bound
     for value in range(bound):
         values[value] = value
@@ -90,7 +90,7 @@ def _fill_items(weights, bound, values, copies):
 
 @njit(cache=True)
 def _expand(weights, bound, seats, tied, left, lowest, counts):
-    """Give cells their item's seats, and the seats left over to tied cells from one end."""
+    """Give cells their item's seats, and the remaining seats to tied cells from one end."""
     cells = weights.size
     step, i = (1, 0) if lowest else (-1, cells - 1)
     item = bound if lowest else seats.size - 1
@@ -142,7 +142,7 @@ def _apportion(values, copies, least, trials, cells, weight_sum, seats, ceiling,
 
 @njit(cache=True)
 def _price_is_one(values, copies, least, trials, weight_sum):
-    """Is the last trial sold at the quotient N_i / N_i, which every cell has?
+    """Return True if the last trial is sold at the quotient N_i / N_i, which every cell has.
 
     So it is when `m` is at most `sum N`, by less than the number of positive cells: the usual case.
     """
@@ -157,7 +157,7 @@ def _price_is_one(values, copies, least, trials, weight_sum):
 
 @njit(cache=True)
 def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
-    """Every positive cell gets one less than its weight, and some of them the last trial."""
+    """Give every positive cell one less than its weight, and some of them the last trial."""
     left = trials
     for i in range(values.size):
         tied[i] = values[i] > 0
@@ -168,7 +168,7 @@ def _all_tied(values, copies, trials, cells, weight_sum, seats, tied):
 
 @njit(cache=True)
 def _bracket(values, copies, least, trials, cells, weight_sum):
-    """Multipliers (low, high): `low` places at most `trials`, `high` at least, few quotients between.
+    """Return multipliers (low, high): `low` places at most `trials`, `high` at least, few quotients between.
 
     `floor(f N)` sums to between `f T - S` and `f T`, hence the first bracket. The sums use doubles,
     right for a multiplier within 1e-15 of the one asked for.
@@ -195,7 +195,7 @@ def _bracket(values, copies, least, trials, cells, weight_sum):
 
 @njit(cache=True)
 def _placed(values, copies, least, multiplier):
-    """Trials placed when every quotient of at least 1 / multiplier is served."""
+    """Return the trials placed when every quotient of at least 1 / multiplier is served."""
     placed = 0
     for i in range(values.size):
         placed += copies[i] * max(least[i], np.int64(multiplier * values[i]))
@@ -271,7 +271,7 @@ def _swap(item, rank, a, b):
 
 @njit(cache=True)
 def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
-    """Level order: a parent's count is settled before its children's."""
+    """Compute modes in level order: a parent's count is settled before its children's."""
     room = _work_space(child_ptr)
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
@@ -285,7 +285,7 @@ def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
 
 @njit(cache=True)
 def _work_space(starts):
-    """Arrays for the largest group."""
+    """Return arrays for the largest group."""
     size = 0
     for g in range(starts.size - 1):
         size = max(size, starts[g + 1] - starts[g])
@@ -332,7 +332,7 @@ def _split(first, last, trials, weights, least, fixed, uniform, order, counts, i
 
 @njit(cache=True)
 def propagate_exact(child_ptr, known, least, fixed):
-    """Sums of exact descendants upwards; returns a node whose exact count contradicts them, or -1."""
+    """Sum exact descendants upwards; return a node whose exact count contradicts them, or -1."""
     for v in range(known.size - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         below = least[first:last].sum()

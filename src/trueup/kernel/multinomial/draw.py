@@ -91,18 +91,18 @@ def multinomial_draw_tree(
 
 @njit(cache=True)
 def _draw_tree(child_ptr, weights, least, fixed, uniform, rng, counts):
-    """Level order: a parent's count is settled before its children's."""
+    """Draw in level order: a parent's count is settled before its children's."""
     for v in range(weights.size):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first < last:
-            status = _split(first, last, counts[v], weights, least, fixed, uniform, rng, counts)
+            status = _draw_split(first, last, counts[v], weights, least, fixed, uniform, rng, counts)
             if status != OK:
                 return v, status
     return -1, OK
 
 
 @njit(cache=True)
-def _split(first, last, trials, weights, least, fixed, uniform, rng, counts):
+def _draw_split(first, last, trials, weights, least, fixed, uniform, rng, counts):
     """Draw the split of `trials` among the children that are not fixed."""
     left, weight, free = trials, 0, 0
     for i in range(first, last):

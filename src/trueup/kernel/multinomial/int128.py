@@ -20,7 +20,7 @@ def _product(builder, left, right):
 
 @intrinsic
 def product_exceeds(typingctx, a, b, c, d):
-    """Is `a b > c d`, exactly, for unsigned (or nonnegative) 64-bit integers?"""
+    """Return True if `a b > c d`, exactly, for unsigned (or nonnegative) 64-bit integers."""
 
     def codegen(context, builder, signature, args):
         return builder.icmp_unsigned(">", _product(builder, *args[:2]), _product(builder, *args[2:]))
@@ -30,7 +30,7 @@ def product_exceeds(typingctx, a, b, c, d):
 
 @intrinsic
 def products_equal(typingctx, a, b, c, d):
-    """Is `a b = c d`, exactly, for unsigned (or nonnegative) 64-bit integers?"""
+    """Return True if `a b = c d`, exactly, for unsigned (or nonnegative) 64-bit integers."""
 
     def codegen(context, builder, signature, args):
         return builder.icmp_unsigned("==", _product(builder, *args[:2]), _product(builder, *args[2:]))

@@ -137,7 +137,7 @@ def multinomial_mode_tree(
 
 
 def as_counts(values: ArrayLike, what: str) -> Integers:
-    """Whole nonnegative numbers as int64, or an error."""
+    """Return whole nonnegative numbers as int64, or raise an error."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
         raise DataError(f"{what} of type {array.dtype}", needed="whole numbers")
@@ -152,21 +152,21 @@ def as_trials(trials: int) -> int:
 
 
 def _sum(weights: Integers) -> int:
-    """Exact sum of the weights, which must stay below 2^62."""
+    """Return the exact sum of the weights, which must stay below 2^62."""
     if float(weights.sum(dtype=np.float64)) > LARGEST_COUNT:
         raise DataError("weights that sum to more than 2^62", needed="smaller weights")
     return int(weights.sum())
 
 
 def is_uniform(empty: Empty) -> bool:
-    """Read the policy for groups without any weight."""
+    """Return True for the policy of equal weights for groups without any weight."""
     if empty not in ("error", "uniform"):
         raise SpecError(f"empty = {empty!r}", needed="'error' or 'uniform'")
     return empty == "uniform"
 
 
 def _weights_when_empty(weights: Integers, empty: Empty) -> Integers:
-    """Equal weights, if the policy says so."""
+    """Return equal weights if the policy says so; else refuse."""
     if not weights.size or not is_uniform(empty):
         refuse_groups(EMPTY, "the group")
     return np.ones_like(weights)

@@ -1,1 +1,1 @@
-"""Laws of true counts behind released counts."""
+"""Likelihoods of true counts behind released counts."""

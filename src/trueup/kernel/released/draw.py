@@ -48,11 +48,6 @@ def gibbs(
     """Return chains of true counts, (chains, draws, n), from dispersed starts.
 
     `uniform` tells whether noisy counts that are all zero were split evenly (else nothing was released).
-
-    Raises
-    ------
-    ConvergenceError
-        Fewer than one proposal in a million is accepted.
     """
     out = np.empty((chains, draws, k.size), np.int64)
     for chain in range(chains):
@@ -65,7 +60,7 @@ def gibbs(
 
 
 def least_bound(k: Integers, tables: Tables, total: Total) -> float:
-    """Return the log bound on the mass at a typical u, minimised over the tilt: the less, the more is accepted."""
+    """Return the log bound on the mass at a typical u, minimised over the tilt; a smaller bound accepts more."""
     u = k.sum() / np.maximum(k, 1).sum()
     t = _least_tilt(k, tables, total.ceiling, u, tables.tilt.size // 2)
     return float(_log_bound(k, tables, u, t) + total.ceiling[t])
@@ -73,7 +68,7 @@ def least_bound(k: Integers, tables: Tables, total: Total) -> float:
 
 @njit(cache=True)
 def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
-    """Alternate u and (a, N); False if proposals die."""
+    """Alternate u and (a, N); return False if proposals die."""
     m, weight = k.sum(), 0.0
     for r in range(k.size):
         weight += max(k[r], 1)
@@ -107,7 +102,7 @@ def _gibbs(k, tables, total, scale, burn, uniform, rng, out):
 
 @njit(cache=True)
 def draw_window(k, rate):
-    """Where `a^k e^{-rate a}` has its mass, all but about 1e-17 of it."""
+    """Return the window holding all but about 1e-17 of the mass of `a^k e^{-rate a}`."""
     centre, spread = k / rate, np.sqrt(k) / rate
     low = max(int(centre - 9 * spread - 2), 1 if k > 0 else 0)
     return low, int(centre + 9 * spread + 45 / rate) + 1
@@ -115,7 +110,7 @@ def draw_window(k, rate):
 
 @njit(cache=True)
 def _log_weight(k, a, u, tilt):
-    """Log of `a^k e^{-u a} e^{tilt (a - k)}`, relative to its value at a = k without the tilt."""
+    """Return the log of `a^k e^{-u a} e^{tilt (a - k)}`, relative to its value at a = k without the tilt."""
     if k == 0:
         return (tilt - u) * a
     return k * np.log(a / k) + (tilt - u) * (a - k)
@@ -123,7 +118,7 @@ def _log_weight(k, a, u, tilt):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, u, t):
-    """Slide the tilt to the least bound on the mass given u."""
+    """Move the tilt to the least bound on the mass given u."""
     while tables.tilt[t] > 0.7 * u:
         t -= 1
     best = _log_bound(k, tables, u, t) + ceiling[t]
@@ -138,7 +133,7 @@ def _least_tilt(k, tables, ceiling, u, t):
 
 @njit(cache=True)
 def _log_bound(k, tables, u, t):
-    """Log of the tilted mass given u."""
+    """Return the log of the tilted mass given u."""
     out, tilt = 0.0, tables.tilt[t]
     for r in range(k.size):
         low, high = draw_window(k[r], u - tilt)
@@ -151,7 +146,7 @@ def _log_bound(k, tables, u, t):
 
 @njit(cache=True)
 def _even_share(k, tables, u, t, rate):
-    """Probability, under the tilt, of the event that all noisy counts are zero, given u."""
+    """Return the probability, under the tilt, of the event that all noisy counts are zero, given u."""
     m = k.sum()
     log = m * math.log(rate / k.size) - rate * u - tables.tilt[t] * m
     for r in range(k.size):
@@ -164,7 +159,7 @@ def _even_share(k, tables, u, t, rate):
 
 @njit(cache=True)
 def _windows(k, tables, t, u):
-    """Cumulative masses of each part's noisy counts given u, end to end."""
+    """Return cumulative masses of each part's noisy counts given u, end to end."""
     tilt = tables.tilt[t]
     starts = np.zeros(k.size + 1, np.int64)
     for r in range(k.size):

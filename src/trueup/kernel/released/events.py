@@ -36,13 +36,13 @@ class Events(NamedTuple):
 
 @njit(cache=True)
 def log_choose(n, r):
-    """Log of the number of ways to choose `r` of `n`."""
+    """Return the log of the number of ways to choose `r` of `n`."""
     return math.lgamma(n + 1.0) - math.lgamma(r + 1.0) - math.lgamma(n - r + 1.0)
 
 
 @njit(cache=True, inline="always")
 def interval(k, part, count, order, r):
-    """Noisy counts of part r that go with the event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
+    """Return the noisy counts of part r in the event: `k_r <= c a <= k_r + 1` with c = k[part] / count."""
     p = k[part]
     if r == part:
         return count, count
@@ -59,14 +59,14 @@ def interval(k, part, count, order, r):
 
 @njit(cache=True)
 def log_sum(tables, t, kind, k, low, high):
-    """Log of the sum over noisy counts low..high of tilted masses, relative to `e^{tilt k}`."""
+    """Return the log of the sum over noisy counts low..high of tilted masses, relative to `e^{tilt k}`."""
     mass = mass_between(tables, t, kind, low, high)
     return np.log(mass) + tables.tilt[t] * (low - k) if mass > 0 else -np.inf
 
 
 @njit(cache=True)
 def _log_event(k, tables, part, count, order, t):
-    """Log of B: the tilted mass of an event."""
+    """Return the log of B: the tilted mass of an event."""
     out = 0.0
     for r in range(k.size):
         low, high = interval(k, part, count, order, r)
@@ -80,7 +80,7 @@ def _log_event(k, tables, part, count, order, t):
 
 @njit(cache=True)
 def _log_relaxed(k, tables, c, t):
-    """Upper bound on the log mass of events at multiplier c: intervals one wider at either end."""
+    """Return an upper bound on the log mass of events at multiplier c: intervals one wider at either end."""
     out = 0.0
     for r in range(k.size):
         out += log_sum(tables, t, tables.kind[r], k[r], int(k[r] / c), int((k[r] + 1) / c) + 1)
@@ -89,7 +89,7 @@ def _log_relaxed(k, tables, c, t):
 
 @njit(cache=True)
 def _least_tilt(k, tables, ceiling, part, count, order, t):
-    """Slide the tilt, from t, to the least bound (the bound is convex in the tilt)."""
+    """Move the tilt, from t, to the least bound (the bound is convex in the tilt)."""
     best = _log_event(k, tables, part, count, order, t) + ceiling[t]
     if best == -np.inf:
         return t, best
@@ -104,7 +104,7 @@ def _least_tilt(k, tables, ceiling, part, count, order, t):
 
 @njit(cache=True)
 def _weigh(k, tables, ceiling, part, count, order):
-    """Bounds of all events, in the order of their multipliers."""
+    """Return bounds of all events, in the order of their multipliers."""
     tilt, log_mass = np.empty(part.size, np.int64), np.empty(part.size)
     t = tables.tilt.size // 2
     for e in range(part.size):
@@ -116,7 +116,7 @@ def _weigh(k, tables, ceiling, part, count, order):
 
 @njit(cache=True)
 def _scan(k, tables, ceiling, multipliers):
-    """Relaxed bounds, minimised over the tilt, on a grid of multipliers."""
+    """Return relaxed bounds, minimised over the tilt, on a grid of multipliers."""
     out = np.empty(multipliers.size)
     t = tables.tilt.size // 2
     for i in range(multipliers.size):
@@ -132,7 +132,7 @@ def _scan(k, tables, ceiling, multipliers):
 
 @njit(cache=True)
 def _ties_possible(k, part, count):
-    """Which events can tie with another part's leaving (only these matter in order 1)."""
+    """Return a mask of events that can tie with another part's leaving (only these matter in order 1)."""
     out = np.zeros(part.size, np.bool_)
     for e in range(part.size):
         p = k[part[e]]
@@ -188,7 +188,7 @@ def find_events(
 
 
 def log_even(k: Integers, shuffled: bool) -> float:
-    """Log probability that `k` is how an even split of its total comes out."""
+    """Return the log probability that `k` is the result of an even split of its total."""
     if not shuffled:
         return 0.0 if np.array_equal(multinomial_mode(np.ones_like(k), int(k.sum())), k) else -np.inf
     if k.max() - k.min() > 1:
@@ -218,7 +218,7 @@ def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
 def _near_events(
     k: Integers, tables: Tables, ceiling: Reals, reach: float
 ) -> tuple[Integers, Integers, tuple[bool, bool]]:
-    """Enter events (part, noisy count) by multiplier, where they matter, and which ends were cut off."""
+    """Return enter events (part, noisy count) by multiplier, where they matter, and which ends were cut off."""
     m, cells = float(k.sum()), k.size
     highest = float((k[k > 0] + 1).min())
     low, high = m / (m + cells + reach), min((m + cells) / max(m - reach, 1.0), highest)
@@ -248,7 +248,7 @@ def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: In
 
 
 def _all_zero(k: Integers, tables: Tables, ceiling: Reals) -> tuple[int, float]:
-    """Bound of the event that every noisy count is zero or less."""
+    """Bound the event that every noisy count is zero or less."""
     bounds = [
         np.log(tables.total[t, tables.kind, 0]).sum() - tables.tilt[t] * k.sum() + ceiling[t]
         for t in range(tables.tilt.size)

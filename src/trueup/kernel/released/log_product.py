@@ -1,4 +1,4 @@
-"""Product of two matrices whose entries are known by their logarithms, right however small they are."""
+"""Products of two matrices given by their logarithms, accurate however small the entries."""
 
 from __future__ import annotations
 

@@ -53,13 +53,7 @@ _BLOCK = 2**12
 def draw_near_mode(
     k: Integers, tables: Tables, total: Total, events: Events, draws: int, rng: np.random.Generator
 ) -> tuple[Integers, float]:
-    """Draw true counts (draws, n), independently; also return the share of proposals accepted.
-
-    Raises
-    ------
-    ConvergenceError
-        Fewer than one in a million proposals is accepted.
-    """
+    """Draw true counts (draws, n), independently; also return the share of proposals accepted."""
     running = np.cumsum(np.exp(events.log_mass - events.log_mass.max()))
     out = np.empty((draws, k.size), np.int64)
     done = tries = 0
@@ -75,7 +69,7 @@ def draw_near_mode(
 
 @njit(cache=True)
 def _draw(k, tables, total, events, running, rng, out, done, tries):
-    """Try `tries` proposals; returns how many draws are done, and how many were tried."""
+    """Try `tries` proposals; return how many draws are done, and how many were tried."""
     part, count, order, tilt = events
     noisy = np.empty(k.size, np.int64)
     m = k.sum()
@@ -131,7 +125,7 @@ def _draw_between(tables, t, kind, low, high, rng):
 
 @njit(cache=True)
 def share_of_order(noisy, k, order):
-    """Probability that the release is k for these noisy counts, if this is the order to keep them in; else 0."""
+    """Return the probability that the release is k for these noisy counts, if this is the order to keep them in; else 0."""
     enter, leave = -1, -1
     total = trials = 0
     for r in range(k.size):
@@ -151,7 +145,7 @@ def share_of_order(noisy, k, order):
 
 @njit(cache=True)
 def _share_of_ties(noisy, k, enter):
-    """Probability that those parts of a tie that have entered are the ones drawn to enter."""
+    """Return the probability that those parts of a tie that have entered are the ones drawn to enter."""
     inside = tied = 0
     for r in range(k.size):
         entered = k[r] > 0 and products_equal(k[r], noisy[enter], k[enter], noisy[r])

@@ -26,7 +26,7 @@ Reals = NDArray[np.float64]
 def tabulate_redrawn(
     pmfs: list[Reals], kind: Integers, tilt: Reals, prior: Reals | None, largest: int, lean: Reals
 ) -> Tables:
-    """Tabulate tilted masses of parts whose noisy counts stay in play.
+    """Tabulate tilted masses of parts whose noisy counts stay variables.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def tabulate_redrawn(
     middle = np.array([_middle(noise, masses, noisy.size, each) for each in lean])
     np.divide(middle, at_most, out=middle, where=at_most > 0)  # where a narrower law ends, both are 0
     size = 2 * width + 1 if prior is None else largest + 1
-    total = _sums(noise, middle, tilt, size)
+    total = _noisy_sums(noise, middle, tilt, size)
     none = np.zeros((1, 1, 1))
     return Tables(tilt, np.exp(tilt), none, none, none, total, masses, kind, noise, middle, lean)
 
@@ -52,7 +52,7 @@ def tabulate_redrawn(
 def redrawn_total(
     log: Reals, low: int, low_sum: int, m: int, tilt: Reals, lean: float, on_noisy: bool
 ) -> Total:
-    """What a total that was drawn given n* says of both sums.
+    """Return the likelihood of both sums given a total drawn given n*.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _middle(noise, prior, size, lean):
 
 
 @njit(cache=True)
-def _sums(noise, middle, tilt, size):
+def _noisy_sums(noise, middle, tilt, size):
     """Sum over noisy counts of tilted masses for weights 0..size - 1, relative to `e^{tilt a}`."""
     kinds, width = noise.shape[0], noise.shape[1] // 2
     out = np.zeros((tilt.size, kinds, size))

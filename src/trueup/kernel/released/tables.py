@@ -1,4 +1,4 @@
-"""What is known of one part, and of the total, behind released counts: tables of tilted masses."""
+"""Tables of tilted masses of one part, and of the total, behind released counts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Tables(NamedTuple):
 
 
 class Total(NamedTuple):
-    """What the published total says of the true one.
+    """The published total's likelihood of the true one.
 
     `log[i]` is the log likelihood (plus log prior) at `low, low + 1, ...`: row 0 where n = m, rows
     1 and 2 where n is at least, at most m. `radius` is K, or -1 where the total ignores n*.
@@ -157,7 +157,7 @@ def _sums(tilt, near, zero, small, prior, size):
 
 @njit(cache=True, inline="always")
 def prior_mass(prior, kind, count):
-    """Prior mass of a count; 1 everywhere for a flat prior."""
+    """Return the prior mass of a count; 1 everywhere for a flat prior."""
     if prior.shape[1] == 0:
         return 1.0
     return prior[kind, count] if count < prior.shape[1] else 0.0
@@ -175,7 +175,7 @@ def mass_between(tables, t, kind, low, high):
 
 @njit(cache=True, inline="always")
 def noisy_mass(tables, t, kind, a):
-    """Tilted mass of a noisy count, relative to `e^{tilt a}`."""
+    """Return the tilted mass of a noisy count, relative to `e^{tilt a}`."""
     size = tables.total.shape[2]
     if a < size:
         return tables.total[t, kind, a]
@@ -184,7 +184,7 @@ def noisy_mass(tables, t, kind, a):
 
 @njit(cache=True)
 def log_total(total, true_sum, noisy_sum, m):
-    """Log likelihood of the published total."""
+    """Return the log likelihood of the published total."""
     if total.joint.size > 0:
         return _log_joint(total, true_sum - total.low, noisy_sum - total.low_sum)
     row = 0
@@ -203,7 +203,7 @@ def log_total(total, true_sum, noisy_sum, m):
 
 @njit(cache=True)
 def _log_joint(total, i, j):
-    """Log likelihood of both sums; none beyond the table."""
+    """Return the log likelihood of both sums; none beyond the table."""
     rows, columns = total.joint.shape
     i = 0 if rows == 1 else i
     return total.joint[i, j] if 0 <= i < rows and 0 <= j < columns else -np.inf

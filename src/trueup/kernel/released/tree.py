@@ -1,4 +1,4 @@
-"""Noisy counts behind a multinomial release on a tree, given true ones, and true ones given those.
+"""Noisy counts behind a multinomial release on a tree given true ones, and true ones given noisy ones.
 
 Each node v has a true count N_v and a noisy one, of which the release saw a_v = max(n_v, 0) (or a draw
 from the posterior given n_v). The root was released as a_root; each other count k_v as its share of
@@ -56,7 +56,7 @@ class Weights(NamedTuple):
 
 
 class ReleasedSplits(NamedTuple):
-    """The splits that tell something: those of a positive released count.
+    """The informative splits: those of a positive released count.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class ReleasedSplits(NamedTuple):
 
 @njit(cache=True)
 def mass(weights, kind, a, n):
-    """Mass of a weight given the true count."""
+    """Return the mass of a weight given the true count."""
     if a < weights.edge.shape[1]:
         return weights.edge[kind, a, n] if n < weights.edge.shape[2] else 0.0
     width = weights.far.shape[1] // 2
@@ -82,13 +82,13 @@ def mass(weights, kind, a, n):
 
 @njit(cache=True)
 def _log_weight(k, a, u):
-    """Log of `a^k e^{-u a}`, relative to a = k."""
+    """Return the log of `a^k e^{-u a}`, relative to a = k."""
     return -u * a if k == 0 else k * math.log(a / k) - u * (a - k)
 
 
 @njit(cache=True)
 def factors_of(weights, k, nodes, low, high, rate):
-    """Log factors of nodes given windows of their weights: base, start and log values, end to end.
+    """Return log factors of nodes given windows of their weights: base, start and log values, end to end.
 
     A weight in a window of one is known; in a longer one it is worth `a^k e^{-rate a}`.
     """
@@ -123,7 +123,7 @@ def _add_masses(weights, kind, a, worth, base, masses):
 
 @njit(cache=True)
 def windows_of(k, nodes, rate, low, high):
-    """Windows of the weights of nodes given u, all but about 1e-17 of their mass."""
+    """Set windows of the weights of nodes given u, all but about 1e-17 of their mass."""
     for v in nodes:
         low[v], high[v] = draw_window(k[v], rate[v])
 
@@ -187,7 +187,7 @@ def _draw_rate(weights, nodes, even, k, true, noisy, rate, low, high, rng):
 
 @njit(cache=True)
 def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
-    """Draw weights whose mode is k, given the true counts; False if there are none."""
+    """Draw weights whose mode is k, given the true counts; return False if there are none."""
     counts, given, kind = k[nodes], true[nodes], weights.kind[nodes]
     part, count, order, log_mass = _events(weights, kind, counts, given, release)
     log_even = -np.inf
@@ -217,7 +217,7 @@ def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
 
 @njit(cache=True)
 def _events(weights, kind, k, true, release):
-    """Enter events that the true counts allow: part, its weight, order of ties, log mass."""
+    """List the enter events that the true counts allow: part, its weight, order of ties, log mass."""
     width = weights.far.shape[1] // 2
     least, most = 0.0, np.inf
     for r in range(k.size):
@@ -244,7 +244,7 @@ def _events(weights, kind, k, true, release):
 
 @njit(cache=True)
 def _log_event(weights, kind, k, true, part, count, order):
-    """Log of the product of the masses of the intervals of an event."""
+    """Return the log of the product of the masses of the intervals of an event."""
     out = 0.0
     for r in range(k.size):
         low, high = interval(k, part, count, order, r)
@@ -256,7 +256,7 @@ def _log_event(weights, kind, k, true, part, count, order):
 
 @njit(cache=True)
 def _log_between(weights, kind, n, low, high):
-    """Log of the mass of weights low..high given the true count."""
+    """Return the log of the mass of weights low..high given the true count."""
     width, total = weights.far.shape[1] // 2, 0.0
     for a in range(low if low == 0 else max(low, n - width), min(high, n + width) + 1):
         total += mass(weights, kind, a, n)

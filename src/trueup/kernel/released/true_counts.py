@@ -10,7 +10,7 @@ from trueup.kernel.released.tables import noisy_mass, prior_mass
 
 @njit(cache=True)
 def draw_true(tables, t, noisy, rng, true, with_noisy):
-    """Draw true counts given noisy ones; returns the sums of true and (if asked for) noisy counts."""
+    """Draw true counts given noisy ones; return the sums of true and (if asked for) noisy counts."""
     true_sum = noisy_sum = 0
     for r in range(noisy.size):
         kind, n = tables.kind[r], noisy[r]
@@ -96,7 +96,7 @@ def _draw_between(tables, t, kind, a, rng):
 
 @njit(cache=True)
 def _draw_behind(tables, t, kind, n, rng):
-    """Draw the true count behind a noisy one, with the lean on it."""
+    """Draw the true count behind a noisy one under the tilt `lean`."""
     width = tables.noise.shape[1] // 2
     share = np.empty(2 * width + 1)
     for j in range(-width, width + 1):

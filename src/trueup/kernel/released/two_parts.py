@@ -24,7 +24,7 @@ _ONE_THREAD = 2**18
 
 
 def mode_table(first: Integers, second: Integers, k: Integers) -> NDArray[np.bool_]:
-    """Return whether Finucan's algorithm gives `k` for weights `first[i]`, `second[j]`, (i, j).
+    """Return a mask (i, j) of weights `first[i]`, `second[j]` for which Finucan's algorithm gives `k`.
 
     With S = 2 the start is `c = m + 1`: the floors add up to m, or to m + 1 where both shares are
     whole, and then the first part gives one back. Exact in integers below 2^31.
@@ -84,7 +84,7 @@ def posterior_two(
     if total.radius < 0:
         posterior = _between(given, released) * likelihood[0]
         return posterior / posterior.sum()
-    row = _rows(noisy[0][:, None] + noisy[1][None, :] - trials, total.radius)
+    row = _likelihood_rows(noisy[0][:, None] + noisy[1][None, :] - trials, total.radius)
     posterior = np.sum(
         [_between(given, np.where(row == r, released, 0.0)) * likelihood[r] for r in range(4)], axis=0
     )
@@ -109,13 +109,13 @@ def _product(a: Reals, b: Reals) -> Reals:
 
 
 def given_true(true: Integers, noisy: Integers, pmf: Reals) -> Reals:
-    """Mass of each noisy count given each true one."""
+    """Return the mass of each noisy count given each true one."""
     distance = np.abs(true[:, None] - noisy[None, :])
     return np.where(distance < pmf.size, pmf[np.minimum(distance, pmf.size - 1)], 0.0)
 
 
-def _rows(excess: Integers, radius: int) -> Integers:
-    """Row of the likelihood for each n* - m; -1 where m cannot have been released."""
+def _likelihood_rows(excess: Integers, radius: int) -> Integers:
+    """Return the row of the likelihood for each n* - m; -1 if m cannot have been released."""
     inside = np.where(np.abs(excess) > radius, -1, 0)
     if radius == 0:
         return np.where(excess == 0, 3, -1)

@@ -42,7 +42,7 @@ SLACK = 1e-3  # variance (counts squared) that a cell at its posterior mean has 
 def settling_sequence(
     marginals: Sequence[Marginal], detailed: Marginal, exact: Sequence[Marginal] = ()
 ) -> list[Marginal]:
-    """Nested marginals to settle, coarsest first: the exact ones, what fits between them, the detailed one.
+    """Return nested marginals to settle, coarsest first: the exact ones, those that fit between, the detailed one.
 
     A marginal that is not nested with those already chosen is left out: its answers follow from the others'.
 
@@ -65,7 +65,7 @@ def settling_sequence(
 
 @dataclass(frozen=True)
 class SettledTables:
-    """Histograms (nodes, n) per level and what it took.
+    """Histograms (nodes, n) per level, with the figures of settling.
 
     `residual` is the largest optimality residual of a projection (counts); `misplaced` the units for which rounding
     found no place (0: every sum is exact); `relaxed` the parents whose coarse marginals could not be settled first;
@@ -181,12 +181,12 @@ def settle(
 
 
 def finer_than(fixed: Marginal, chain: Sequence[Marginal]) -> list[Marginal]:
-    """The marginals of a chain that say more than one whose tables are known."""
+    """Return the marginals of a chain that are finer than one whose tables are known."""
     return [m for m in chain if refines(m, fixed) and not refines(fixed, m)]
 
 
 def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
-    """Keys (seeds * nodes,) that settle ties at nodes of a level, by what they are and not by where they stand.
+    """Return keys (seeds * nodes,) that settle ties at nodes of a level by identity, not by position.
 
     Examples
     --------
@@ -216,12 +216,12 @@ class _Result:
 
     @classmethod
     def given(cls, x: np.ndarray) -> _Result:
-        """Tables that were settled elsewhere."""
+        """Return tables that were settled elsewhere as a result."""
         return cls(x, np.zeros(1), np.zeros(1, np.int64), 0)
 
     @classmethod
     def joined(cls, parts: Sequence[_Result]) -> _Result:
-        """Pieces of a level, one after the other."""
+        """Join pieces of a level, one after the other."""
         x, residual, misplaced = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("x", "residual", "misplaced")
         )
@@ -231,7 +231,7 @@ class _Result:
 def _with_fallback(
     stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
 ) -> _Result:
-    """Settle at posterior means if asked for; other parents along the chain, and along the short one where need be."""
+    """Settle at posterior means if asked for; other parents along the chain, and along the short one if necessary."""
     known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
     if how.posterior and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
@@ -258,7 +258,7 @@ def _again(
 
 @dataclass(frozen=True)
 class _Level:
-    """One level below its settled parents: what is to be settled, and in which metric."""
+    """One level below its settled parents: the tables to settle, and their metric."""
 
     metric: Metric
     estimates: np.ndarray  # (nodes, n)
@@ -287,7 +287,7 @@ class _Level:
         return cls(metric, estimates, parents, keys, lower, upper, fixed)
 
     def pieces(self) -> Iterator[tuple[np.ndarray, slice]]:
-        """Runs of parents whose children have few cells in all, and their rows."""
+        """Yield runs of parents whose children have few cells in all, and their rows."""
         last = np.append(self.metric.first, self.metric.rows)
         cells = last * self.estimates.shape[1]
         start = 0
@@ -297,7 +297,7 @@ class _Level:
             start = stop
 
     def of_parents(self, keep: np.ndarray) -> _Level:
-        """The same for some of the parents (their positions) only."""
+        """Return the level for some of the parents (by position) only."""
         metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
@@ -309,14 +309,14 @@ class _Level:
     def from_marginals(
         self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float
     ) -> _Level:
-        """The same from estimates that are nonnegative, settled marginal by marginal; as before where that fails."""
+        """Return the level with estimates made nonnegative, marginal by marginal; unchanged where that fails."""
         x, residual, _ = settle_marginals(self.metric, self.estimates, marginals, zeros, tolerance)
         found = residual <= tolerance_for(self.estimates, tolerance)
         return replace(self, estimates=np.where(found[:, None], x, self.estimates))
 
     @cached_property
     def target(self) -> np.ndarray:
-        """Least squares (nodes, n) given the settled parents."""
+        """Return least squares (nodes, n) given the settled parents."""
         return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
     def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
@@ -347,7 +347,7 @@ class _Level:
         return _Result(x, self._within(chain[-1], x, worst), misplaced, iterations)
 
     def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
-        """The same from posterior means: each stage nearest to them given the stage before, then rounded."""
+        """Settle from posterior means: each stage nearest to them given the stage before, then rounded."""
         assert self.parents is not None
         metric, target = self._given()
         means, variances, found, spreads = posterior_means(metric, target, self.parents)
@@ -392,7 +392,7 @@ class _Level:
         return None if negative is None else -negative
 
     def _within(self, finest: Marginal, x: np.ndarray, worst: np.ndarray) -> np.ndarray:
-        """Every parent's residual, infinite where tables of its children exceed an upper bound."""
+        """Return every parent's residual, infinite where tables of its children exceed an upper bound."""
         if self.upper is None:
             return worst
         for marginal in self.upper.marginals:
@@ -410,7 +410,7 @@ class _Level:
         spreads: np.ndarray,
         rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Draws of the cells and what they are moved by; the same of the totals."""
+        """Return draws of the cells with their variances, and the same for the totals."""
         draws = drawn_cells(means, variances, rng)
         totals = drawn_cells(means.sum(axis=1), spreads, rng)
         without = np.repeat(np.isnan(found[:, 0]), self.metric.counts)
@@ -423,7 +423,7 @@ class _Level:
         return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
-        """The metric and the target, given what is settled already."""
+        """Return the metric and the target given what is settled already."""
         if self.fixed is None or self.parents is None:
             return self.metric, self.target
         domain = self.metric.domain
@@ -432,7 +432,7 @@ class _Level:
         return metric, metric.tie(tables, self.parents)
 
     def _stage(self, marginal: Marginal, coarse: Coarse | None, zeros: np.ndarray | None) -> SettlingStage:
-        """The marginal's tables and metric, given the coarser marginal and the parents."""
+        """Return the marginal's tables and metric, given the coarser marginal and the parents."""
         domain = self.metric.domain.coarsened(marginal)
         variances = tuple(self.metric.of_marginal(marginal, c) for c in domain.components)
         groups = cell_groups(marginal)

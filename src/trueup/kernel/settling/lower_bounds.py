@@ -26,7 +26,7 @@ class Lower:
     tables: tuple[np.ndarray, ...]
 
     def of(self, marginal: Marginal) -> np.ndarray | None:
-        """Bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
+        """Return bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
         within = [
             marginalise(table, relative(fine, marginal))
             for fine, table in zip(self.marginals, self.tables, strict=True)
@@ -35,7 +35,7 @@ class Lower:
         return np.max(within, axis=0) if within else None
 
     def at(self, rows: np.ndarray) -> Lower:
-        """Only some of the nodes."""
+        """Return the bounds of some of the nodes."""
         return Lower(self.marginals, tuple(t[rows] for t in self.tables))
 
 

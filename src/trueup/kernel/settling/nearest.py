@@ -29,7 +29,7 @@ TOLERANCE = 1e-6  # counts
 PRECISION = (
     1e-12  # the same relative to the largest count, where that is more: what sums in double precision leave
 )
-KNOWN = 1e-12  # variance of what is known, as a share of the largest
+KNOWN_VARIANCE_SHARE = 1e-12  # variance of what is known, as a share of the largest
 ITERATIONS = 10_000
 BATCH = 8  # iterations between two checks of convergence
 
@@ -50,41 +50,41 @@ class Metric:
 
     @property
     def counts(self) -> np.ndarray:
-        """Number of children of every parent."""
+        """Return the number of children of every parent."""
         return np.diff(np.append(self.first, self.rows))
 
     def sums(self, x: np.ndarray) -> np.ndarray:
-        """Sum rows over every parent's children; one row stands for all."""
+        """Sum rows over every parent's children; a single row stands for all."""
         if x.shape[0] == 1 and self.rows > 1:
             return self.counts.reshape(-1, *(1,) * (x.ndim - 1)) * x
         return np.add.reduceat(x, self.first, axis=0)
 
     @cached_property
     def inverse(self) -> tuple[np.ndarray, ...]:
-        """`U^+`, U the sum of the children's covariances, of every parent and component."""
+        """Return `U^+`, U the sum of the children's covariances, of every parent and component."""
         return tuple(pseudo_inverse(self.sums(v)) for v in self.variances)
 
     def largest(self) -> np.ndarray:
-        """Largest eigenvalue of every child's covariance, over all components."""
+        """Return the largest eigenvalue of every child's covariance, over all components."""
         tops = [v[:, 0, 0] if v.shape[-1] == 1 else np.linalg.eigvalsh(v)[:, -1] for v in self.variances]
         return np.max([np.broadcast_to(t, self.rows) for t in tops], axis=0)
 
     def of_marginal(self, marginal: Marginal, component: Component) -> np.ndarray:
-        """Covariance of a component of a marginal's table, `M V M'` on the same contrasts."""
+        """Return the covariance of a component of a marginal's table, `M V M'` on the same contrasts."""
         fine = next(i for i, c in enumerate(self.domain.components) if c.contrast == component.contrast)
         matrix = self.domain.matrix(marginal, self.domain.components[fine])
         return matrix @ self.variances[fine] @ matrix.T
 
     def knows(self, marginal: Marginal) -> bool:
-        """Whether a marginal's tables have no variance."""
+        """Return True if a marginal's tables have no variance."""
         components = self.domain.coarsened(marginal).components
         largest = max(float(np.abs(v).max(initial=0.0)) for v in self.variances)
         own = max(float(np.abs(self.of_marginal(marginal, c)).max(initial=0.0)) for c in components)
-        return own <= KNOWN * largest
+        return own <= KNOWN_VARIANCE_SHARE * largest
 
     @property
     def components(self) -> np.ndarray:
-        """Per component: where its coefficients start, their shape, and where its covariances start in a flat row."""
+        """Return per component: start of its coefficients, their shape, and start of its covariances in a flat row."""
         parts = self.domain.components
         at = np.cumsum([0] + [c.dense**2 for c in parts[:-1]])
         return np.array([(c.start, c.dense, c.columns, a) for c, a in zip(parts, at, strict=True)])
@@ -99,14 +99,14 @@ class Metric:
         return tables + self.domain.backward(moved)
 
     def of_parents(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """The same for some of the parents (their positions) only, and which rows theirs are."""
+        """Return the metric for some of the parents (by position) only, and their rows."""
         counts = self.counts[keep]
         first = np.cumsum(counts) - counts
         rows = np.repeat(self.first[keep] - first, counts) + np.arange(counts.sum())
         return self._of(rows, first), rows
 
     def of_rows(self, keep: np.ndarray) -> tuple[Metric, np.ndarray]:
-        """The same for some of the rows (their positions) only, and which parents still have any."""
+        """Return the metric for some of the rows (by position) only, and the parents that still have any."""
         owner = np.repeat(np.arange(self.first.size), self.counts)[keep]
         parents, first = np.unique(owner, return_index=True)
         return self._of(keep, first), parents
@@ -117,7 +117,7 @@ class Metric:
 
 
 def tolerance_for(tables: np.ndarray, tolerance: float = TOLERANCE) -> float:
-    """A tolerance (counts) for tables of that size.
+    """Return a tolerance (counts) for tables of that size.
 
     Examples
     --------
@@ -145,8 +145,8 @@ def _weigh(w, v, components, place, result):
 
 
 @njit(cache=True)
-def _change(multipliers, v, inverse, tied, components, layout, x, scratch):
-    """`x = W l`: the change of a parent's tables (children, n) that multipliers of their cells make."""
+def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
+    """Compute `x = W l`: the change of a parent's tables (children, n) by multipliers of their cells."""
     axes, codes, pointer, place = layout
     total, price, run = scratch
     total[:] = 0.0
@@ -168,7 +168,7 @@ def _change(multipliers, v, inverse, tied, components, layout, x, scratch):
 
 @njit(cache=True)
 def _residual(x, multipliers, held, most, largest):
-    """Largest count beyond a bound, or inside it whose multiplier is not zero (in counts); infinite if one is NaN."""
+    """Return the largest count beyond a bound, or inside it with a nonzero multiplier (in counts); infinite for NaN."""
     worst = 0.0
     for c in range(x.shape[0]):
         for k in range(x.shape[1]):
@@ -184,7 +184,7 @@ def _residual(x, multipliers, held, most, largest):
 
 @njit(cache=True)
 def _project(tables, held, most, v, inverse, tied, largest, components, layout, tolerance, limit, x):
-    """Accelerated projected gradient on the multipliers of one parent's children; returns residual and iterations."""
+    """Run accelerated projected gradient on the multipliers of one parent's children; return residual and iterations."""
     children, n = tables.shape
     multipliers, before = np.zeros((children, n)), np.zeros((children, n))
     x[:] = tables
@@ -209,7 +209,7 @@ def _project(tables, held, most, v, inverse, tied, largest, components, layout, 
                 uphill += point * (new - old)
                 before[c, k], x_before[c, k], multipliers[c, k] = old, y, new
         momentum = 1.0 if uphill > 0.0 else following
-        _change(multipliers, v, inverse, tied, components, layout, x, scratch)
+        _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch)
         for c in range(children):
             for k in range(n):
                 x[c, k] += tables[c, k]
@@ -223,7 +223,7 @@ def _project(tables, held, most, v, inverse, tied, largest, components, layout, 
 def _project_all(
     tables, held, most, first, v, inverses, tied, largest, components, layout, tolerance, limit, x
 ):
-    """Every parent by itself: its children depend on no other parent."""
+    """Project every parent's children separately."""
     residuals, iterations = np.zeros(first.size - 1), 0
     for p in range(first.size - 1):
         rows = slice(first[p], first[p + 1])
@@ -293,6 +293,6 @@ def nearest_nonnegative(
 
 
 def flat(blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """Blocks (rows or 1, D, D) of all components side by side: (rows or 1, all their entries)."""
+    """Return blocks (rows or 1, D, D) of all components side by side: (rows or 1, all their entries)."""
     rows = max(len(b) for b in blocks)
     return np.concatenate([np.broadcast_to(b.reshape(len(b), -1), (rows, b[0].size)) for b in blocks], axis=1)

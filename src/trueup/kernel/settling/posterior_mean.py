@@ -51,19 +51,19 @@ from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve
 from trueup.kernel.settling.nearest import Metric, flat
 
 PASSES = 8  # over all sites
-MOST = 320  # open cells of a parent up to which that is done
+MAX_OPEN_CELLS = 320  # open cells of a parent up to which that is done
 KEPT = 20_000_000  # entries of a parent's children's covariances up to which these are worked with
 EXACT = 1e-8  # variance of what is known, as a share of the largest
-TOGETHER = 16  # parents that are worked on in one compiled call, so that an interruption is heard soon
+PARENTS_A_CALL = 16  # parents that are worked on in one compiled call, so that an interruption is heard soon
 TOTALS = 8  # Newton's steps for the multiplier of the totals
-SMALLEST = 0.02  # total of a child that its cells' laws are taken at, at least
-KNOWN = 1e-3  # least variance of a total's estimate (counts squared): its law's ratios stay floating-point numbers
-LEAST = 1e-5  # variance of a law beside that of the normal law in it: what rounding leaves of larger ratios is no precision
-REACH = 7.0  # standard deviations on either side over which a law is summed
+MIN_CHILD_TOTAL = 0.02  # total of a child that its cells' laws are taken at, at least
+MIN_TOTAL_VARIANCE = 1e-3  # least variance of a total's estimate (counts squared): its law's ratios stay floating-point numbers
+MIN_VARIANCE_SHARE = 1e-5  # variance of a law beside that of the normal law in it: larger ratios are rounding
+SUMMED_DEVIATIONS = 7.0  # standard deviations on either side over which a law is summed
 MOST_STEPS = 600  # of a sum; no window takes more where all is finite
 SIZES = 8  # powers of four above and below the mean total at which totals are estimated
 UNIT = 64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
-LONGEST = 1.0  # step of a multiplier, and of the log of a concentration
+MAX_MULTIPLIER_STEP = 1.0  # step of a multiplier, and of the log of a concentration
 
 
 class Hyperprior(NamedTuple):
@@ -90,7 +90,7 @@ HYPERPRIOR = Hyperprior()
 
 @njit(cache=True, error_model="numpy")
 def _mode(mean, variance, alpha, beta):
-    """About where `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` is largest, and its spread there."""
+    """Return about where `Gamma(x + alpha) / Gamma(x + beta) N(x; mean, variance)` is largest, and its spread there."""
     x = top = max(mean, 0.0) + max(0.0, variance * math.log(alpha / beta))
     curvature = 1.0 / variance
     for _ in range(10):
@@ -104,7 +104,7 @@ def _mode(mean, variance, alpha, beta):
 
 @njit(cache=True, error_model="numpy")
 def _trigammas(x, b):
-    """`sum_{j < x} 1 / (b + j)^2`, the terms from 64 on by Euler and Maclaurin's formula."""
+    """Return `sum_{j < x} 1 / (b + j)^2`, the terms from 64 on by Euler and Maclaurin's formula."""
     total, j = 0.0, 0.0
     while j < min(x, 64.0):
         total += 1.0 / ((b + j) * (b + j))
@@ -128,8 +128,8 @@ def ratio_moments(mean, variance, alpha, beta):
     (0.52, 0.444)
     """
     mode, spread = _mode(mean, variance, alpha, beta)
-    x = float(math.floor(max(mode - REACH * spread, 0.0)))
-    last = math.ceil(mode + REACH * spread) + 2.0
+    x = float(math.floor(max(mode - SUMMED_DEVIATIONS * spread, 0.0)))
+    last = math.ceil(mode + SUMMED_DEVIATIONS * spread) + 2.0
     first = x
     rise = digamma(x + alpha) - digamma(alpha) if x > 0.0 else 0.0
     fall = _trigammas(x, alpha)
@@ -169,7 +169,7 @@ def ratio_moments(mean, variance, alpha, beta):
         if p < 1e-11 * top and ratio < 1.0:
             break
     average = one / total
-    spread2 = max(two / total - average * average, LEAST * variance)
+    spread2 = max(two / total - average * average, MIN_VARIANCE_SHARE * variance)
     return first + average, spread2, (mean_rise / total, mean_fall / total)
 
 
@@ -188,7 +188,7 @@ def _include(s, m, column, variance, tau, nu, at):
 
 @njit(cache=True, error_model="numpy")
 def _site(variance, mean, tau, nu, alpha):
-    """A site's new precision and shift given the current mean and variance along it, and the means of digammas."""
+    """Return a site's new precision and shift given the current mean and variance along it, and the means of digammas."""
     free = 1.0 / variance - tau
     if free <= 0.0:
         return tau, nu, (0.0, 0.0)
@@ -222,7 +222,7 @@ def _invert(q):
 
 @njit(cache=True, error_model="numpy")
 def _covariance(cells, q, components, form):
-    """Covariance of the open cells given that all others are zero."""
+    """Return the covariance of the open cells given that all others are zero."""
     f = cells.size
     out = np.empty((f, f))
     for i in range(f):
@@ -234,7 +234,7 @@ def _covariance(cells, q, components, form):
 
 @njit(cache=True, error_model="numpy")
 def _begin(base, pull, tau, nu, s, m):
-    """A child's covariance and mean from its estimates and multipliers (`pull`) and its sites (precisions, shifts)."""
+    """Compute a child's covariance and mean from its estimates and multipliers (`pull`) and its sites."""
     n = m.size
     s[:] = base
     m[:] = base @ pull
@@ -245,7 +245,7 @@ def _begin(base, pull, tau, nu, s, m):
 
 @njit(cache=True, error_model="numpy")
 def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
-    """One pass over the sites of a child's cells; adds each cell's slope of the log evidence, and minus its derivative."""
+    """Update the sites of a child's cells once; add each cell's slope of the log evidence, and minus its derivative."""
     for i in range(m.size):
         if s[i, i] <= 1e-9:
             continue
@@ -259,8 +259,8 @@ def _propagate(s, m, tau, nu, shares, size, kappa, evidence):
 
 
 @njit(cache=True, error_model="numpy")
-def _weights(base, shares, spread):
-    """Weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + diag d - d d' / sum d).
+def _total_weights(base, shares, spread):
+    """Return weights `u` and precision of a total's estimate `u'y` from cells y = T p + N(0, base + diag d - d d' / sum d).
 
     With `W = (base + diag d)^-1` the inverse of y's covariance is `W + W d d'W / s`, `s = sum d - d'W d`. That difference of
     numbers as large as the total's square is `d'W base 1`, which no cancellation spoils.
@@ -270,7 +270,7 @@ def _weights(base, shares, spread):
         inverse[i, i] += spread[i]
     _invert(inverse)
     along = inverse @ spread
-    own = max(along @ base.sum(axis=1), KNOWN)
+    own = max(along @ base.sum(axis=1), MIN_TOTAL_VARIANCE)
     weights = inverse @ shares + along * ((along @ shares) / own)
     precision = max(weights @ shares, 1e-9)
     return weights / precision, precision
@@ -278,7 +278,7 @@ def _weights(base, shares, spread):
 
 @njit(cache=True, error_model="numpy")
 def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variances, evidence):
-    """Posterior means and variances of the children's totals that add up to their sum; returns the multiplier, of which
+    """Compute posterior means and variances of the children's totals that add up to their sum; returns the multiplier, of which
     each takes its weight."""
     for _ in range(TOTALS):
         evidence[:2] = 0.0
@@ -290,7 +290,7 @@ def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variance
             evidence[0] += rises[0]
             evidence[1] += rises[1]
         step = (sum_ - means.sum()) / (weights @ variances)
-        multiplier += min(max(step, -LONGEST), LONGEST)
+        multiplier += min(max(step, -MAX_MULTIPLIER_STEP), MAX_MULTIPLIER_STEP)
         if abs(step) < 1e-6:
             break
     return multiplier
@@ -298,25 +298,27 @@ def _totals(estimates, precisions, sum_, a, multiplier, weights, means, variance
 
 @njit(cache=True, error_model="numpy")
 def _raised(value, slope, fall, median, spread):
-    """A Newton step of a concentration in its log, given the log evidence's slope and minus its second derivative."""
+    """Return a concentration after a Newton step in its log, given the log evidence's slope and minus its second derivative."""
     held = 1.0 / (spread * spread)
     up = value * slope - (math.log(value) - math.log(median)) * held
     bend = value * value * fall - value * slope + held
-    step = up / bend if bend > 0.0 else math.copysign(LONGEST, up)
-    return value * math.exp(min(max(step, -LONGEST), LONGEST))
+    step = up / bend if bend > 0.0 else math.copysign(MAX_MULTIPLIER_STEP, up)
+    return value * math.exp(min(max(step, -MAX_MULTIPLIER_STEP), MAX_MULTIPLIER_STEP))
 
 
 @njit(cache=True, error_model="numpy")
 def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precisions):
-    """Generalised least squares for the children's totals, cells spread as at their size (to a factor of two)."""
+    """Compute generalised least squares for the children's totals, cells spread as at their size (to a factor of two)."""
     weights, precision = np.empty((2 * SIZES + 1, shares.size)), np.zeros(2 * SIZES + 1)
     for c in range(estimates.size):
         base = bases[c % len(bases)]
-        k = round(math.log(max(sizes[c], SMALLEST) / there) / math.log(4.0))
+        k = round(math.log(max(sizes[c], MIN_CHILD_TOTAL) / there) / math.log(4.0))
         k = min(max(k, -SIZES), SIZES)  # below zero: from the end
         if precision[k] == 0.0 or len(bases) > 1:
             size = there * 4.0**k
-            weights[k], precision[k] = _weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
+            weights[k], precision[k] = _total_weights(
+                base, shares, size * shares * (size + kappa) / (1.0 + kappa)
+            )
         estimates[c], precisions[c] = (base @ weights[k]) @ gradient[c], precision[k]
 
 
@@ -328,7 +330,7 @@ def _bounded(x, most):
 
 @njit(cache=True, error_model="numpy")
 def _stand_out(sizes, variances, total, drift, times, weights):
-    """How many times the mean of its siblings' totals each child's is, and what it takes of the multipliers."""
+    """Compute how many times its siblings' mean total each child's total is, and its share of the multipliers."""
     moved = 0.0
     for c in range(sizes.size):
         times[c] = sizes[c] * (sizes.size - 1) / max(total - sizes[c], 1.0)
@@ -340,7 +342,7 @@ def _stand_out(sizes, variances, total, drift, times, weights):
 
 @njit(cache=True, error_model="numpy")
 def _hold(s, m, size, times, far):
-    """Move a child's cells towards a sum of `size`, in the metric of their covariance, the further the more it stands out."""
+    """Move a child's cells towards a sum of `size`, in the metric of their covariance, further the more it stands out."""
     along = s.sum(axis=1)
     whole = along.sum()
     if whole > 0.0:
@@ -349,7 +351,7 @@ def _hold(s, m, size, times, far):
 
 @njit(cache=True, error_model="numpy")
 def _learn(a, children, total, evidence, hyper):
-    """The totals' concentration after a step, from the means of digammas and trigammas."""
+    """Return the totals' concentration after a step, from the means of digammas and trigammas."""
     parts = children * a
     slope = evidence[0] - children * (digamma(total + parts) - digamma(parts))
     fall = evidence[1] - children * children * _trigammas(total, parts)
@@ -358,7 +360,7 @@ def _learn(a, children, total, evidence, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _learn_cells(kappa, common, slopes, hyper):
-    """The cells' concentrations after a step each, and the median that they share.
+    """Update the cells' concentrations by a step each, and return the median that they share.
 
     One Newton step in all logs, `d_i = log kappa_i - log common` normal: with slope g_i and curvature h_i by log kappa_i
     and w = 1 / spread^2, the best d_i given the median's step leave it a slope of `(g_i + h_i d_i) w / (h_i + w)` and a
@@ -370,16 +372,16 @@ def _learn_cells(kappa, common, slopes, hyper):
     h = np.maximum(kappa * (kappa * slopes[1] - slopes[0]), 0.0)
     up = held * math.log(hyper.kappa / common) + ((g + h * apart) * w / (h + w)).sum()
     move = up / (held + (h * w / (h + w)).sum())
-    move = min(max(move, -LONGEST), LONGEST)
+    move = min(max(move, -MAX_MULTIPLIER_STEP), MAX_MULTIPLIER_STEP)
     steps = (g + w * (move - apart)) / (h + w)
-    _bounded(steps, LONGEST)
+    _bounded(steps, MAX_MULTIPLIER_STEP)
     kappa *= np.exp(steps)
     return common * math.exp(move)
 
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _parent(cells, sums, gradient, q, components, form, hyper, means, variances, spreads):
-    """Posterior means and variances (children, open cells) of one parent, and variances (children,) of its children's totals;
+    """Compute posterior means and variances (children, open cells) of one parent, variances (children,) of children's totals;
     returns its concentrations."""
     children, n = gradient.shape
     if children == 1:
@@ -409,7 +411,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
         left[:] = sums
         metric[:] = 0.0
         for c in range(children):
-            size = max(sizes[c], SMALLEST)
+            size = max(sizes[c], MIN_CHILD_TOTAL)
             lean = np.log(size / (size + kappa))
             if step == 0:
                 nu[c] = -lean
@@ -425,7 +427,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
         factorise(metric)
         solve_factored(metric, left)
         if step < PASSES:
-            _bounded(left, LONGEST)
+            _bounded(left, MAX_MULTIPLIER_STEP)
         for c in range(children):
             means[c] += weights[c] * (s[c] @ left)
             for i in range(n):
@@ -436,7 +438,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
             common = _learn_cells(kappa, common, slopes, hyper)
             # The tilt of a cell's factor changes with its concentration, and its site by the same: that cancels.
             for c in range(children):
-                size = max(sizes[c], SMALLEST)
+                size = max(sizes[c], MIN_CHILD_TOTAL)
                 offset = np.log((size + kappa) / (size + before))
                 nu[c] += offset
                 leans[c] -= offset
@@ -451,7 +453,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
         if cells.size == 0:
             found[p] = 1.0 * hyper.a, 1.0 * hyper.kappa
             continue
-        if cells.size > MOST or rows.size * cells.size**2 > KEPT:
+        if cells.size > MAX_OPEN_CELLS or rows.size * cells.size**2 > KEPT:
             continue
         table = np.empty((rows.size, cells.size))
         for c in range(rows.size):
@@ -473,7 +475,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
 def posterior_means(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, hyper: Hyperprior = HYPERPRIOR
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior means of every parent's children.
+    """Return posterior means of every parent's children.
 
     Parameters
     ----------
@@ -509,8 +511,8 @@ def posterior_means(
     found = np.full((metric.first.size, 2), np.nan)
     gradient, form = metric.domain.backward(coefficients), entries(metric.domain)
     sums, blocks, first = np.asarray(sums, float), flat(q), np.append(metric.first, metric.rows)
-    for i in range(0, metric.first.size, TOGETHER):
-        some = slice(i, i + TOGETHER)
+    for i in range(0, metric.first.size, PARENTS_A_CALL):
+        some = slice(i, i + PARENTS_A_CALL)
         _parents(
             sums[some],
             sums[some] > 0,
@@ -518,7 +520,7 @@ def posterior_means(
             blocks,
             metric.components,
             form,
-            first[i : i + TOGETHER + 1],
+            first[i : i + PARENTS_A_CALL + 1],
             hyper,
             means,
             variances,

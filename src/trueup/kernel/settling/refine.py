@@ -1,4 +1,4 @@
-"""One stage of settling: tables of a marginal under their settled parents, given a coarser marginal of theirs."""
+"""One stage of settling: tables of a marginal under their settled parents, given a coarser marginal."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Coarse:
 
     @classmethod
     def of(cls, marginal: Marginal, coarse: Marginal, counts: np.ndarray) -> Coarse:
-        """From two marginals of the same histograms."""
+        """Make one from two marginals of the same histograms."""
         return cls(relative(marginal, coarse), counts)
 
     def given(
         self, domain: Domain, variances: tuple[np.ndarray, ...], tables: np.ndarray
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-        """Condition tables and their covariances on it."""
+        """Condition tables and their covariances on the coarser marginal."""
         coefficients, narrowed = domain.forward(tables), list(variances)
         own = domain.coarsened(self.marginal)
         known = {c.contrast: c.view(part) for part in [own.forward(self.counts)] for c in own.components}
@@ -42,7 +42,7 @@ class Coarse:
         return tuple(narrowed), domain.backward(coefficients)
 
     def determined(self, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows no family of which has a choice, and what all rows would be if their families had none."""
+        """Return the rows in which no family has a choice, and what all rows would be if their families had none."""
         open_cells = (~held).astype(np.int64)
         choice = marginalise(open_cells, self.marginal)
         known = ((choice == 1) | (self.counts == 0)).all(axis=1)
@@ -51,7 +51,7 @@ class Coarse:
 
 @dataclass(frozen=True)
 class SettlingStage:
-    """Tables (rows, m) that obey the sums, and what they must keep.
+    """Tables (rows, m) that obey the sums, with the constraints that they must keep.
 
     `sums` (parents, m) are the parents' tables, None at the root; `zeros` cells that are zero by definition; `keys`
     (rows,) settle ties of rounding; `most` (rows, m) upper bounds.
@@ -66,7 +66,7 @@ class SettlingStage:
     most: np.ndarray | None = None
 
     def above(self, least: np.ndarray) -> SettlingStage:
-        """The same with bounds (rows, m) taken off the tables and all their sums."""
+        """Return the stage with bounds (rows, m) subtracted from the tables and all their sums."""
         sums = None if self.sums is None else self.sums - self.metric.sums(least)
         coarse = self.coarse
         if coarse is not None:
@@ -87,7 +87,7 @@ class SettlingStage:
         return np.logical_or.reduce(empty) if empty else None
 
     def nearest(self, tolerance: float) -> tuple[np.ndarray, np.ndarray, int]:
-        """Nearest nonnegative tables, every parent's residual, and the most iterations."""
+        """Return the nearest nonnegative tables, every parent's residual, and the most iterations."""
         held = self.held
         if held is None or self.coarse is None:
             found = nearest_nonnegative(self.metric, self.tables, held, tolerance, self.most)
@@ -97,7 +97,7 @@ class SettlingStage:
         return x if held is None else np.where(held, 0.0, x), *found[1:]
 
     def tied(self, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Nearest nonnegative tables if the cells had variances (rows, m) of their own, and every parent's residual."""
+        """Return the nearest nonnegative tables if cells had their own variances (rows, m), and every parent's residual."""
         assert self.sums is not None
         first = np.append(self.metric.first, self.metric.rows)
         if self.coarse is None:
@@ -108,7 +108,7 @@ class SettlingStage:
     def _after_the_forced(
         self, coarse: Coarse, held: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Most lowest places are so small that, once their coarse counts are settled, nothing is left to choose: such
+        """Project only rows with a choice: for most lowest places none is left once their coarse counts are settled;
         rows are set aside, and what they take is taken off their parents."""
         known, forced = coarse.determined(held)
         x, rest, steps = np.where(known[:, None], forced, 0.0), np.flatnonzero(~known), 0
@@ -124,7 +124,7 @@ class SettlingStage:
         return x, residual, steps
 
     def rounded(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whole tables that keep the sums, and for every parent the units that found no place."""
+        """Return whole tables that keep the sums, and for every parent the units that found no place."""
         first = np.append(self.metric.first, self.metric.rows)
         open_ = None if self.zeros is None else ~self.zeros
         if self.most is not None:

@@ -27,7 +27,7 @@ def settle_marginals(
     zeros: np.ndarray | None = None,
     tolerance: float = TOLERANCE,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Nonnegative tables whose marginals are each the nearest to their estimates, given the coarser ones.
+    """Return nonnegative tables whose marginals are each the nearest to their estimates, given the coarser ones.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def settle_marginals(
 
 
 def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
-    """The coarsest first, each once.
+    """Return marginals coarsest first, each once.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
 
 
 def _settled(metric: Metric, tables: np.ndarray, marginal: Marginal, held: np.ndarray, tolerance: float):
-    """The nearest nonnegative tables of a marginal, every row's residual, and the most iterations."""
+    """Return the nearest nonnegative tables of a marginal, every row's residual, and the most iterations."""
     domain = metric.domain.coarsened(marginal)
     variances = tuple(metric.of_marginal(marginal, c) for c in domain.components)
     groups = cell_groups(marginal)

@@ -16,9 +16,9 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.settling.split_laws import (
-    BEYOND,
     FIRST_STEPS,
-    WIDEST,
+    MAX_RELATIVE_SPREAD,
+    MAX_RELATIVE_TOTAL,
     evidence,
     grid,
     log_prior,
@@ -26,10 +26,10 @@ from trueup.kernel.settling.split_laws import (
 )
 from trueup.kernel.tree.simplex import project_part
 
-STEPS = 6  # Newton's, for the multipliers of a draw
+NEWTON_STEPS = 6  # Newton's, for the multipliers of a draw
 CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
-SWEEPS = 12  # of Metropolis steps, one for each child
-ENOUGH = 4000  # children by which the concentration is estimated
+METROPOLIS_SWEEPS = 12  # of Metropolis steps, one for each child
+ESTIMATION_CHILDREN = 4000  # children by which the concentration is estimated
 
 
 @njit(cache=True)
@@ -46,8 +46,8 @@ def _tie(first, totals, spreads, low, high, draws):
 
 
 @njit(cache=True)
-def _whole(first, totals, low, high, draws):
-    """Round every parent's children to whole counts with its sum, within their bounds where that is possible."""
+def _round_children(first, totals, low, high, draws):
+    """Round every parent's children to whole counts with its sum, within their bounds if possible."""
     for p in range(first.size - 1):
         carried = 0.0
         for c in range(first[p], first[p + 1]):
@@ -77,7 +77,7 @@ def _few_or_most(t, s):
 
 @njit(cache=True)
 def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
-    """Metropolis steps, `sweeps` for each child, between pairs of children."""
+    """Make Metropolis steps between pairs of children, `sweeps` for each child."""
     np.random.seed(seed)  # noqa: NPY002
     for p in range(first.size - 1):
         begin, children = first[p], first[p + 1] - first[p]
@@ -146,11 +146,11 @@ class EstimatedSplits:
         self.prices = np.zeros(self.first.size - 1)
 
     def concentrations(self, totals: np.ndarray) -> np.ndarray:
-        """Posterior chances of every one of `CONCENTRATIONS`, given totals (parents,)."""
+        """Return posterior probabilities of every one of `CONCENTRATIONS`, given totals (parents,)."""
         some = self._some()
         prices, logs = np.zeros(some.first.size - 1), np.empty(CONCENTRATIONS.size)
         held = np.asarray(totals, float)
-        counts = grid(BEYOND * max(float(held.max(initial=1.0)), 1.0))
+        counts = grid(MAX_RELATIVE_TOTAL * max(float(held.max(initial=1.0)), 1.0))
         for i, a in enumerate(CONCENTRATIONS):
             logs[i] = evidence(some.first, held, some.z, some.v, some.low, some.high, a, *counts, prices)
             logs[i] -= 0.5 * (math.log(a / HYPERPRIOR.a) / HYPERPRIOR.a_spread) ** 2
@@ -158,25 +158,39 @@ class EstimatedSplits:
         return chances / chances.sum()
 
     def means(self, totals: np.ndarray, a: float) -> np.ndarray:
-        """Posterior means (children,) that add up to the totals."""
+        """Return posterior means (children,) that add up to the totals."""
         counts = grid(max(float(totals.max(initial=1.0)), 1.0))
         means, spreads, *_ = self._run(totals, a, counts, self.prices, FIRST_STEPS, np.empty(0))
         _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, means)
         return means
 
     def draw(self, totals: np.ndarray, a: float, rng: np.random.Generator) -> np.ndarray:
-        """A draw (children,) of whole counts that add up to the (whole) totals."""
+        """Draw whole counts (children,) that add up to the (whole) totals."""
         counts = grid(max(float(totals.max(initial=1.0)), 1.0))
-        _, spreads, draws, _ = self._run(totals, a, counts, self.prices, STEPS, rng.random(self.z.size))
+        _, spreads, draws, _ = self._run(
+            totals, a, counts, self.prices, NEWTON_STEPS, rng.random(self.z.size)
+        )
         _tie(self.first, totals, np.maximum(spreads, 1e-9 * ~self.known), self.low, self.high, draws)
-        _whole(self.first, totals, self.low, self.high, draws)
-        wide = np.minimum(self.v, np.repeat((WIDEST * np.maximum(totals, 1.0)) ** 2, np.diff(self.first)))
-        _exchange(int(rng.integers(2**32)), self.first, self.z, wide, self.low, self.high, a, SWEEPS, draws)
+        _round_children(self.first, totals, self.low, self.high, draws)
+        wide = np.minimum(
+            self.v, np.repeat((MAX_RELATIVE_SPREAD * np.maximum(totals, 1.0)) ** 2, np.diff(self.first))
+        )
+        _exchange(
+            int(rng.integers(2**32)),
+            self.first,
+            self.z,
+            wide,
+            self.low,
+            self.high,
+            a,
+            METROPOLIS_SWEEPS,
+            draws,
+        )
         return draws
 
     def _some(self) -> EstimatedSplits:
-        """The first parents, of which there are no more children than `ENOUGH`, or all."""
-        last = max(int(np.searchsorted(self.first, ENOUGH, side="right")) - 1, 1)
+        """Return the first parents with at most `ESTIMATION_CHILDREN` children in all, or all parents."""
+        last = max(int(np.searchsorted(self.first, ESTIMATION_CHILDREN, side="right")) - 1, 1)
         if last >= self.first.size - 1:
             return self
         size = self.first[last]

@@ -29,19 +29,21 @@ from trueup.kernel.compiled import njit
 
 UNIT, RATIO = 64, 1.02
 NORMAL = 20.0  # spreads from zero from which on a law is taken as normal
-REACH = 7.0  # standard deviations on either side over which a law is summed
-WIDEST = 1e3  # spread of an estimate, in totals of the parent: wider ones say nothing more
+SUMMED_DEVIATIONS = 7.0  # standard deviations on either side over which a law is summed
+MAX_RELATIVE_SPREAD = 1e3  # spread of an estimate, in totals of the parent: wider ones say nothing more
 FIRST_STEPS = 20  # Newton's, for the multipliers
 CLOSE = 1e-3  # standard deviations of a sum by which means may miss it
 WEAK = (
     0.5  # totals of the parent from which on a spread of all its children's estimates is as wide as the total
 )
-BEYOND = 5.0  # totals of the parent up to which laws are summed where the concentration is estimated
+MAX_RELATIVE_TOTAL = (
+    5.0  # totals of the parent up to which laws are summed where the concentration is estimated
+)
 
 
 @njit(cache=True)
 def grid(most):
-    """Counts at which laws are summed, and how many each stands for."""
+    """Return counts at which laws are summed, and how many each represents."""
     size = UNIT
     x = float(UNIT)
     while x < most:
@@ -61,7 +63,7 @@ def grid(most):
 
 @njit(cache=True)
 def log_prior(counts, weights, a):
-    """Logarithms of `Gamma(T + a) / (Gamma(a) T!)`, times what each count stands for."""
+    """Return logarithms of `Gamma(T + a) / (Gamma(a) T!)`, times what each count represents."""
     out = np.empty(counts.size)
     for i in range(counts.size):
         t = counts[i]
@@ -71,7 +73,7 @@ def log_prior(counts, weights, a):
 
 @njit(cache=True)
 def _modes(a, z, v, price):
-    """Between which counts the modes of a law lie.
+    """Return between which counts the modes of a law lie.
 
     Where its slope `log((T + a) / (T + 1)) + price - (T - z) / v` is zero: the logarithm is between those of a and of 1, and
     if a is above 1 it falls, so that there is one mode.
@@ -92,19 +94,22 @@ def _modes(a, z, v, price):
 
 
 @njit(cache=True)
-def _law(counts, weights, prior, a, z, v, price, low, high, u):
-    """Mean, variance, third cumulant and log of the sum of a child's law, and its draw at the quantile u (none if negative)."""
+def _child_law(counts, weights, prior, a, z, v, price, low, high, u):
+    """Return mean, variance, third cumulant and log sum of a child's law, and its draw at quantile u (none if negative)."""
     if low >= high:
         return low, 0.0, 0.0, 0.0, low
     s = math.sqrt(v)
-    if z > NORMAL * s + UNIT and low == 0.0 and high > z + REACH * s:
+    if z > NORMAL * s + UNIT and low == 0.0 and high > z + SUMMED_DEVIATIONS * s:
         shift = price + (a - 1.0) / z
         mean = z + v * shift
         if mean > 0.5 * z and mean < 1.5 * z:
             total = (a - 1.0) * math.log(z) - math.lgamma(a) + price * z + 0.5 * v * shift * shift
             return mean, v, 0.0, total, max(mean + s * _normal_quantile(u), 0.0) if u >= 0.0 else mean
     first, second = _modes(a, z, v, price)
-    least, most = max(low, first - REACH * s - 1.0), min(high, second + REACH * s + 1.0)
+    least, most = (
+        max(low, first - SUMMED_DEVIATIONS * s - 1.0),
+        min(high, second + SUMMED_DEVIATIONS * s + 1.0),
+    )
     if least > most:  # far outside: at the nearer end
         least, most = (max(low, high - 8.0 * s), high) if first > high else (low, min(high, low + 8.0 * s))
     i = max(int(np.searchsorted(counts, least)) - 1, 0)
@@ -148,7 +153,7 @@ def _law(counts, weights, prior, a, z, v, price, low, high, u):
 
 @njit(cache=True)
 def _normal_quantile(u):
-    """Of the standard normal law, to three digits (Abramowitz and Stegun 26.2.23)."""
+    """Return the quantile of the standard normal law, to three digits (Abramowitz and Stegun 26.2.23)."""
     u = min(max(u, 1e-12), 1.0 - 1e-12)
     q = min(u, 1.0 - u)
     t = math.sqrt(-2.0 * math.log(q))
@@ -160,7 +165,7 @@ def _normal_quantile(u):
 
 @njit(cache=True)
 def _log_density_at_mean(variance, third):
-    """Of a gamma law with that variance and third cumulant, turned round if that is negative; but for a constant."""
+    """Return the log density at the mean of a gamma law with this variance and third cumulant, mirrored if negative."""
     k = 4.0 * variance**3 / (third * third) if third != 0.0 else math.inf
     if k > 1e4:
         return -0.5 * math.log(variance)
@@ -175,7 +180,7 @@ def _log_density_at_mean(variance, third):
 
 @njit(cache=True)
 def _normal_evidence(x, z, v, a):
-    """Log evidence of a as that of a normal law with the split's mean and covariance, but for a constant."""
+    """Return the log evidence of a as that of a normal law with the split's mean and covariance, up to a constant."""
     children = z.size
     factor = x / children * (x + children * a) / (1.0 + children * a)
     logs, squares, inverse, gap = 0.0, 0.0, 0.0, 0.0
@@ -208,8 +213,8 @@ def write_laws(
         for step in range(steps):
             total, variance, skew, logs, free = 0.0, 0.0, 0.0, 0.0, 0
             for c in range(begin, end):
-                wide = min(v[c], (WIDEST * x) ** 2)
-                means[c], spreads[c], third, log, draws[c] = _law(
+                wide = min(v[c], (MAX_RELATIVE_SPREAD * x) ** 2)
+                means[c], spreads[c], third, log, draws[c] = _child_law(
                     counts,
                     weights,
                     prior,
@@ -233,8 +238,8 @@ def write_laws(
                 prices[p] += min(max((x - total) / variance, -limit), limit)
         if u.size:
             for c in range(begin, end):
-                wide = min(v[c], (WIDEST * x) ** 2)
-                draws[c] = _law(
+                wide = min(v[c], (MAX_RELATIVE_SPREAD * x) ** 2)
+                draws[c] = _child_law(
                     counts,
                     weights,
                     prior,
@@ -254,7 +259,7 @@ def write_laws(
 
 @njit(cache=True)
 def evidence(first, totals, z, v, low, high, a, counts, weights, prices):
-    """The log evidence of a, all parents together."""
+    """Return the log evidence of a, all parents together."""
     none, means, spreads, draws = np.empty(0), np.empty(z.size), np.empty(z.size), np.empty(z.size)
     total, prior = 0.0, log_prior(counts, weights, a)
     for p in range(first.size - 1):
@@ -262,7 +267,7 @@ def evidence(first, totals, z, v, low, high, a, counts, weights, prices):
         x = totals[p]
         if x > 0.0 and z[some].size > 1:
             if v[some].min() >= (WEAK * x) ** 2 and low[some].max() <= 0.0 and high[some].min() >= x:
-                total += _normal_evidence(x, z[some], np.minimum(v[some], (WIDEST * x) ** 2), a)
+                total += _normal_evidence(x, z[some], np.minimum(v[some], (MAX_RELATIVE_SPREAD * x) ** 2), a)
             else:
                 total += write_laws(
                     np.array([0, z[some].size]),
@@ -278,7 +283,7 @@ def evidence(first, totals, z, v, low, high, a, counts, weights, prices):
                     prices[p : p + 1],
                     FIRST_STEPS,
                     none,
-                    BEYOND,
+                    MAX_RELATIVE_TOTAL,
                     means[some],
                     spreads[some],
                     draws[some],

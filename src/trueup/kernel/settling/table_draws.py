@@ -1,4 +1,4 @@
-"""Draws of tables from what is known of them, in place of the nearest ones or of posterior means.
+"""Draws of tables from their estimates, in place of the nearest tables or of posterior means.
 
 A root's total is normal around its estimate, cut at zero, and its tables are split as `split_draws` says, marginal by
 marginal. Below it, a parent's children are drawn cell by cell from gamma laws with their posterior means and variances,
@@ -16,11 +16,11 @@ from trueup.kernel.settling.nearest import Metric
 from trueup.kernel.settling.refine import Coarse
 from trueup.kernel.settling.split_draws import CONCENTRATIONS, EstimatedSplits
 
-SMALL = 1e-9  # counts, and counts squared: below, nothing is drawn
+MIN_DRAWN_COUNT = 1e-9  # counts, and counts squared: below, nothing is drawn
 
 
 def total_of(marginal: Marginal) -> Marginal:
-    """The total of the same histograms.
+    """Return the total of the same histograms.
 
     Examples
     --------
@@ -31,14 +31,14 @@ def total_of(marginal: Marginal) -> Marginal:
 
 
 def drawn_cells(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws from gamma laws with these means and variances (counts, counts squared), shaped like them.
+    """Draw from gamma laws with these means and variances (counts, counts squared), shaped like them.
 
     Examples
     --------
     >>> drawn_cells(np.array([0.0, 3.0]), np.array([1.0, 0.0]), np.random.default_rng(1))
     array([0., 3.])
     """
-    free = (means > SMALL) & (variances > SMALL)
+    free = (means > MIN_DRAWN_COUNT) & (variances > MIN_DRAWN_COUNT)
     draws = np.where(free, 0.0, np.maximum(means, 0.0))
     m, v = means[free], variances[free]
     draws[free] = rng.gamma(m * m / v) * (v / m)
@@ -46,21 +46,21 @@ def drawn_cells(means: np.ndarray, variances: np.ndarray, rng: np.random.Generat
 
 
 def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draws from normal laws cut at zero, shaped like their means (counts).
+    """Draw from normal laws cut at zero, shaped like their means (counts).
 
     Examples
     --------
     >>> bool(drawn_totals(np.full(100, -5.0), np.full(100, 4.0), np.random.default_rng(1)).min() >= 0)
     True
     """
-    s = np.sqrt(np.maximum(variances, 0.0)) + SMALL
+    s = np.sqrt(np.maximum(variances, 0.0)) + MIN_DRAWN_COUNT
     below = scipy.special.log_ndtr(means / s)  # the chance that a normal one is above zero
     upper = scipy.special.ndtri_exp(below + np.log(rng.random(means.shape)))
     return np.maximum(means - s * upper, 0.0)
 
 
 def mean_variances(metric: Metric) -> np.ndarray:
-    """The cells' average variance (rows, 1) in every row's table (counts squared).
+    """Return the cells' average variance (rows, 1) in every row's table (counts squared).
 
     Examples
     --------
@@ -83,7 +83,7 @@ def drawn_parts(
     held: np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Draws (rows, m) of a marginal's tables, each split of the coarser marginal's counts; of totals, if that is none.
+    """Draw a marginal's tables (rows, m), each a split of the coarser marginal's counts; totals if there is no coarser one.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def drawn_parts(
 def drawn_columns(
     metric: Metric, tables: np.ndarray, sums: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draws (rows, n) of parents' children, each cell of a parent split among them by itself.
+    """Draw parents' children (rows, n), each cell of a parent split among them separately.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ FREE = -1  # a sum that is not prescribed
 
 @njit(cache=True)
 def _cheapest(cost, need, taken):
-    """Take the `need` cheapest of a line of cells; ties go to the lowest index. Returns what was missing."""
+    """Take the `need` cheapest of a line of cells, ties by lowest index; return what was missing."""
     order = np.argsort(cost, kind="mergesort")
     for k in range(need):
         if k >= cost.size or cost[order[k]] == np.inf:
@@ -35,7 +35,7 @@ def _cheapest(cost, need, taken):
 
 @njit(cache=True)
 def _cheapest_shift(cost, taken, source, target):
-    """By how much moving one unit of a line to another line costs at least, and in which place; -1 if none can move."""
+    """Return the least cost of moving one unit of a line to another line, and its place; -1 if none can move."""
     best, at = np.inf, -1
     for j in range(cost.shape[1]):
         if taken[source, j] and not taken[target, j] and cost[target, j] - cost[source, j] < best:
@@ -142,7 +142,7 @@ def _balance(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def transport(cost, supply, demand, taken, price):
-    """Cheapest 0/1 table with row sums `supply` and column sums `demand` (`FREE` first entry: not prescribed).
+    """Compute the cheapest 0/1 table with row sums `supply` and column sums `demand` (`FREE` first entry: not prescribed).
 
     Writes `taken` (rows, columns) and returns how many units could not be placed (0: exact and optimal). Where both
     sums are prescribed, `price` (rows + columns) proves the optimum: a cell (i, j) is taken at a cost of at most
@@ -172,7 +172,7 @@ def transport(cost, supply, demand, taken, price):
 
 @njit(cache=True)
 def _excess(x, allowed, out, members, price):
-    """By how much a block's squared distance from x may exceed that of any whole table with its sums.
+    """Return a bound on how far a block's squared distance from x exceeds that of any whole table with its sums.
 
     With the price `p` of a unit of a cell, all tables t with these sums have the same `sum p t`, so no `sum (t - x)^2`
     is below the sum of the cells' least `(t - x)^2 - p t` plus that: attained at the whole number nearest `x + p / 2`,
@@ -200,7 +200,7 @@ def grouped(family, families):
 
 @njit(cache=True)
 def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, out, excess):
-    """Round every block, family by family; returns every block's number of misplaced units."""
+    """Round every block, family by family; return every block's number of misplaced units."""
     parents, cells = first.size - 1, x.shape[1]
     free_rows, free_columns = row_sums.shape[0] == 0, column_sums.shape[0] == 0
     missing = np.zeros(parents, np.int64)
@@ -310,7 +310,7 @@ def mixed_keys(keys: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def nudges(keys: np.ndarray, cells: int) -> np.ndarray:
-    """Numbers in [0, 1) for every row's key and cell: ties settled by a seed, never by position.
+    """Return numbers in [0, 1) for every row's key and cell: ties settled by a seed, never by position.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Draws of a tree's counts from what noisy measurements and splits of a Dirichlet-multinomial prior say of them.
+"""Draws of a tree's counts from noisy measurements and splits of a Dirichlet-multinomial prior.
 
 The root is normal around its estimate, cut at its bounds. From the top, each level's parents are split among their
 children given the children's estimates from their subtrees (see `kernel.settling.split_draws`), all with one concentration:

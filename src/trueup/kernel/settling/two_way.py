@@ -1,4 +1,4 @@
-"""Nearest nonnegative tables of a parent's children with given row and column sums, all cells with variances of their own.
+"""Nearest nonnegative tables of a parent's children with given row and column sums and per-cell variances.
 
     minimise  sum (y - x)^2 / v   over   sum_j y_cj = r_c (or rows free),  sum_c y_cj = k_j,  y >= 0
 
@@ -16,13 +16,13 @@ from trueup.kernel.settling.dense import factorise, solve_factored
 from trueup.kernel.settling.transport import grouped
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
-SWEEPS = 4  # over lines, before each Newton step
-STEPS = 1000  # few tables need more than ten; the sweeps alone would do, slowly
+LINE_SWEEPS = 4  # over lines, before each Newton step
+MAX_NEWTON_STEPS = 1000  # few tables need more than ten; the sweeps alone would do, slowly
 
 
 @njit(cache=True)
 def _line(x, v, others, target):
-    """The multiplier u at which `sum max(0, x + v (others + u))` is the target."""
+    """Return the multiplier u at which `sum max(0, x + v (others + u))` is the target."""
     near, at = np.inf, -1
     for i in range(x.size):
         if v[i] > 0.0 and -x[i] / v[i] - others[i] < near:
@@ -46,8 +46,8 @@ def _line(x, v, others, target):
 
 
 @njit(cache=True)
-def _table(x, v, p, q, y):
-    """The table of the multipliers, its rows' and its columns' sums."""
+def _dual_table(x, v, p, q, y):
+    """Compute the table of the multipliers, and return its row and column sums."""
     rows, columns = np.zeros(p.size), np.zeros(q.size)
     for i in range(p.size):
         for j in range(q.size):
@@ -59,7 +59,7 @@ def _table(x, v, p, q, y):
 
 @njit(cache=True)
 def _newton(v, y, row_gap, column_gap):
-    """A semismooth Newton step: changes of the multipliers of rows and columns, eliminated to the fewer of them."""
+    """Return a semismooth Newton step: changes of the multipliers of rows and columns, eliminated to the fewer of them."""
     if row_gap.size < column_gap.size:
         turned = np.ascontiguousarray(v.T), np.ascontiguousarray(y.T)
         columns, rows = _eliminated(*turned, column_gap, row_gap)
@@ -94,19 +94,19 @@ def _eliminated(v, y, row_gap, column_gap):
 
 @njit(cache=True, inline="always")
 def _block(x, v, row_sums, column_sums, y):
-    """One table; returns the largest gap of a sum."""
+    """Solve one table; return the largest gap of a sum."""
     p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])
     free = row_sums.size == 0
     tolerance = max(PRECISE, 1e-14 * column_sums.sum())
     best = np.inf
-    for _step in range(STEPS):
-        for _ in range(1 if free else SWEEPS):
+    for _step in range(MAX_NEWTON_STEPS):
+        for _ in range(1 if free else LINE_SWEEPS):
             for j in range(q.size):
                 q[j] = _line(x[:, j], v[:, j], p, column_sums[j])
             if not free:
                 for i in range(p.size):
                     p[i] = _line(x[i], v[i], q, row_sums[i])
-        rows, columns = _table(x, v, p, q, y)
+        rows, columns = _dual_table(x, v, p, q, y)
         best = np.abs(columns - column_sums).max()
         if not free:
             best = max(best, np.abs(rows - row_sums).max())
@@ -114,7 +114,7 @@ def _block(x, v, row_sums, column_sums, y):
             break
         dp, dq = _newton(v, y, row_sums - rows, column_sums - columns)
         z = np.empty(y.shape)
-        rows, columns = _table(x, v, p + dp, q + dq, z)
+        rows, columns = _dual_table(x, v, p + dp, q + dq, z)
         gap = max(np.abs(columns - column_sums).max(), np.abs(rows - row_sums).max())
         if gap < best:
             p, q, best = p + dp, q + dq, gap
@@ -153,7 +153,7 @@ def nearest_two_way(
     row_sums: np.ndarray | None = None,
     family: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest nonnegative blocks of rows, each block with its own margins.
+    """Return the nearest nonnegative blocks of rows, each block with its own margins.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ Reals = NDArray[np.float64]
 BATCHES = 20
 MOST_TALLIED = 4
 """Range of whole numbers to twice their number beyond which they are sorted."""
-FEWEST = 8
+MIN_CHAIN_DRAWS = 8
 """Draws of each chain below which there is no diagnosis: half a chain is too short for a variance."""
 
 
@@ -50,7 +50,7 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
     from scipy.special import ndtri  # slow to import, and chains alone need it
 
     constant = (draws == draws[:1, :1]).all(axis=(0, 1))
-    if draws.shape[1] < FEWEST:
+    if draws.shape[1] < MIN_CHAIN_DRAWS:
         unknown = np.where(constant, 1.0, np.nan)
         return unknown, unknown * float(np.prod(draws.shape[:2]))
     many = 2 * draws.shape[0] * (draws.shape[1] // 2)
@@ -60,7 +60,7 @@ def diagnose(draws: NDArray) -> tuple[Reals, Reals]:
 
 
 def diagnose_means(draws: NDArray) -> tuple[Reals, Reals]:
-    """Return R-hat and effective sizes of means, by split chains and batches: one pass, where ranks would take too long.
+    """Return R-hat and effective sizes of means, by split chains and batches: one pass, for cases where ranks are too slow.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def diagnose_means(draws: NDArray) -> tuple[Reals, Reals]:
     (True, True)
     """
     chains, length, n = draws.shape
-    if length < FEWEST:
+    if length < MIN_CHAIN_DRAWS:
         return diagnose(draws)
     halves = _halves(draws).astype(float)
     within, pooled = _variances(halves)
@@ -111,7 +111,7 @@ def tail_sizes(draws: NDArray) -> Reals:
     >>> tails.shape, bool(tails.min() > 2000)
     ((2,), True)
     """
-    if draws.shape[1] < FEWEST:
+    if draws.shape[1] < MIN_CHAIN_DRAWS:
         return diagnose(draws)[1]
     total, sizes = float(np.prod(draws.shape[:2])), []
     for low in np.quantile(draws, [0.05, 0.95], axis=(0, 1), method="inverted_cdf"):
@@ -123,7 +123,7 @@ def tail_sizes(draws: NDArray) -> Reals:
 
 
 def r_hat_by_chance(quantities: int, size: float, chains: int = 8) -> float:
-    """Return what the largest R-hat of many converged quantities exceeds once in a hundred times, 1.01 or more.
+    """Return the value, at least 1.01, that the largest R-hat of many converged quantities exceeds once in a hundred times.
 
     Of `chains` half-chains with `size` effective draws in all, `R^2 - 1` is about `(F - 1) chains / size` with
     `F = chi2 / (chains - 1)`. The usual 1.01 is meant for one quantity.
@@ -145,18 +145,18 @@ def _halves(draws: NDArray) -> NDArray:
 
 
 def _by_quantity(draws: NDArray, as_: type = float) -> NDArray:
-    """Halves of chains, `(n, halves, draws)`."""
+    """Return halves of chains, `(n, halves, draws)`."""
     return np.ascontiguousarray(_halves(draws).transpose(2, 0, 1), as_)
 
 
 def _compared_by_sorting(draws: NDArray, table: Reals) -> tuple[Reals, Reals]:
-    """R-hat and effective sizes of any numbers."""
+    """Return R-hat and effective sizes of any numbers."""
     values = _by_quantity(draws)
     return _compared(values, values.reshape(len(values), -1).argsort(axis=1), table)
 
 
 def _compared_counts(draws: NDArray, table: Reals) -> tuple[Reals, Reals] | None:
-    """R-hat and effective sizes of whole numbers, which are tallied, not sorted; None of others, or of a wide range."""
+    """Return R-hat and effective sizes of whole numbers, which are tallied, not sorted; None of others, or of a wide range."""
     if draws.dtype.kind not in "iu":
         return None
     low = draws.min(axis=(0, 1)).astype(np.int64)
@@ -176,7 +176,7 @@ def _variances(draws: Reals) -> tuple[Reals, Reals]:
 
 @njit(cache=True, error_model="numpy")
 def _compared(values, order, table):
-    """R-hat and effective size of each quantity `(n, halves, draws)`, given its order and the scores of mean ranks."""
+    """Return R-hat and effective size of each quantity `(n, halves, draws)`, given its order and the scores of mean ranks."""
     n, many = order.shape
     r_hat, ess = np.empty(n), np.empty(n)
     scores, ranked, away = np.empty(values.shape[1:]), np.empty(many), np.empty(many, np.int64)
@@ -185,7 +185,7 @@ def _compared(values, order, table):
         for i in range(many):
             ranked[i] = flat[own[i]]
         _take_scores(ranked, own, table, scores.reshape(many))
-        within, pooled = _spread(scores)
+        within, pooled = _pooled_variances(scores)
         r_hat[q], ess[q] = np.sqrt(pooled / within), _effective_size(scores, within, pooled)
         middle = 0.5 * (ranked[(many - 1) // 2] + ranked[many // 2])
         below, above = (many - 1) // 2, (many - 1) // 2 + 1
@@ -197,7 +197,7 @@ def _compared(values, order, table):
         for i in range(many):
             ranked[i] = abs(flat[away[i]] - middle)
         _take_scores(ranked, away, table, scores.reshape(many))
-        within, pooled = _spread(scores)
+        within, pooled = _pooled_variances(scores)
         if within > 0.0:
             r_hat[q] = max(r_hat[q], np.sqrt(pooled / within))
     return r_hat, ess
@@ -205,7 +205,7 @@ def _compared(values, order, table):
 
 @njit(cache=True, error_model="numpy")
 def _tallied(values, widest, table):
-    """What `_compared` finds, of whole numbers below `widest`, `(n, halves, draws)`."""
+    """Return the results of `_compared` for whole numbers below `widest`, `(n, halves, draws)`."""
     n, many = len(values), values[0].size
     r_hat, ess, scores = np.empty(n), np.empty(n), np.empty(values.shape[1:])
     tally, away = np.empty(widest, np.int64), np.empty(widest, np.int64)
@@ -219,10 +219,10 @@ def _tallied(values, widest, table):
             if tally[x] > 0:
                 away[abs(2 * x - twice) // 2] += tally[x]
         _look_up(values[q], 0, 1, tally, table, scores)
-        within, pooled = _spread(scores)
+        within, pooled = _pooled_variances(scores)
         r_hat[q], ess[q] = np.sqrt(pooled / within), _effective_size(scores, within, pooled)
         _look_up(values[q], twice, 2, away, table, scores)
-        within, pooled = _spread(scores)
+        within, pooled = _pooled_variances(scores)
         if within > 0.0:
             r_hat[q] = max(r_hat[q], np.sqrt(pooled / within))
     return r_hat, ess
@@ -230,7 +230,7 @@ def _tallied(values, widest, table):
 
 @njit(cache=True, error_model="numpy")
 def _ranked(tally, rank):
-    """The number of a rank, 0 that of the smallest."""
+    """Return the number of a rank, 0 being that of the smallest."""
     x, left = 0, rank - tally[0]
     while left >= 0:
         x += 1
@@ -240,7 +240,7 @@ def _ranked(tally, rank):
 
 @njit(cache=True, error_model="numpy")
 def _look_up(values, middle, times, tally, table, out):
-    """Write normal scores of `|times x - middle| // times`, numbers that were tallied."""
+    """Write normal scores of tallied numbers `|times x - middle| // times`."""
     scores, first = np.empty(tally.size), 0
     for x in range(tally.size):
         if tally[x] > 0:
@@ -254,7 +254,7 @@ def _look_up(values, middle, times, tally, table, out):
 
 @njit(cache=True, error_model="numpy")
 def _take_scores(ranked, order, table, out):
-    """Write normal scores of sorted values where they were before; equal ones share their mean rank, `table[first + last]`."""
+    """Write normal scores of sorted values at their former places; equal ones share their mean rank, `table[first + last]`."""
     first = 0
     while first < ranked.size:
         last = first
@@ -269,7 +269,7 @@ def _take_scores(ranked, order, table, out):
 def _effective_sizes(values):
     sizes = np.empty(len(values))
     for q in range(len(values)):
-        within, pooled = _spread(values[q])
+        within, pooled = _pooled_variances(values[q])
         sizes[q] = _effective_size(values[q].copy(), within, pooled)
     return sizes
 
@@ -279,8 +279,8 @@ SUMS = {"reassoc", "contract"}
 
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)
-def _spread(values):
-    """Mean variance within halves, and the pooled estimate; halves `(halves, draws)`."""
+def _pooled_variances(values):
+    """Return the mean variance within halves, and the pooled estimate; halves `(halves, draws)`."""
     halves, length = values.shape
     within, between, mean = 0.0, 0.0, values.mean()
     for x in values:
@@ -292,7 +292,7 @@ def _spread(values):
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _effective_size(values, within, pooled):
-    """Sum autocorrelations by Geyer's initial monotone sequence; halves `(halves, draws)`, which are centred in place."""
+    """Sum autocorrelations by Geyer's initial monotone sequence; halves `(halves, draws)` are centred in place."""
     halves, length = values.shape
     for x in values:
         x -= x.mean()

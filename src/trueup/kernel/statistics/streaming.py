@@ -1,4 +1,4 @@
-"""Moments and histograms of what arrives in batches and is not kept: batches are added up with `+`.
+"""Moments and histograms of batches that are not kept; they are added with `+`.
 
 Sums of powers are central and are combined as in Chan, Golub and LeVeque (1979), to the fourth order as in
 Pebay (2008, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
@@ -70,12 +70,12 @@ class Moments:
 
     @property
     def variance(self) -> Reals:
-        """`(n,)` unbiased variances."""
+        """Return `(n,)` unbiased variances."""
         return self.powers[0] / (self.count - 1)
 
     @property
     def error(self) -> Reals:
-        """`(n,)` Monte Carlo errors (standard errors) of the means."""
+        """Return `(n,)` Monte Carlo errors (standard errors) of the means."""
         return np.sqrt(self.variance / self.count)
 
 
@@ -118,31 +118,31 @@ class Scatter:
 
     @property
     def covariance(self) -> Reals:
-        """`(k, k)` unbiased covariances."""
+        """Return `(k, k)` unbiased covariances."""
         return self.products / (self.count - 1)
 
     @property
     def error_covariance(self) -> Reals:
-        """`(k, k)` covariances of the means' Monte Carlo errors."""
+        """Return `(k, k)` covariances of the means' Monte Carlo errors."""
         return self.covariance / self.count
 
     @property
     def error(self) -> Reals:
-        """`(k,)` Monte Carlo errors (standard errors) of the means."""
+        """Return `(k,)` Monte Carlo errors (standard errors) of the means."""
         return np.sqrt(np.diag(self.error_covariance))
 
 
 # --- histograms whose bins grow with the size of the value -----------------------------------------
 
-STEPS = 64
+BINS_A_DOUBLING = 64
 """Bins to every doubling: a value is cut by at most 1/64 of its size, and whole numbers below 128 not at all."""
 _FIRST, _LAST = -3, 44  # binary exponents: below 2^-4 a value counts as 0, beyond 2^44 as 2^44
-_SIDE = (_LAST - _FIRST + 1) * STEPS
+_SIDE = (_LAST - _FIRST + 1) * BINS_A_DOUBLING
 BINS = 2 * _SIDE + 1
 
 
 def bins_of(values: NDArray) -> NDArray[np.int64]:
-    """Bin of every value, in `0 .. BINS - 1`; values are cut towards zero.
+    """Return the bin of every value, in `0 .. BINS - 1`; values are cut towards zero.
 
     Examples
     --------
@@ -152,27 +152,27 @@ def bins_of(values: NDArray) -> NDArray[np.int64]:
     [1000.0, 0.0]
     """
     mantissa, exponent = np.frexp(np.abs(values))  # |value| = mantissa 2^exponent, 1/2 <= mantissa < 1
-    step = ((mantissa - 0.5) * (2 * STEPS)).astype(np.int64)
-    side = np.clip((exponent - _FIRST) * STEPS + step + 1, 0, _SIDE)
+    step = ((mantissa - 0.5) * (2 * BINS_A_DOUBLING)).astype(np.int64)
+    side = np.clip((exponent - _FIRST) * BINS_A_DOUBLING + step + 1, 0, _SIDE)
     return _SIDE + np.sign(values).astype(np.int64) * np.where(values == 0, 0, side)
 
 
 def value_of(bins: NDArray[np.int64]) -> Reals:
-    """The value of a bin's end nearer to zero."""
+    """Return the value of a bin's end nearer to zero."""
     side = np.abs(np.asarray(bins) - _SIDE)
-    exponent, step = np.divmod(side - 1, STEPS)
-    size = np.ldexp(0.5 + step / (2 * STEPS), (exponent + _FIRST).astype(np.int32))
+    exponent, step = np.divmod(side - 1, BINS_A_DOUBLING)
+    size = np.ldexp(0.5 + step / (2 * BINS_A_DOUBLING), (exponent + _FIRST).astype(np.int32))
     return np.sign(np.asarray(bins) - _SIDE) * np.where(side == 0, 0.0, size)
 
 
 def histogram(values: NDArray, group: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
-    """Count the values `(b, n)` of the cells of each group; `group` is `(n,)`; returns `(groups, BINS)`."""
+    """Count the values `(b, n)` of the cells of each group, given `group` `(n,)`; return `(groups, BINS)`."""
     index = bins_of(values) + group * BINS
     return np.bincount(index.ravel(), minlength=groups * BINS).reshape(groups, BINS)
 
 
 def histogram_quantiles(counts: NDArray[np.int64], probabilities: NDArray) -> Reals:
-    """Smallest values whose share reaches each of the `p` probabilities, `(groups, p)`."""
+    """Return the smallest values whose share reaches each of the `p` probabilities, `(groups, p)`."""
     running = np.cumsum(counts, axis=1)
     wanted = np.ceil(np.multiply.outer(running[:, -1], probabilities))
     return value_of(np.stack([np.searchsorted(row, want) for row, want in zip(running, wanted)]))

@@ -53,7 +53,7 @@ from trueup.kernel.table_walks.place_masses import (
 MIRRORED = 0.95
 """Share of steps that are mirrored."""
 PADDED = 4 * WIDE
-SMALL, OFTEN = 1e-6, 4
+MIN_SCALED_SUM, SIBLINGS_A_SCALING = 1e-6, 4
 """Sums of masses below which they are scaled to 1, and at how many siblings that is looked at: windows cut off little of each."""
 
 
@@ -72,7 +72,7 @@ class Places(NamedTuple):
 
 
 class MeasuredTables(NamedTuple):
-    """What was measured, `r` tables of one level each.
+    """The measured tables, `r` of one level each.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Directions(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """Where a chain is; changed in place.
+    """The state of a chain, changed in place.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ class ChainState(NamedTuple):
 
 
 class TreeMessages(NamedTuple):
-    """Room for messages: of places, which begin at `_own`, of siblings' sums `(nodes, WIDE)`, first steps and sizes of both."""
+    """Arrays for messages: of places, which begin at `_own`, of siblings' sums `(nodes, WIDE)`, first steps and sizes of both."""
 
     own: NDArray[np.float32]
     tail: NDArray[np.float32]
@@ -185,7 +185,7 @@ class TreeMessages(NamedTuple):
 
 
 class Room(NamedTuple):
-    """What a direction changes, level by level, and room for one place.
+    """A direction's changes, level by level, and arrays for one place.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ class Room(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _touched(tables, columns, room, level, at):
-    """List what a direction changes of the tables of a level, from `at` on; where the list ends."""
+    """List what a direction changes of the tables of a level, from `at` on; return where the list ends."""
     which, change = room.which, room.change
     many = at
     for r in range(tables.level.size):
@@ -254,7 +254,7 @@ def _touched(tables, columns, room, level, at):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at(masses, size, left):
-    """The position at which cumulated masses pass `left`, the last of positive mass beyond; -1 where there are none."""
+    """Return the position at which cumulative masses pass `left`, the last of positive mass beyond; -1 if there is none."""
     last = -1
     for i in range(size):
         if masses[i] > 0.0:
@@ -267,7 +267,7 @@ def _at(masses, size, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at_of_narrow(masses, left):
-    """What `_at` finds among `NARROW` masses, fours of them first, without branches that chance decides."""
+    """Return `_at` of `NARROW` masses, without branches that depend on random numbers."""
     one = (masses[0] + masses[1]) + (masses[2] + masses[3])
     two = one + ((masses[4] + masses[5]) + (masses[6] + masses[7]))
     three = two + ((masses[8] + masses[9]) + (masses[10] + masses[11]))
@@ -283,7 +283,7 @@ def _at_of_narrow(masses, left):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _rank(u, masses, at, width):
-    """A number, uniform on (0, 1) if u is, at which masses cumulated to 1 are at position `at`; u where that has no mass."""
+    """Return a number, uniform on (0, 1) if u is, at which cumulative masses are at position `at`; u if it has no mass."""
     if not masses[at] > 0.0:
         return u
     total, below = 0.0, 0.0
@@ -295,13 +295,13 @@ def _rank(u, masses, at, width):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _next(places, p, v):
-    """The sibling after v, a part of p; the first one after the last."""
+    """Return the sibling after v, a part of p; the first one after the last."""
     return v + 1 if v + 1 < places.child_ptr[p + 1] else places.child_ptr[p]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _join(rng, places, work, level, span, room):
-    """Sum the steps of every place and of the siblings after it within a window of the sum, from a random one round to it."""
+    """Sum the steps of every place and of the siblings after it within a window of the sum, cyclically from a random one."""
     ends, width = work.ends, NARROW if level == places.level_ptr.size - 2 else WIDE
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         first, stop = places.child_ptr[p], places.child_ptr[p + 1]
@@ -330,7 +330,7 @@ def _join(rng, places, work, level, span, room):
                 work.tail[WIDE * (after + 1) : WIDE * (after + 2)],
             )
             _convolve(work.own, message_at(places, v), size, rest, sums, shift, within, room.pad)
-            if v % OFTEN == 0:
+            if v % SIBLINGS_A_SCALING == 0:
                 _raise(sums)
             after = v
 
@@ -363,14 +363,14 @@ def _raise(masses):
     total = np.float32(0.0)
     for i in range(WIDE):
         total += masses[i]
-    if SMALL > total > 0.0:
+    if MIN_SCALED_SUM > total > 0.0:
         for i in range(WIDE):
             masses[i] /= total
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _move(rng, places, tables, moves, state, work, columns, stride, room):
-    """Draw all places' steps along a direction; False if rounding left no mass.
+    """Draw all places' steps along a direction; return False if rounding left no mass.
 
     Which of siblings is drawn last is random: what is left for it depends on where in the masses of their steps the numbers of
     the others lie, so that it is mirrored least.
@@ -394,8 +394,8 @@ def _move(rng, places, tables, moves, state, work, columns, stride, room):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _shares(own, at, tail, after, back, within, width, masses):
-    """Set the masses of a place's steps where the siblings after it make up what is left; their sum.
+def _share_masses(own, at, tail, after, back, within, width, masses):
+    """Set the masses of a place's steps given that the siblings after it take what is left; return their sum.
 
     Beyond either end of a message others lie, times the zeros of `within`.
     """
@@ -415,7 +415,7 @@ def _shares(own, at, tail, after, back, within, width, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _rank_of_share(u, own, at, tail, after, back, within, width, position):
-    """What `_rank` finds among the masses that `_shares` would set."""
+    """Return `_rank` among the masses that `_share_masses` would set."""
     total, below = np.float32(0.0), np.float32(0.0)
     for t in range(0, width, NARROW):
         last, here = back - t - NARROW + 1, position - t
@@ -434,7 +434,7 @@ def _rank_of_share(u, own, at, tail, after, back, within, width, position):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _descend(rng, places, work, room, mirrored):
-    """Draw every place's step given its parent's, or mirror the current one (0) in the law of each; False if masses are lost."""
+    """Draw every place's step given its parent's, or mirror the current one (0) in its law; return False if masses are lost."""
     child_ptr, masses, steps, ends, total, u = (
         places.child_ptr,
         room.masses,
@@ -472,13 +472,13 @@ def _descend(rng, places, work, room, mirrored):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, work, room, c, after, left, mirrored, width):
-    """Draw a place's step given what is left for it and the siblings after it; its position, -1 if masses are lost."""
+    """Draw a place's step given what is left for it and the siblings after it; return its position, -1 if masses are lost."""
     u, own, low, masses = rng.random(), message_at(places, c), work.ends[c, 0], room.masses
     back = -low - work.ends[after, 2]
     tail, within = work.tail, room.within
     if mirrored:
         u = 1.0 - _rank_of_share(u, work.own, own, tail, after, back, within, width, -low)
-    total = _shares(work.own, own, tail, after, back + left, within, width, masses)
+    total = _share_masses(work.own, own, tail, after, back + left, within, width, masses)
     if width == NARROW:
         at = _at_of_narrow(masses, u * total)
         if masses[at] > 0.0:
@@ -508,7 +508,7 @@ def _apply(places, state, columns, stride, room):
 
 @njit(cache=True, error_model="numpy")
 def column_sweep(rng, places, tables, moves, state, work, begin, end):
-    """Move along every single column, and `moves.turns` pairs and squares at random; returns how many directions were left out.
+    """Move along every single column, and `moves.turns` random pairs and squares; return how many directions were left out.
 
     Parameters
     ----------

@@ -44,13 +44,13 @@ from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 
 PRODUCT = 32
 """Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
-LARGE = 1e120
+MAX_PRODUCT = 1e120
 """Products beyond it, or below one divided by it, become logs: one more ratio, of which `TINY` is a factor, must fit."""
-LEAST = 1e-2
+MIN_RATE_FACTOR = 1e-2
 """Factor of rates beyond which its powers are logs, for the same reason."""
-WIDTH, OUT, NARROWEST = 1.0, 20, 1e-12
+WIDTH, OUT, MIN_SLICE_WIDTH = 1.0, 20, 1e-12
 """First width of a slice, steps out of it at most, and the width at which it is empty."""
-FAR = 12.0
+MAX_LOG_CONCENTRATION = 12.0
 """A concentration's log lies within so much of 0."""
 TOTALS, CELL, SCALE = 0, 1, 2
 """What a slice draws: a concentration of totals, a cell's, or the common factor of the lowest level's."""
@@ -58,7 +58,7 @@ TOTALS, CELL, SCALE = 0, 1, 2
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _seated(places, state, room, level, v, j):
-    """Guests of a place's cell, and its rate times its factor."""
+    """Return the guests of a place's cell, and its rate times its factor."""
     first, last = places.level_ptr[level], places.level_ptr.size - 2
     if level == last:
         return state.x[v - first, j] + (state.spare[v - first] == j), state.size[v - first]
@@ -96,26 +96,26 @@ def _seat(rng, places, state, room, level):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rise(x, b):
-    """Log of `Gamma(x + b) / Gamma(b)`."""
+    """Return the log of `Gamma(x + b) / Gamma(b)`."""
     total, product = _risen(x, b, 0.0, 1.0)
     return total + math.log(product)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _risen(x, b, total, product):
-    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`: one log for the products of many."""
+    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`, so that one log serves many products."""
     if x >= PRODUCT:
         return total + math.lgamma(x + b) - math.lgamma(b), product
     for i in range(x):
         product *= b + i
-    if LARGE > product > 1.0 / LARGE:
+    if MAX_PRODUCT > product > 1.0 / MAX_PRODUCT:
         return total, product
     return total + math.log(product), 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_cell(places, state, room, level, j, kappa):
-    """Log density of a cell's concentration given the guests and rates of a level, whose own compositions are integrated out.
+    """Return the log density of a cell's concentration given the guests and rates of a level, its compositions integrated out.
 
     With h = kappa / (kappa + s) a place's factor is `Gamma(n + b) / Gamma(b) h^(b + n) / kappa^n`, and siblings have one b.
     """
@@ -126,16 +126,16 @@ def _log_cell(places, state, room, level, j, kappa):
             n, rate = _seated(places, state, room, level, v, j)
             h = kappa / (kappa + rate)
             guests += n
-            if h > LEAST:
+            if h > MIN_RATE_FACTOR:
                 passed *= h
             else:  # where shares are near zero sizes have no end, and products of two would vanish
                 total += b * math.log(h)
-            if passed < 1.0 / LARGE:
+            if passed < 1.0 / MAX_PRODUCT:
                 total, passed = total + b * math.log(passed), 1.0
-            if n < PRODUCT and h > LEAST:
+            if n < PRODUCT and h > MIN_RATE_FACTOR:
                 for i in range(n):
                     product *= (b + i) * h
-                if not LARGE > product > 1.0 / LARGE:
+                if not MAX_PRODUCT > product > 1.0 / MAX_PRODUCT:
                     total, product = total + math.log(product), 1.0
             else:
                 total += math.lgamma(n + b) - math.lgamma(b) + n * math.log(h)
@@ -145,7 +145,7 @@ def _log_cell(places, state, room, level, j, kappa):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_scale(places, state, room, factor):
-    """Log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
+    """Return the log density of a common factor of the lowest level's concentrations and sizes; `room` holds the rates above."""
     total, product, last = 0.0, 1.0, places.level_ptr.size - 2
     for v in range(places.level_ptr[last - 1], places.level_ptr[last]):
         for j in range(state.theta.shape[1]):
@@ -161,7 +161,7 @@ def _log_scale(places, state, room, factor):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_totals(places, state, level, a):
-    """Log density of a given the totals."""
+    """Return the log density of a given the totals."""
     total, product, many = 0.0, 1.0, 0
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         if state.total[v] < PRODUCT:
@@ -176,9 +176,9 @@ def _log_totals(places, state, level, a):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, room, hyper, what, level, which, log):
-    """Log density of a log of `what`, at a level, of a cell or place."""
+    """Return the log density of a log of `what`, at a level, of a cell or place."""
     value = math.exp(log)
-    if abs(log) > FAR:
+    if abs(log) > MAX_LOG_CONCENTRATION:
         return -np.inf
     if what == TOTALS:
         apart = (log - math.log(hyper.a)) / hyper.a_spread
@@ -186,7 +186,10 @@ def _density(places, state, room, hyper, what, level, which, log):
     if what == CELL:
         apart = (log - math.log(state.common[level])) / hyper.cell_spread
         return _log_cell(places, state, room, level, which, value) - 0.5 * apart * apart
-    if math.log(state.kappa[level].max()) + log > FAR or math.log(state.kappa[level].min()) + log < -FAR:
+    if (
+        math.log(state.kappa[level].max()) + log > MAX_LOG_CONCENTRATION
+        or math.log(state.kappa[level].min()) + log < -MAX_LOG_CONCENTRATION
+    ):
         return -np.inf
     apart = (log + math.log(state.common[level] / hyper.kappa)) / hyper.kappa_spread
     return _log_scale(places, state, room, value) - 0.5 * apart * apart
@@ -194,7 +197,7 @@ def _density(places, state, room, hyper, what, level, which, log):
 
 @njit(cache=True, error_model="numpy")
 def _slice(rng, places, state, room, hyper, what, level, which, value):
-    """Draw one positive number by a slice of its log; where no density is known it stays."""
+    """Draw one positive number by a slice of its log; it stays where no density is known."""
     log = math.log(value)
     floor = _density(places, state, room, hyper, what, level, which, log) + math.log(1.0 - rng.random())
     low = log - WIDTH * rng.random()
@@ -207,7 +210,7 @@ def _slice(rng, places, state, room, hyper, what, level, which, value):
         if _density(places, state, room, hyper, what, level, which, high) <= floor:
             break
         high += WIDTH
-    while high - low > NARROWEST:
+    while high - low > MIN_SLICE_WIDTH:
         fresh = low + (high - low) * rng.random()
         if _density(places, state, room, hyper, what, level, which, fresh) > floor:
             return math.exp(fresh)
@@ -217,7 +220,7 @@ def _slice(rng, places, state, room, hyper, what, level, which, value):
 
 @njit(cache=True, error_model="numpy")
 def _learn(rng, places, state, open_, room, hyper, level):
-    """Draw the concentrations of a level, and the median that those of its cells share."""
+    """Draw the concentrations of a level, and the median that its cells share."""
     held, apart, wide = 1.0 / hyper.kappa_spread**2, 1.0 / hyper.cell_spread**2, 0.0
     mean = held * math.log(hyper.kappa)
     state.a[level] = _slice(rng, places, state, room, hyper, TOTALS, level, 0, state.a[level])
@@ -244,7 +247,7 @@ def _scale(rng, places, state, open_, room, hyper):
 
 @njit(cache=True, error_model="numpy")
 def draw_prior(rng, places, state, open_, alike, room, hyper, learn):
-    """Draw compositions, and factors, concentrations and the rates of uninhabited places if they are to be learnt, into `state`.
+    """Draw compositions and, if learnt, factors, concentrations and rates of uninhabited places, into `state`.
 
     Parameters
     ----------

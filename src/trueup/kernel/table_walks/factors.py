@@ -1,4 +1,4 @@
-"""Factors by which cells of one value of an attribute differ together between places above the lowest (Gibbs steps).
+"""Common factors of cells with one attribute value, varying between places above the lowest (Gibbs steps).
 
     theta_vj ~ Gamma(kappa_lj theta_parent,j + EVEN, rate kappa_lj / f_vj),   f_vj = prod_(k of cell j) exp(tau_lk z_vk)
 
@@ -27,7 +27,7 @@ from trueup.kernel.compiled import njit
 EVEN = 0.02
 TINY = 1e-100
 """Least share: below it a count of one more is as good as impossible."""
-NARROWEST = 1e-10
+MIN_ARC_RADIANS = 1e-10
 """Arc of a slice (radians) at which it is empty."""
 SCORE, SPREAD, CENTRED = 0, 1, 2
 """What is drawn: a place's score, a spread given scores, or a spread given factors."""
@@ -42,7 +42,7 @@ class Alike(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_place(places, state, alike, room, level, v, k, move):
-    """Log density of a place's factor of value k that is `exp(move)` times the present one, its composition integrated out."""
+    """Return the log density of `exp(move)` times a place's factor of value k, its composition integrated out."""
     total, p, times = 0.0, places.parent[v], math.exp(move)
     for i in range(alike.ptr[k], alike.ptr[k + 1]):
         j = alike.columns[i]
@@ -59,7 +59,7 @@ def _spread(hyper, normal):
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, alike, room, hyper, level, what, v, k, normal):
-    """Log density, less the normal prior's, of a score of place v or of a spread, of value k."""
+    """Return the log density, less the normal prior's, of a score of place v or of a spread, for value k."""
     tau, total = state.spread[level, k], 0.0
     if what == SCORE:
         return _log_place(places, state, alike, room, level, v, k, tau * (normal - state.score[v, k]))
@@ -82,7 +82,7 @@ def _ellipse(rng, places, state, alike, room, hyper, level, what, v, k, normal):
     )
     high = 2.0 * math.pi * rng.random()
     low, angle = high - 2.0 * math.pi, high
-    while high - low > NARROWEST:
+    while high - low > MIN_ARC_RADIANS:
         fresh = normal * math.cos(angle) + other * math.sin(angle)
         if _density(places, state, alike, room, hyper, level, what, v, k, fresh) > floor:
             return fresh
@@ -100,7 +100,7 @@ def _multiply(state, alike, v, k, move):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _set_factors(places, state, alike, level):
-    """Set the factors of a level from scores and spreads: products that are only ever multiplied would drift."""
+    """Set the factors of a level from scores and spreads, since repeated multiplication would drift."""
     for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
         state.factor[v] = 1.0
         for k in range(alike.ptr.size - 1):

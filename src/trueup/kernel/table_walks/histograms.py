@@ -17,7 +17,7 @@ EVERY, SELDOM = 3, 6
 
 @njit(cache=True, error_model="numpy")
 def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, part, tables_kept, learnt):
-    """Run sweeps from a state, which is overwritten; returns how many directions were left out.
+    """Run sweeps from a state, which is overwritten; return how many directions were left out.
 
     Parameters
     ----------

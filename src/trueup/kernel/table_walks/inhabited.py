@@ -1,4 +1,4 @@
-"""Lowest places of a histogram that nobody lives in, which splits of totals pass over (Gibbs steps).
+"""Uninhabited lowest places of a histogram, which splits of totals pass over (Gibbs steps).
 
 Before totals are known, each of a place's C lowest parts is uninhabited with probability w, all of them never:
 `w^(C - I) (1 - w)^I / (1 - w^C)`, I the number of inhabited ones. The place's total is split among these. Were all
@@ -27,13 +27,13 @@ from trueup.kernel.table_walks.restaurants import occupied
 MEAN, STRENGTH = (0.5, 1.0), (2.0, 0.1)
 """Hyperpriors of the beta law of rates of uninhabited places: of its mean, beta, half below a quarter, much near zero; of the
 sum of its parameters, gamma (shape and rate)."""
-LEAST = 1e-12
+MIN_RATE = 1e-12
 """Rates lie within so much of 0 and 1, so that logs of odds are numbers."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def parts(places, inhabited, v):
-    """How many parts a place's total is split among: all but those that are uninhabited."""
+    """Return how many parts a place's total is split among: all but the uninhabited ones."""
     first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
     return stop - first if first < last else inhabited[first - last : stop - last].sum()
 
@@ -80,7 +80,7 @@ def draw_inhabited(rng, places, state):
 
 @njit(cache=True, error_model="numpy")
 def draw_rates(rng, places, state):
-    """Draw the law of the rates of uninhabited places, given which they are, and then the rates."""
+    """Draw the law of the rates of uninhabited places given which they are, then the rates."""
     first, count = places.level_ptr[-3], state.rate.size
     empty, lived = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for p in range(count):
@@ -93,18 +93,18 @@ def draw_rates(rng, places, state):
     mean, strength = state.rates_law
     for p in range(count):
         rate = rng.beta(mean * strength + empty[p], (1.0 - mean) * strength + lived[p])
-        state.rate[p] = min(max(rate, LEAST), 1.0 - LEAST)
+        state.rate[p] = min(max(rate, MIN_RATE), 1.0 - MIN_RATE)
 
 
 @njit(cache=True, error_model="numpy")
 def _draw_law(rng, empty, lived, law):
-    """Draw mean and strength of the beta law of rates, these integrated out."""
+    """Draw mean and strength of the beta law of rates, with the rates integrated out."""
     mean, strength = law
     ones, others, wide = 0, 0, 0.0
     for p in range(empty.size):
         if empty[p] + lived[p] > 0:
             ones += occupied(rng, empty[p], mean * strength)
             others += occupied(rng, lived[p], (1.0 - mean) * strength)
-            wide -= math.log(max(rng.beta(strength, float(empty[p] + lived[p])), LEAST))
-    law[0] = min(max(rng.beta(MEAN[0] + ones, MEAN[1] + others), LEAST), 1.0 - LEAST)
+            wide -= math.log(max(rng.beta(strength, float(empty[p] + lived[p])), MIN_RATE))
+    law[0] = min(max(rng.beta(MEAN[0] + ones, MEAN[1] + others), MIN_RATE), 1.0 - MIN_RATE)
     law[1] = rng.standard_gamma(STRENGTH[0] + ones + others) / (STRENGTH[1] + wide)

@@ -40,9 +40,9 @@ from trueup.kernel.compiled import njit
 
 WINDOW = 6
 """Values of a window."""
-NEAR = 0.8
+SIBLING_PROBABILITY = 0.8
 """How often the partner of a place is one with the same parent."""
-LEAST = 1e-300
+MIN_MASS = 1e-300
 
 
 class LinkedPlaces(NamedTuple):
@@ -67,7 +67,7 @@ class LinkedPlaces(NamedTuple):
 
 
 class LinkedValues(NamedTuple):
-    """What was measured, `r` tables of one level each, end to end.
+    """The measured values, `r` tables of one level each, end to end.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class LinkedValues(NamedTuple):
 
 
 class LinkedMoves(NamedTuple):
-    """`k` moves: what each changes, one after the other.
+    """The `k` moves with their changes, one after the other.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class LinkedMoves(NamedTuple):
 
 
 class LinkedState(NamedTuple):
-    """Where a chain is; changed in place.
+    """The state of a chain, changed in place.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class LinkedState(NamedTuple):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def log_gamma(z):
-    """Log of Gamma at z > 0, to 1e-11: Stirling's series above 9."""
+    """Return the log of Gamma at z > 0, to 1e-11: Stirling's series above 9."""
     below = 1.0
     while z < 9.0:
         below *= z
@@ -161,7 +161,7 @@ def log_gamma(z):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def rise(x, by, up, down):
-    """Log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; of large x by the ratio's series, to 1e-8."""
+    """Return the log of `Gamma(x + up) / Gamma(x + down)` at x + by over that at x; to 1e-8 by series for large x."""
     least = min(x, x + by)
     if least > 50.0 * max(up, down, 1.0):
         apart, middle = up - down, 0.5 * (up + down - 1.0)
@@ -172,7 +172,7 @@ def rise(x, by, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inside(moves, state, v, m, t):
-    """Whether no column of row v falls below zero along move m by t."""
+    """Return True if no column of row v falls below zero along move m by t."""
     least = 0
     for i in range(moves.column_ptr[m], moves.column_ptr[m + 1]):
         least = min(least, state.x[v, moves.column[i]] + t * moves.by[i])
@@ -181,7 +181,7 @@ def _inside(moves, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _own(places, moves, pool_of, state, v, m, t):
-    """Change of the log prior of a lowest place's table (row v) along move m by t, whose columns stay at least zero."""
+    """Return the change of the log prior of a lowest place's table (row v) along move m by t, its columns staying nonnegative."""
     levels = places.level_ptr.size - 2
     node = places.level_ptr[levels] + v
     above, total = places.parent[node], 0.0
@@ -189,7 +189,7 @@ def _own(places, moves, pool_of, state, v, m, t):
         j = moves.column[i]
         g = pool_of[j]
         if g >= 0:
-            alpha = max(state.kappa[levels, g] * state.theta[above, j], LEAST)
+            alpha = max(state.kappa[levels, g] * state.theta[above, j], MIN_MASS)
             total += rise(state.x[v, j], t * moves.by[i], alpha, 1.0)
     for i in range(moves.pool_ptr[m], moves.pool_ptr[m + 1]):
         g = moves.pool[i]
@@ -201,7 +201,7 @@ def _own(places, moves, pool_of, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _path(places, values, moves, state, v, m, t, stop):
-    """Change of the log density of noise and splits from leaf v up to below the level `stop`."""
+    """Return the change of the log density of noise and splits from leaf v up to below the level `stop`."""
     levels = places.level_ptr.size - 1
     node, total = places.level_ptr[levels - 1] + v, 0.0
     for level in range(levels - 1, stop - 1, -1):
@@ -265,7 +265,7 @@ def _change_both(places, values, moves, state, v, w, m, t, stop):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
-    """Change of the log density where v moves by t along m, and w, if there is one, by -t."""
+    """Return the change of the log density if v moves by t along m, and w, if there is one, by -t."""
     if t == 0:
         return 0.0
     total = 0.0
@@ -279,8 +279,8 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, logs):
-    """Draw t from its law on a window; `logs` is room for it."""
+def _draw_on_window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, logs):
+    """Draw t from its law on a window, using `logs` as scratch."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
     first = -int(rng.random() * WINDOW)
     top = 0.0
@@ -301,7 +301,7 @@ def _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, l
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def rounded_mass(t, mean, sd):
-    """Of the rounded normal law."""
+    """Return the mass of the rounded normal law."""
     root = sd * math.sqrt(2.0)
     far = abs(t - mean)
     return 0.5 * (math.erfc((far - 0.5) / root) - math.erfc((far + 0.5) / root))
@@ -309,7 +309,7 @@ def rounded_mass(t, mean, sd):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop):
-    """Propose t from the rounded normal law of the noise; 0 where it is rejected."""
+    """Propose t from the rounded normal law of the noise; return 0 if it is rejected."""
     precision, pull = 0.0, 0.0
     for side in range(2 if w >= 0 else 1):
         more = _normal(places, values, moves, state, w if side else v, m, 1 - 2 * side, stop)
@@ -359,7 +359,9 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
                         continue
                     stop = meeting_level(places, v, w)
                 if rng.random() < 0.3:
-                    t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs)
+                    t = _draw_on_window(
+                        rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs
+                    )
                 else:
                     t = _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop)
                 if t != 0:
@@ -368,7 +370,7 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
 
 @njit(cache=True, error_model="numpy")
 def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, small, times):
-    """Draw columns that may come down to zero one at a time, each on windows, from a state, which is overwritten.
+    """Draw columns that may fall to zero one at a time, each on windows, from a state, which is overwritten.
 
     Where the prior has its peak at zero, no normal law is near: what it proposes leaves zero hardly ever.
 
@@ -390,17 +392,19 @@ def _all_small(rng, places, values, moves, pool_of, state, widest, units, small,
             for step in range(2 * times[v] if small[v, j] and m >= 0 else 0):
                 w = partner(rng, places, v) if step % 2 else -1
                 stop = meeting_level(places, v, w) if w >= 0 else 0
-                t = _window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs)
+                t = _draw_on_window(
+                    rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs
+                )
                 if t != 0:
                     _change_both(places, values, moves, state, v, w, m, t, stop)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def partner(rng, places, v):
-    """Another leaf below the parent, or below some place further up; -1 where it has none."""
+    """Return another leaf below the parent, or below some place further up; -1 if there is none."""
     levels = places.level_ptr.size - 1
     node = places.parent[places.level_ptr[levels - 1] + v]
-    if rng.random() > NEAR:
+    if rng.random() > SIBLING_PROBABILITY:
         for _ in range(int(rng.random() * (levels - 1))):
             node = places.parent[node]
     apart = places.last[node] - places.first[node] - 1
@@ -412,7 +416,7 @@ def partner(rng, places, v):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def meeting_level(places, v, w):
-    """The level below that of the lowest place that holds two leaves."""
+    """Return the level below that of the lowest place that holds two leaves."""
     levels = places.level_ptr.size - 1
     one, other, level = places.level_ptr[levels - 1] + v, places.level_ptr[levels - 1] + w, levels - 1
     while one != other:

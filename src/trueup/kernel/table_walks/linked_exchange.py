@@ -1,4 +1,4 @@
-"""Steps of a place for chains of two linked tables: some households leave with their persons, and others come.
+"""Steps of a place for chains of two linked tables: some households leave with their persons, others come.
 
 Units of one pool are exchangeable under its Dirichlet-multinomial law: where r of T units, chosen at random, leave a
 table x, those that stay, z, are of that law, and s units that come one after the other from the urn of these make one again, y.
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.linked import LEAST, rise
+from trueup.kernel.table_walks.linked import MIN_MASS, rise
 from trueup.kernel.table_walks.linked_normal import change_place, empty_scratch, path_gain, take_sums
 
 RENEWED, APART = 10.0, 8.0
@@ -62,11 +62,11 @@ def _come(rng, columns, count, kappa, theta, x):
     """Add so many units to columns: each of a kind with a chance in proportion to alpha and to how many there are."""
     whole = 0.0
     for j in columns:
-        whole += x[j] + max(kappa * theta[j], LEAST)
+        whole += x[j] + max(kappa * theta[j], MIN_MASS)
     for i in range(count):
         left, at = rng.random() * (whole + i), 0
         while at < columns.size - 1:
-            left -= x[columns[at]] + max(kappa * theta[columns[at]], LEAST)
+            left -= x[columns[at]] + max(kappa * theta[columns[at]], MIN_MASS)
             if left < 0.0:
                 break
             at += 1
@@ -75,7 +75,7 @@ def _come(rng, columns, count, kappa, theta, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
-    """Let `less` units of a whole leave and `more` come, and as many further ones of each as there are to leave."""
+    """Let `less` units of a whole leave and `more` come, and as many extra ones of each as are drawn to leave."""
     both = min(further, whole - less)
     _leave(rng, columns, whole, less + both, x)
     _come(rng, columns, more + both, kappa, theta, x)
@@ -83,7 +83,7 @@ def _renew(rng, columns, whole, less, more, further, kappa, theta, x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _at_most(rng, most):
-    """Draw a number from 0 on: one more of it has a uniform log."""
+    """Draw a number from 0 on, each further one with a log-uniform chance."""
     return int(math.exp(rng.random() * math.log(most + 1.0))) - 1
 
 
@@ -106,8 +106,8 @@ def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _inside(x, n, slack):
-    """Whether no slack falls below zero: those of no pool may."""
+def _slack_inside(x, n, slack):
+    """Return True if no slack falls below zero; those of no pool may."""
     least = 0
     for i in range(slack.size):
         least = min(least, x[n + i] + slack[i])
@@ -144,7 +144,7 @@ def _all_places(rng, places, values, forms, pools, state, steps, out, scratch):
             for j in range(n):
                 scratch.t[j] = out[j] - x[j]
             take_sums(forms, scratch)
-            if not _inside(x, n, scratch.slack):
+            if not _slack_inside(x, n, scratch.slack):
                 continue
             log = rise(state.total[node], by, state.a[levels], 1.0)
             log += path_gain(places, values, forms, state, v, 1, 0, scratch)

@@ -1,4 +1,4 @@
-"""Steps of small places for chains of linked counts: a place is drawn from its prior given a total near the one it has.
+"""Steps of small places for chains of linked counts: draw a place from its prior given a total near its own.
 
 Where noise is wide beside the counts, the prior says more than the noise does, and normal laws fit badly: a place may be empty
 or hold a few households with their persons, which no step of one column connects. So a total T of the free pool is proposed at a
@@ -11,24 +11,24 @@ from __future__ import annotations
 import math
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.linked import LEAST, rise
+from trueup.kernel.table_walks.linked import MIN_MASS, rise
 from trueup.kernel.table_walks.linked_normal import change_place, empty_scratch, path_gain, take_sums
 
-LARGEST = 100
+MAX_TOTAL = 100
 """Totals from and to which such steps go, at most."""
-FARTHEST = 25.0
+MAX_TOTAL_DISTANCE = 25.0
 """Longest distance of two totals."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_gamma_draw(rng, shape):
-    """Log of a gamma deviate: `U^(1 / shape)` times one of shape + 1, as those of small shapes are too small for a double."""
+    """Return the log of a gamma deviate: `U^(1 / shape)` times one of shape + 1, since small shapes underflow."""
     return math.log(rng.standard_gamma(shape + 1.0)) + math.log(1.0 - rng.random()) / shape
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_beta_binomial(rng, count, own, other):
-    """Draw how many of a count are of one kind: beta-binomial, in time that does not grow with the count."""
+    """Draw how many of a count are of one kind: beta-binomial, in time independent of the count."""
     if count == 0 or other <= 0.0:
         return count
     odds = _log_gamma_draw(rng, own) - _log_gamma_draw(rng, other)
@@ -37,14 +37,14 @@ def draw_beta_binomial(rng, count, own, other):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_dirichlet_multinomial(rng, count, among, kappa, theta, out):
-    """Divide a count among columns by a Dirichlet-multinomial law: one column after the other, each a part of what is left."""
+    """Divide a count among columns by a Dirichlet-multinomial law, one column after the other from what is left."""
     left, last = 0.0, 0
     for j in range(among.size):
         if among[j]:
-            left, last = left + max(kappa * theta[j], LEAST), j
+            left, last = left + max(kappa * theta[j], MIN_MASS), j
     for j in range(last + 1):
         if among[j]:
-            alpha = max(kappa * theta[j], LEAST)
+            alpha = max(kappa * theta[j], MIN_MASS)
             left -= alpha
             out[j] = draw_beta_binomial(rng, count, alpha, left) if j < last else count
             count -= out[j]
@@ -62,7 +62,10 @@ def draw_place(rng, forms, pool_of, kappa, theta, total, out):
             homes += forms.households[i, j] * out[j]
             first = j if first < 0 and forms.persons[i, j] else first
         g, own, (least, most) = pool_of[n + 2 * i], pool_of[first], forms.limits[i]
-        more, room = max(kappa[g] * theta[n + 2 * i], LEAST), max(kappa[g] * theta[n + 2 * i + 1], LEAST)
+        more, room = (
+            max(kappa[g] * theta[n + 2 * i], MIN_MASS),
+            max(kappa[g] * theta[n + 2 * i + 1], MIN_MASS),
+        )
         held = least * homes + draw_beta_binomial(rng, (most - least) * homes, more, room)
         if own >= 0:
             draw_dirichlet_multinomial(rng, held, forms.persons[i], kappa[own], theta, out)
@@ -79,10 +82,10 @@ def fresh_sweep(rng, places, values, forms, pool_of, state, steps):
         node = places.level_ptr[levels] + v
         above = places.parent[node]
         for _ in range(steps[v]):
-            by = int(math.exp(rng.random() * math.log(FARTHEST + 1.0)))
+            by = int(math.exp(rng.random() * math.log(MAX_TOTAL_DISTANCE + 1.0)))
             by = by if rng.random() < 0.5 else -by
             total = state.total[node] + by
-            if total < 0 or max(total, state.total[node]) > LARGEST:
+            if total < 0 or max(total, state.total[node]) > MAX_TOTAL:
                 continue
             draw_place(rng, forms, pool_of, state.kappa[levels], state.theta[above], total, scratch.t)
             for j in range(n):

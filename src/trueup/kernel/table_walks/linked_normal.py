@@ -1,4 +1,4 @@
-"""Steps of whole places for chains of linked counts: all columns of a place at once, by normal laws near the exact ones.
+"""Steps of whole places for chains of linked counts: all columns at once, by normal laws near the exact ones.
 
 Steps along one vector after the other are slow where the prior ties columns together: if persons per household are known to a
 hundredth, persons and households move together or hardly at all. Here the log density of the n cells x of a place is replaced
@@ -29,15 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.linked import LEAST, meeting_level, partner, rise
+from trueup.kernel.table_walks.linked import MIN_MASS, meeting_level, partner, rise
 
 ALONE = 0.5
 """How often a place is drawn alone as well."""
 OVER = 0.9
 """Correlation, negative, of normal deviates with those that were there: steps go beyond the mean more often than not."""
-NEGLIGIBLE, FARTHEST_END = -5.0, 30.0
+REJECTION_END, FARTHEST_END = -5.0, 30.0
 """Deviates below which an end is left to rejection, and above which nothing is drawn beyond it."""
-SMALLEST = 0.5
+MIN_QUADRATIC_COUNT = 0.5
 """Counts are at least so large in the quadratic laws."""
 SUMS = {"reassoc", "contract"}
 """What may be done to sums so that several terms are added at a time."""
@@ -91,7 +91,7 @@ class NormalPlaces(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, the precision of
+    """Arrays of one step: its columns first; mean, where the fractions were and go less the mean, factor of Q, the precision of
     noise alone, and how far the place is from its centre, of these columns; t; and changes of slacks, sums and groups."""
 
     columns: NDArray[np.int64]
@@ -140,15 +140,21 @@ def take_quadratic(places, forms, pool_of, state, laws):
                 continue
             alpha = state.kappa[levels, g] * state.theta[above, j]
             if j < n:
-                at = max(centre[j] + 0.5 * alpha, SMALLEST)
+                at = max(centre[j] + 0.5 * alpha, MIN_QUADRATIC_COUNT)
                 pull[j] += (alpha - 1.0) / at
                 precision[j, j] += (alpha - 1.0) / (at * at)
             else:
                 row = forms.slack[j - n]
-                _add(pull, precision, row, max(_dot(row, centre) + 0.5 * alpha, SMALLEST), alpha - 1.0)
+                _add(
+                    pull,
+                    precision,
+                    row,
+                    max(_dot(row, centre) + 0.5 * alpha, MIN_QUADRATIC_COUNT),
+                    alpha - 1.0,
+                )
         for g in range(forms.pool.shape[0]):
             row, up, down = forms.pool[g], state.a[levels] if g == 0 else 1.0, state.kappa[levels, g]
-            at = max(_dot(row, centre) + 0.5 * (up + down - 1.0), SMALLEST)
+            at = max(_dot(row, centre) + 0.5 * (up + down - 1.0), MIN_QUADRATIC_COUNT)
             _add(pull, precision, row, at, up - down)
 
 
@@ -231,16 +237,16 @@ def _beyond(rng, low):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_deviate(z, other, low, high):
-    """Log density of drawing z from `other` between two ends, but for what all share."""
-    if max(low, -high) < NEGLIGIBLE:
+    """Return the log density of drawing z from `other` between two ends, up to a common constant."""
+    if max(low, -high) < REJECTION_END:
         return -0.5 * (z + OVER * other) ** 2 / (1.0 - OVER * OVER) - 0.5 * math.log(1.0 - OVER * OVER)
     return -0.5 * z * z - math.log(0.5 * math.erfc(max(low, -high) / math.sqrt(2.0)))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _deviate(rng, other, low, high):
-    """Draw a deviate: on the other side of `other` more often than not, or, where an end is near, beyond the nearer one."""
-    if max(low, -high) < NEGLIGIBLE:
+    """Draw a deviate: mostly on the other side of `other`, or, if an end is near, beyond the nearer one."""
+    if max(low, -high) < REJECTION_END:
         return math.sqrt(1.0 - OVER * OVER) * rng.standard_normal() - OVER * other
     return _beyond(rng, low) if low > -high else -_beyond(rng, -high)
 
@@ -271,7 +277,7 @@ def _drawn(rng, state, v, w, scratch, n):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def take_sums(forms, scratch):
-    """Changes of slacks and sums of pools by t."""
+    """Compute changes of slacks and sums of pools by t."""
     for i in range(scratch.slack.size):
         scratch.slack[i] = _dot(forms.slack[i], scratch.t)
     for g in range(scratch.pool.size):
@@ -279,8 +285,8 @@ def take_sums(forms, scratch):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _groups(forms, r, scratch, count):
-    """Changes of the groups of table r by t."""
+def _group_changes(forms, r, scratch, count):
+    """Compute changes of the groups of table r by t."""
     scratch.group[:count] = 0
     for i in range(scratch.t.size):
         g = forms.group[r, i]
@@ -290,14 +296,14 @@ def _groups(forms, r, scratch, count):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def path_gain(places, values, forms, state, v, sign, stop, scratch):
-    """Change of the log density of noise, and of splits above leaf v, below the level `stop` where it changes by `sign` t."""
+    """Return the change of the log density of noise and splits above leaf v, below level `stop`, if v changes by `sign` t."""
     levels, free, total = places.level_ptr.size - 1, sign * scratch.pool[0], 0.0
     node = places.level_ptr[levels - 1] + v
     for level in range(levels - 1, stop - 1, -1):
         for r in range(forms.level.size):
             if forms.level[r] != level:
                 continue
-            _groups(forms, r, scratch, values.groups[r])
+            _group_changes(forms, r, scratch, values.groups[r])
             start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
             for g in range(values.groups[r]):
                 d = state.gap[start + g]
@@ -313,7 +319,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
-    """Change of the log density below the level `stop` where leaf v changes by `sign` t; minus infinity where it must not."""
+    """Return the change of the log density below the level `stop` if leaf v changes by `sign` t; minus infinity if forbidden."""
     levels, n = places.level_ptr.size - 1, scratch.t.size
     for j in range(pool_of.size):
         if state.x[v, j] + sign * (scratch.t[j] if j < n else scratch.slack[j - n]) < 0:
@@ -323,7 +329,7 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
     for j in range(pool_of.size):
         g, by = pool_of[j], sign * (scratch.t[j] if j < n else scratch.slack[j - n])
         if g >= 0 and by != 0:
-            alpha = max(state.kappa[levels - 1, g] * state.theta[above, j], LEAST)
+            alpha = max(state.kappa[levels - 1, g] * state.theta[above, j], MIN_MASS)
             total += rise(state.x[v, j], by, alpha, 1.0)
     for g in range(1, scratch.pool.size):
         if scratch.pool[g] != 0:
@@ -349,7 +355,7 @@ def change_place(places, values, forms, state, v, sign, stop, scratch):
         for r in range(forms.level.size):
             if forms.level[r] != level:
                 continue
-            _groups(forms, r, scratch, values.groups[r])
+            _group_changes(forms, r, scratch, values.groups[r])
             start = values.start[r] + (node - places.level_ptr[level]) * values.groups[r]
             for g in range(values.groups[r]):
                 state.gap[start + g] += sign * scratch.group[g]
@@ -359,7 +365,7 @@ def change_place(places, values, forms, state, v, sign, stop, scratch):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _choose(rng, columns, k):
-    """Put k columns first that are drawn at random."""
+    """Put k random columns first."""
     for i in range(k if k < columns.size else 0):
         j = i + int(rng.random() * (columns.size - i))
         columns[i], columns[j] = columns[j], columns[i]
@@ -367,7 +373,7 @@ def _choose(rng, columns, k):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k):
-    """Draw k columns of leaf v anew given all else, or of v and w given their sum; return whether that was accepted."""
+    """Draw k columns of leaf v anew given all else, or of v and w given their sum; return True if accepted."""
     scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
     sides = 2 if w >= 0 else 1
     _choose(rng, scratch.columns, k)
@@ -391,7 +397,7 @@ def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch,
 
 @njit(cache=True, error_model="numpy")
 def empty_scratch(forms):
-    """Room for one step."""
+    """Allocate the arrays of one step."""
     n = forms.pool.shape[1]
     return Scratch(
         np.arange(n),
@@ -410,7 +416,7 @@ def empty_scratch(forms):
 
 @njit(cache=True, error_model="numpy")
 def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps):
-    """Draw every place with other ones, and half as often alone, from a state, which is overwritten as `laws` is.
+    """Draw every place jointly with other ones, and half as often alone, from a state, which is overwritten as `laws` is.
 
     Parameters
     ----------

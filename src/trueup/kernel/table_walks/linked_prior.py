@@ -15,12 +15,12 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.compositions import FAR, OUT, TINY, WIDTH
+from trueup.kernel.table_walks.compositions import MAX_LOG_CONCENTRATION, OUT, TINY, WIDTH
 from trueup.kernel.table_walks.linked import log_gamma
 
-EVEN = 0.1
+EVEN_TABLES = 0.1
 """Of a table for each column: slices of shares stick where these are next to nothing, sooner than the draws of `compositions`."""
-NARROWEST = 0.1
+MIN_FIRST_WIDTH = 0.1
 """First width of a slice of a concentration that many places tell of, at least."""
 TOTALS, KAPPA, SHARES = 0, 1, 2
 """What a slice draws: a concentration of totals, one of compositions, or two shares."""
@@ -28,7 +28,7 @@ TOTALS, KAPPA, SHARES = 0, 1, 2
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _climbs(counts, b):
-    """Sum of the logs of `Gamma(x + b) / Gamma(b)` over counts x."""
+    """Return the sum of the logs of `Gamma(x + b) / Gamma(b)` over counts x."""
     total, base = 0.0, log_gamma(b)
     for x in counts:
         if x > 0:
@@ -38,7 +38,7 @@ def _climbs(counts, b):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_totals(places, state, level, log, hyper):
-    """Log density of the log concentration of the totals of a level."""
+    """Return the log density of the log concentration of the totals of a level."""
     a = math.exp(log)
     total = _climbs(state.total[places.level_ptr[level] : places.level_ptr[level + 1]], a)
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
@@ -48,37 +48,37 @@ def _log_totals(places, state, level, log, hyper):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_children(places, state, level, v, c, around):
-    """Log density of what the children of v at a level have in column c, given their concentration, but for what all share."""
+    """Return the log density of column c of the children of v given their concentration, up to a common constant."""
     first, last = places.below[v], places.below[v] + places.children[v]
     if level + 1 == places.level_ptr.size - 2:
         first, last = first - places.level_ptr[level + 1], last - places.level_ptr[level + 1]
         return _climbs(state.x[first:last, c], around)
-    total = -(last - first) * log_gamma(around + EVEN)
+    total = -(last - first) * log_gamma(around + EVEN_TABLES)
     for u in range(first, last):
-        total += (around + EVEN - 1.0) * math.log(state.theta[u, c])
+        total += (around + EVEN_TABLES - 1.0) * math.log(state.theta[u, c])
     return total
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_kappa(places, state, columns, g, level, log, hyper):
-    """Log density of the log concentration of a pool's compositions or tables at a level."""
+    """Return the log density of the log concentration of a pool's compositions or tables at a level."""
     kappa, total = math.exp(log), -0.5 * ((log - math.log(hyper[2])) / hyper[3]) ** 2
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         for c in columns:
             total += _log_children(places, state, level - 1, p, c, max(kappa * state.theta[p, c], TINY))
     first, last = places.level_ptr[level], places.level_ptr[level + 1]
     if level < places.level_ptr.size - 2:
-        return total + (last - first) * log_gamma(kappa + EVEN * columns.size)
+        return total + (last - first) * log_gamma(kappa + EVEN_TABLES * columns.size)
     return total - _climbs(state.total[first:last] if g == 0 else state.sums[:, g], kappa)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_shares(places, state, g, level, v, i, j, whole, log):
-    """Log density of the log ratio of two shares of place v, of a given sum."""
+    """Return the log density of the log ratio of two shares of place v, of a given sum."""
     share, total = whole / (1.0 + math.exp(-log)), 0.0
     kappa = state.kappa[level + 1, g]
     for c, theta in ((i, max(share, TINY)), (j, max(whole - share, TINY))):
-        alpha = 1.0 if level == 0 else state.kappa[level, g] * state.theta[places.parent[v], c] + EVEN
+        alpha = 1.0 if level == 0 else state.kappa[level, g] * state.theta[places.parent[v], c] + EVEN_TABLES
         total += alpha * math.log(theta)
         total += _log_children(places, state, level, v, c, max(kappa * theta, TINY))
     return total
@@ -86,7 +86,7 @@ def _log_shares(places, state, g, level, v, i, j, whole, log):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log):
-    if abs(log) > (FAR if which != SHARES else 200.0):
+    if abs(log) > (MAX_LOG_CONCENTRATION if which != SHARES else 200.0):
         return -np.inf
     if which == TOTALS:
         return _log_totals(places, state, level, log, hyper)
@@ -97,7 +97,7 @@ def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, log, width):
-    """A draw of a log by a slice, from where it is."""
+    """Draw a log by a slice from its present value."""
     given = (places, state, columns, hyper, which, g, level, v, i, j, whole)
     floor = _density(*given, log) + math.log(1.0 - rng.random())
     low = log - width * rng.random()
@@ -120,7 +120,7 @@ def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, 
 
 @njit(cache=True, error_model="numpy")
 def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
-    """Draw a pool's compositions, and concentrations if they are to be learnt, given the tables; `state` is overwritten.
+    """Draw a pool's compositions, and learnt concentrations, given the tables; `state` is overwritten.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _draw_all(rng, places, state, columns, g, hyper, learn):
     for level in range(levels - 1, 0, -1):
         none = (0, 0, 0, 0.0)
         own = (places.level_ptr[level + 1] - places.level_ptr[level]) * max(columns.size - 1, 1)
-        width = min(max(6.0 / math.sqrt(own), NARROWEST), WIDTH)
+        width = min(max(6.0 / math.sqrt(own), MIN_FIRST_WIDTH), WIDTH)
         if learn and g == 0:
             log = math.log(state.a[level])
             state.a[level] = math.exp(

@@ -40,7 +40,7 @@ BATCH = 256
 
 
 class Tuning(NamedTuple):
-    """What was learnt about the table before the draws that are kept.
+    """The tuning learnt about the table before the kept draws.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Tuning(NamedTuple):
 
 
 class _Paths(NamedTuple):
-    """Where moves lead: rows that change `(b, m)`, by how much a step `(b, m)`, how many `(b,)`, and scales.
+    """The effects of moves: rows that change `(b, m)`, by how much a step `(b, m)`, how many `(b,)`, and scales.
 
     `length` `(b,)` is the squared step over the spans of its cells, `reach` `(b,)` the largest reasonable jump.
     """
@@ -102,7 +102,7 @@ def metropolis_walk(rng, rows, moves, box, tuning, x, count, thin):
 
 @njit(cache=True)
 def survey(rng, rows, moves, fixed, tries):
-    """Share of each pattern's moves that change no row in `fixed` `(r,)`."""
+    """Return the share of each pattern's moves that change no row in `fixed` `(r,)`."""
     shares, ones, delta = np.zeros(moves.kinds.size), np.ones(rows.start.size - 1), np.zeros(fixed.size)
     for pattern in range(moves.kinds.size):
         only = (np.arange(moves.kinds.size) >= pattern).astype(np.float64)
@@ -118,7 +118,7 @@ def survey(rng, rows, moves, fixed, tries):
 
 @njit(cache=True, error_model="numpy")
 def _paths(rows, spans, batch, delta):
-    """Work out which rows moves change. `delta` `(r,)` is zero, and is left so."""
+    """Compute the rows that moves change; `delta` `(r,)` is zero before and after."""
     start, row, coefficient, factors = rows.start, rows.row, rows.coefficient, rows.factors
     stiff = 0.5 * factors[:, SLOPE] ** 2 + 2 * factors[:, CURVE]
     cells, change, used = batch.cells, batch.change, batch.used
@@ -193,7 +193,7 @@ def _follow(dice, rows, box, batch, paths, x, y, tally):
 
 @njit(cache=True, error_model="numpy")
 def _pick(logs, here, luck, fresh):
-    """Draw the next place from probabilities proportional to exp(logs), afresh or by reflection of `here`."""
+    """Draw the next place with probabilities proportional to exp(logs), afresh or by reflection of `here`."""
     top, total, below = np.max(logs), 0.0, 0.0
     for i in range(WINDOW):
         below = total if i == here else below

@@ -1,4 +1,4 @@
-"""Masses of the steps of places along a direction of the column sampler: the prior's times the noise's, and the messages below.
+"""Masses of places' steps along a direction of the column sampler: prior times noise, and messages below.
 
 A lowest place's steps lie in a window, those of a place above in that of its parts' sum. Masses are multiplied up from step to
 step by the ratios of the prior's, which are rational in counts, and of normal noise, each a constant times the one before. Where
@@ -36,26 +36,26 @@ AT_ONCE = {"contract", "reassoc", "nsz"}
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def sign(k):
-    """Of the columns of a direction."""
+    """Return the sign of a column in a direction."""
     return 1 if k == 0 or k == 3 else -1
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def message_at(places, v):
-    """Where a place's message begins among those of all: `WIDE` steps of places above the lowest, `NARROW` of these."""
+    """Return where a place's message begins among those of all: `WIDE` steps above the lowest level, `NARROW` on it."""
     inner = places.level_ptr[-2]
     return WIDE * v if v < inner else NARROW * (v + inner)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _stirling(x):
-    """What `log Gamma(x)` has beside `(x - 1/2) log x - x` and a constant, to 1e-12 from `FAR_OUT` on."""
+    """Return the rest of `log Gamma(x)` beside `(x - 1/2) log x - x` and a constant, to 1e-12 from `FAR_OUT` on."""
     return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (x * x)) / (x * x)) / x
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_ratio(x, up, down):
-    """`log Gamma(x + up) - log Gamma(x + down)`: by Stirling's series where counts are large, and digits are lost."""
+    """Return `log Gamma(x + up) - log Gamma(x + down)`: by Stirling's series for large counts, to keep digits."""
     a, b = x + up, x + down
     if min(a, b) < FAR_OUT:
         return math.lgamma(a) - math.lgamma(b)
@@ -65,7 +65,7 @@ def _log_ratio(x, up, down):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _ratio(x, up, down, step):
-    """`Gamma(x + up) / Gamma(x + down)` at x + step over that at x, of a few counts."""
+    """Return `Gamma(x + up) / Gamma(x + down)` at x + step over that at x, for a few counts."""
     ratio = 1.0
     for k in range(step):
         ratio *= (x + k + up) / (x + k + down)
@@ -73,8 +73,8 @@ def _ratio(x, up, down, step):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _window(rng, moves, state, columns, stride, row):
-    """Choose the window of a lowest place: one in which the current table has a uniform place, without negative counts."""
+def _choose_window(rng, moves, state, columns, stride, row):
+    """Choose the window of a lowest place: the current table has a uniform position in it, and no count is negative."""
     if not state.inhabited[row]:
         return 0, 1
     low = -int(rng.random() * moves.window)
@@ -91,7 +91,7 @@ def _window(rng, moves, state, columns, stride, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios):
-    """Set the ratios of the prior's masses at a lowest place to those of the step before; beyond `size` they mean nothing."""
+    """Set the ratios of the prior's masses at a lowest place to those of the step before; meaningless beyond `size`."""
     rate, even = _rate(state, columns, row), _even(places, columns, row, balance)
     if stride == 1:
         _unit_ratios(places, state, columns, row, rate * even, low - 1.0, ratios[:NARROW])
@@ -106,7 +106,7 @@ def _leaf_ratios(places, state, columns, stride, row, low, size, balance, ratios
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rate(state, columns, row):
-    """What the mass of a lowest place's table has besides gamma functions, for a step of one count."""
+    """Return the mass of a lowest place's table without its gamma functions, for a step of one count."""
     last, s, rate = len(state.kappa) - 1, state.size[row], 1.0
     for k in range(columns.size):
         whole = state.kappa[last, columns[k]] + s
@@ -116,7 +116,7 @@ def _rate(state, columns, row):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _even(places, columns, row, balance):
-    """By what factor a step the masses of a lowest place are multiplied."""
+    """Return by what factor per step the masses of a lowest place are multiplied."""
     return balance[places.parent[places.level_ptr[-2] + row]] if columns.size == SINGLE else 1.0
 
 
@@ -148,7 +148,7 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
-    """Set the prior's log masses at a lowest place where steps are of many counts, but for a constant."""
+    """Set the prior's log masses at a lowest place for steps of many counts, up to a constant."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
     p, a, total = places.parent[v], state.a[last], state.total[v]
     each = stride * math.log(_rate(state, columns, row)) + math.log(_even(places, columns, row, balance))
@@ -166,14 +166,14 @@ def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner(places, state, columns, level, v, balance):
-    """What the gamma functions of a place above the lowest have beside its total, and its factor a step."""
+    """Return the parameters beside a place's total in its gamma functions, above the lowest level, and its factor per step."""
     up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
     return up, down, (balance[places.parent[v]] if level > 0 else 1.0) / balance[v]
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, ratios):
-    """Set the prior's ratios at a place above the lowest; beyond `size` they mean nothing."""
+    """Set the prior's ratios at a place above the lowest; meaningless beyond `size`."""
     if columns.size > SINGLE:
         ratios[:WIDE] = 1.0
         return
@@ -189,7 +189,7 @@ def _inner_ratios(places, state, columns, stride, level, v, low, size, balance, 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner_logs(places, state, columns, stride, level, v, low, size, balance, logs):
-    """Set the prior's log masses at a place above the lowest where steps are of many counts, but for a constant."""
+    """Set the prior's log masses at a place above the lowest for steps of many counts, up to a constant."""
     logs[:] = 0.0
     if columns.size > SINGLE:
         return
@@ -201,7 +201,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_alike(places, state, stride, balance):
-    """Set by what factor a step the masses of each place's parts are multiplied, and its own divided, where totals change.
+    """Set by what factor per step the masses of each place's parts are multiplied, and its own divided, if totals change.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
     the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even.
@@ -218,7 +218,7 @@ def weigh_alike(places, state, stride, balance):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _exp(x):
-    """Exponential of a number of 0 or less, several at a time: to twelve digits above 1e-40, to six at the least above 0."""
+    """Return the exponential of a number of 0 or less, vectorisable: to twelve digits above 1e-40, at least six below."""
     y = max(x, LOWEST) * 2.0**-10
     z = 1.0 + y * (1 / 8) * (1.0 + y * (1 / 9) * (1.0 + y * (1 / 10)))
     z = 1.0 + y * (1 / 4) * (1.0 + y * (1 / 5) * (1.0 + y * (1 / 6) * (1.0 + y * (1 / 7) * z)))
@@ -230,7 +230,7 @@ def _exp(x):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_noise(gap, room, level, row, low, bend):
-    """The first ratio of the masses of normal noise from step to step.
+    """Return the first ratio of the masses of normal noise from step to step.
 
     `bend` is half the second difference of the log mass: of one direction all places' are alike.
     """
@@ -242,7 +242,7 @@ def _normal_noise(gap, room, level, row, low, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _normal_noises(gap, room, level, bend):
-    """Set first ratios of normal noise at all lowest places, several at a time, from the present tables on.
+    """Set first ratios of normal noise at all lowest places, vectorisable, from the present tables on.
 
     What `_normal_noise` gives is one of these times that of a window's first step, which `room.begun` holds from the last one on.
     """
@@ -262,7 +262,7 @@ def _normal_noises(gap, room, level, bend):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate(ratios, ratio, curve, masses):
-    """Set masses by their ratios times those of normal noise, of which each is `curve` times the one before."""
+    """Set masses by their ratios times those of normal noise, each `curve` times the one before."""
     masses[0] = mass = 1.0
     for i in range(1, masses.size):
         mass *= ratios[i] * ratio
@@ -272,7 +272,7 @@ def _cumulate(ratios, ratio, curve, masses):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _cumulate_narrow(ratios, ratio, curve, masses):
-    """What `_cumulate` does for `NARROW` masses."""
+    """Set `NARROW` masses as `_cumulate` does."""
     masses[0] = mass = 1.0
     for i in range(1, NARROW):
         mass *= ratios[i] * ratio
@@ -322,7 +322,7 @@ def _add_logs(logs, masses, size):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep(masses, own):
-    """Write masses, the sum made 1; False if it is none, or too large.
+    """Write masses scaled to the sum 1; return False if they have none, or are too large.
 
     Loops of a length that is not known when they are compiled: those of a few known steps are written out, one by one.
     """
@@ -339,7 +339,7 @@ def _keep(masses, own):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
 def _keep_wide(masses, size, tail, child, own):
-    """Multiply masses by those of the parts' sums, of which `child` has the message, and write them, the sum made 1."""
+    """Multiply masses by those of the parts' sums, whose message is `child`, and write them scaled to the sum 1."""
     total, parts = 0.0, tail[WIDE * (child + 1) : WIDE * (child + 2)]
     masses[size:WIDE] = 0.0
     for i in range(WIDE):
@@ -363,7 +363,7 @@ def _log_of_ratios(ratios, size, logs):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
-    """Set the law of every place of a level: the prior's masses times the noise's; False if rounding left none."""
+    """Set the law of every place of a level: the prior's masses times the noise's; return False if rounding left none."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
     normal, bend = level > 0 or tables.pull.size == 0, 0.0
     for k in range(room.first[level], room.first[level + 1]):
@@ -377,7 +377,7 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
     for v in range(first, places.level_ptr[level + 1]):
         row, at = v - first, message_at(places, v)
         if level == last:
-            low, size = _window(rng, moves, state, columns, stride, row)
+            low, size = _choose_window(rng, moves, state, columns, stride, row)
             if not long:
                 _leaf_ratios(places, state, columns, stride, row, low, size, room.balance, room.ratios)
         else:

@@ -1,4 +1,4 @@
-"""Moves that a chain on integer tables may make, drawn many at a time: they may not depend on where the chain is.
+"""Moves that a chain on integer tables may make, drawn in batches independent of the chain's state.
 
 Cells form a grid: places, nested in levels, times attributes. A move takes a cell, another that differs from it along some
 axes, and changes one of them (a single), moves counts from one to the other (a pair, which keeps every margin without
@@ -21,7 +21,7 @@ SAME = -1
 
 
 class Moves(NamedTuple):
-    """What a chain may do.
+    """The moves of a chain.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Batch(NamedTuple):
 
 @njit(cache=True)
 def propose(rng, moves, turns, chances, size):
-    """Draw moves: their patterns by the cumulative `chances` `(p,)`, the cells that they start from out of `turns`.
+    """Draw moves: their patterns by the cumulative `chances` `(p,)`, their first cells from `turns`.
 
     A move that finds no second cell has no cells at all.
     """
@@ -79,7 +79,7 @@ def propose(rng, moves, turns, chances, size):
     _on_grid(rng.random((size, 3 + moves.sizes.size)), moves, turns, batch)
     for k in range(size):
         if moves.kinds[pattern[k]] == LISTED:
-            batch.used[k] = _listed(rng, moves, batch.cells[k], batch.change[k])
+            batch.used[k] = _listed_move(rng, moves, batch.cells[k], batch.change[k])
     return batch
 
 
@@ -120,8 +120,8 @@ def _on_grid(dice, moves, turns, batch):
 
 
 @njit(cache=True)
-def _listed(rng, moves, cells, change):
-    """One listed vector, or the sum or difference of two: a cell may come twice, and then adds up to nothing or two."""
+def _listed_move(rng, moves, cells, change):
+    """Draw one listed vector, or the sum or difference of two, adding up repeated cells."""
     many = moves.start.size - 1
     i, j = int(rng.random() * many), int(rng.random() * many)
     used = 0

@@ -1,4 +1,4 @@
-"""Moves of rates that counts follow: they cross in one step what steps along columns cross in many where noise is wide.
+"""Moves of rates that counts follow: one step crosses what column steps cross in many if noise is wide.
 
 Given the counts, compositions and sizes are known to about the root of a count, and given these so are the counts. Where noise
 says less, a chain that draws either given the other takes steps of sqrt(count) in a posterior as wide as the noise, which
@@ -33,7 +33,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.compositions import FAR
+from trueup.kernel.table_walks.compositions import MAX_LOG_CONCENTRATION
 from trueup.kernel.table_walks.factors import EVEN, TINY
 from trueup.kernel.table_walks.inhabited import parts
 from trueup.kernel.table_walks.rates import (
@@ -50,24 +50,24 @@ from trueup.kernel.table_walks.rates import (
     settle_change,
 )
 
-SHORTEST, USUAL, LONGEST = 1e-3, 0.05, 3.0
+MIN_LOG_SCALE, USUAL_LOG_SCALE, MAX_LOG_SCALE = 1e-3, 0.05, 3.0
 """Least scale of a step of a log, that where nothing says how wide noise is, and the largest."""
 COLUMNS = 64
 """Columns of a place that are moved at a time, at random where there are more: each takes time that grows with their number."""
-WIDEST = 3.0
+MAX_TOTAL_STEP_SDS = 3.0
 """Largest step of a total, in standard deviations of the noise."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _scale(rng, least):
-    """A random scale of a step of a log."""
-    least = min(max(least, SHORTEST), LONGEST)
-    return least * (LONGEST / least) ** rng.random()
+def _random_scale(rng, least):
+    """Return a random scale of a step of a log."""
+    least = min(max(least, MIN_LOG_SCALE), MAX_LOG_SCALE)
+    return least * (MAX_LOG_SCALE / least) ** rng.random()
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _rate(places, rates, v):
-    """Set the rates of a place and of all above it; the place's own, 0 where there is none."""
+    """Set the rates of a place and of all above it; 0 for the place's own if there is none."""
     rate, u = 1.0, v
     while u > 0:
         p = places.parent[u]
@@ -86,7 +86,7 @@ def _rate(places, rates, v):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_of_rates(places, state, rates, level, v, step):
-    """Log ratio of the density of rates when those of a place and of all above it change by a step."""
+    """Return the log ratio of the density of rates when those of a place and of all above it change by a step."""
     log, u = 0.0, v
     for at in range(level, -1, -1):
         power = state.a[at] - 1.0 if at > 0 else 0.0
@@ -105,10 +105,10 @@ def _move_total(rng, places, tables, state, rates, level, v, noise):
         return
     log, well = 0.0, True
     if rng.random() < 0.5:
-        move = _scale(rng, USUAL) * rng.normal()
+        move = _random_scale(rng, USUAL_LOG_SCALE) * rng.normal()
         step, log = rate * math.expm1(move), move
     else:
-        step = (WIDEST * noise + 1.0) ** rng.random() * rng.normal()
+        step = (MAX_TOTAL_STEP_SDS * noise + 1.0) ** rng.random() * rng.normal()
     if not rate + step > 0.0:
         return
     log += _log_of_rates(places, state, rates, level, v, step)
@@ -135,7 +135,7 @@ def _exchange(rng, places, tables, state, rates, level, one, other, noise):
         return
     odds = math.log(rates.share[one]) - math.log(rates.share[other])
     about = odds if rng.random() < 0.5 else -odds
-    fresh = about + _scale(rng, noise / count) * rng.normal()
+    fresh = about + _random_scale(rng, noise / count) * rng.normal()
     if fresh > odds:
         one, other, odds, fresh = other, one, -odds, -fresh
     mine, others = whole / (1.0 + math.exp(-fresh)), whole / (1.0 + math.exp(fresh))
@@ -184,7 +184,7 @@ def _inhabit(rng, places, tables, state, rates, v, other):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _follow(rng, value, old, new):
-    """A gamma number of the shape `old` when that becomes `new`."""
+    """Return a gamma number of shape `new` from one of shape `old`."""
     if new > old:
         return value + rng.standard_gamma(new - old)
     if new == old:
@@ -197,7 +197,7 @@ def _follow(rng, value, old, new):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _pass_on(rng, places, state, rates, level, low, high, j, fresh):
-    """Pass a change of a column at places of a level on to compositions and gamma numbers below; the first and last of these.
+    """Pass a change of a column at places of a level to compositions and gamma numbers below; return the first and last.
 
     `fresh` is the concentration of the column at the next level, which may change, too.
     """
@@ -219,7 +219,7 @@ def _pass_on(rng, places, state, rates, level, low, high, j, fresh):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _relabel(rng, tables, state, rates, row, j):
-    """Let persons of a lowest place follow a column's gamma number; False if no rate is left."""
+    """Let persons of a lowest place follow a column's gamma number; return False if no rate is left."""
     old, new, rest = rates.cell[row, j], rates.fresh[row], 0.0
     for i in range(rates.cell.shape[1]):
         rest += rates.cell[row, i] if i != j else 0.0
@@ -243,11 +243,11 @@ def _relabel(rng, tables, state, rates, row, j):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _move_column(rng, places, tables, state, rates, open_, level, v, j, noise):
-    """Propose another share of a column at a place, which all below it follow."""
+    """Propose another share of a column at a place, followed by all below it."""
     old = state.theta[v, j]
     if old <= TINY:
         return
-    step = _scale(rng, noise / (state.total[v] + 1.0)) * rng.normal()
+    step = _random_scale(rng, noise / (state.total[v] + 1.0)) * rng.normal()
     if level == 0:
         shape = max(1.0 / math.sqrt(open_.sum()), EVEN)
         rate = open_.sum() * shape
@@ -267,16 +267,16 @@ def _move_concentration(rng, places, tables, state, rates, hyper, level, j):
     for v in range(begin, end):
         rates.theta[v] = state.theta[v, j]
     old = math.log(state.kappa[level + 1, j])
-    new = old + _scale(rng, USUAL) * rng.normal()
+    new = old + _random_scale(rng, USUAL_LOG_SCALE) * rng.normal()
     apart, before = (new - math.log(common)) / hyper.cell_spread, (old - math.log(common)) / hyper.cell_spread
     log = 0.5 * (before * before - apart * apart)
-    if abs(new) < FAR:
+    if abs(new) < MAX_LOG_CONCENTRATION:
         _try(rng, places, tables, state, rates, level, begin, end, j, math.exp(new), log)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _try(rng, places, tables, state, rates, level, begin, end, j, kappa, log):
-    """Pass a change of a column on to all below places of a level, and take it or not; `log` is the ratio of its prior."""
+    """Pass a change of a column to all below places of a level, and accept it or not; `log` is the ratio of its prior."""
     first = places.level_ptr[-2]
     low, high = _pass_on(rng, places, state, rates, level, begin, end, j, kappa)
     well = True
@@ -297,7 +297,7 @@ def _try(rng, places, tables, state, rates, level, begin, end, j, kappa, log):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _free_from(tables):
-    """The first level on which no exact total holds that of every place."""
+    """Return the first level on which no exact total covers every place."""
     level = 0
     for r in range(tables.level.size):
         exact = tables.reach[r] == 0.0 and tables.bound[r] == 0 and tables.groups[r] == 1
@@ -307,7 +307,7 @@ def _free_from(tables):
 
 @njit(cache=True, error_model="numpy")
 def move_rates(rng, places, tables, moves, state, open_, hyper, learn):
-    """Move totals of all places, all columns of compositions and their concentrations once, counts with them.
+    """Move totals of all places, all columns of compositions and their concentrations once, with the counts.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 
 
 class Rates(NamedTuple):
-    """Gamma numbers, what a move changes, and room.
+    """Gamma numbers, the changes of a move, and scratch arrays.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ def draw_rates_of_places(rng, places, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def find_places(places, above):
-    """Set which place of each level a lowest one belongs to."""
+    """Set the place of each level to which a lowest place belongs."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     for row in range(above.shape[1]):
         v = first + row
@@ -98,7 +98,7 @@ def find_places(places, above):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def draw_sizes_from(rng, state, rates):
-    """Draw sizes and cells of one person more given the gamma numbers."""
+    """Draw sizes, and the cell of each one's extra person, given the gamma numbers."""
     for row in range(len(state.x)):
         whole = rates.cell[row].sum()
         if whole > 0.0:
@@ -113,7 +113,7 @@ def draw_sizes_from(rng, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def change(tables, rates, row, j, by):
-    """Note that a cell changes, and the measured values with it."""
+    """Record a cell's change, and that of the measured values."""
     k = rates.counts[0]
     rates.at[k, 0], rates.at[k, 1], rates.by[k] = row, j, by
     rates.counts[0] += 1
@@ -128,7 +128,7 @@ def change(tables, rates, row, j, by):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _log_mass(tables, r, y):
-    """Log mass of the noise at a difference."""
+    """Return the log mass of the noise at a difference."""
     if tables.bound[r] != 0:
         return 0.0 if tables.bound[r] * y >= -SLACK else -np.inf
     away = abs(y)
@@ -137,7 +137,7 @@ def _log_mass(tables, r, y):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def log_noise(tables, state, rates):
-    """Log ratio of the masses of the noise after and before what was noted."""
+    """Return the log ratio of the masses of the noise after and before the recorded changes."""
     log = 0.0
     for k in range(rates.counts[1]):
         i, r = rates.touched[k]
@@ -157,7 +157,7 @@ def log_noise(tables, state, rates):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def settle_change(places, state, rates, taken):
-    """Carry out what was noted if it is taken, and forget it."""
+    """Carry out the recorded changes if accepted, and clear them."""
     first = places.level_ptr[-2]
     for k in range(rates.counts[0] if taken else 0):
         row, j = rates.at[k]
@@ -177,7 +177,7 @@ def settle_change(places, state, rates, taken):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def how_many_go(rng, count, weight, whole):
-    """How many of a count go where `weight` of `whole` is."""
+    """Draw how many of a count go to a part with `weight` of `whole`."""
     if count == 0 or not weight > 0.0:
         return 0
     return count if weight >= whole else rng.binomial(count, weight / whole)
@@ -185,7 +185,7 @@ def how_many_go(rng, count, weight, whole):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def leave(rng, places, tables, state, rates, level, v, chance):
-    """Let each person of a place leave with a chance; how many do."""
+    """Let each person of a place leave with a probability; return how many do."""
     first, low, high, gone = places.level_ptr[-2], v, v + 1, 0
     for _ in range(level, places.level_ptr.size - 2):
         low, high = places.child_ptr[low], places.child_ptr[high]
@@ -201,7 +201,7 @@ def leave(rng, places, tables, state, rates, level, v, chance):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def arrive(rng, places, tables, state, rates, level, v, count):
-    """Share persons who come to a place among its parts and their cells; False if no rate is left."""
+    """Share arriving persons among a place's parts and their cells; return False if no rate is left."""
     first, last, low, high, well = places.level_ptr[-2], places.level_ptr.size - 2, v, v + 1, True
     rates.arrived[v] = count
     for _ in range(level, last):
@@ -226,7 +226,7 @@ def arrive(rng, places, tables, state, rates, level, v, count):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def fill(rng, tables, rates, row, but, count):
-    """Share persons among the cells of a lowest place, all `but` one; False if no rate is left."""
+    """Share persons among the cells of a lowest place except `but`; return False if no rate is left."""
     whole = 0.0
     for j in range(rates.cell.shape[1]):
         whole += rates.cell[row, j] if j != but else 0.0

@@ -1,4 +1,4 @@
-"""Tables of a Chinese restaurant: auxiliary counts given which concentrations and shares have conjugate laws.
+"""Tables of a Chinese restaurant: auxiliary counts that make concentrations and shares conjugate.
 
 `Gamma(n + b) / Gamma(b)` is a sum over numbers m of tables of `b^m` times what does not depend on b (Antoniak 1974).
 """
@@ -9,22 +9,22 @@ import math
 
 from trueup.kernel.compiled import njit
 
-FEW, EACH = 12, 25.0
+MIN_SEATED_GUESTS, SEATED_PER_CONCENTRATION = 12, 25.0
 """Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
-MANY = 1_000.0
+MIN_NORMAL_CONCENTRATION = 1_000.0
 """Concentration from which on tables, as many at least where guests are, are drawn by a normal law."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _mean(guests, alpha):
-    """Mean of the tables: alpha times the difference of digamma functions, by the Euler-Maclaurin formula."""
+    """Return the mean number of tables: alpha times a difference of digammas, by the Euler-Maclaurin formula."""
     far = alpha + guests
     return alpha * (math.log1p(guests / alpha) + 0.5 / alpha - 0.5 / far)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _by_normal_law(rng, guests, alpha):
-    """Tables as a normal number, rounded: of a sum of so many independent events it differs by less than a hundredth.
+    """Draw the number of tables as a rounded normal, within a hundredth of the law for so many independent events.
 
     What is drawn given their number, m, has a gamma law of shape m, whose deviation is as wide as theirs.
     """
@@ -36,15 +36,15 @@ def _by_normal_law(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy")
 def occupied(rng, guests, alpha):
-    """Draw how many tables `guests` of a Chinese restaurant occupy: guest i + 1 a new one with probability alpha / (alpha + i).
+    """Draw how many tables `guests` occupy: guest i + 1 takes a new one with probability alpha / (alpha + i).
 
     Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
     """
-    if alpha > MANY and guests > MANY:
+    if alpha > MIN_NORMAL_CONCENTRATION and guests > MIN_NORMAL_CONCENTRATION:
         return _by_normal_law(rng, guests, alpha)
     count, i = min(guests, 1), 1
-    few = min(float(guests), max(FEW, EACH * alpha))
+    few = min(float(guests), max(MIN_SEATED_GUESTS, SEATED_PER_CONCENTRATION * alpha))
     while i < few:
         if rng.random() * (alpha + i) < alpha:
             count += 1

@@ -47,7 +47,7 @@ class Rows(NamedTuple):
 
 @njit(cache=True, inline="always")
 def row_log_factor(factors, table, r, y):
-    """Log factor of row r at y."""
+    """Return the log factor of row r at y."""
     away = abs(y - factors[r, CENTRE])
     value = -np.inf
     if factors[r, LOW] <= y <= factors[r, HIGH] and away <= factors[r, REACH]:
@@ -63,7 +63,7 @@ def row_log_factor(factors, table, r, y):
 
 @njit(cache=True)
 def sums(rows, x):
-    """All rows of a table `(n,)`: `(r,)`."""
+    """Return all rows `(r,)` of a table `(n,)`."""
     y = np.zeros(len(rows.factors))
     for cell in range(x.size):
         for e in range(rows.start[cell], rows.start[cell + 1]):
@@ -73,7 +73,7 @@ def sums(rows, x):
 
 @njit(cache=True)
 def log_levels(rows, y):
-    """Log factor of every row at `y` `(r,)`."""
+    """Return the log factor of every row at `y` `(r,)`."""
     levels = np.zeros(y.size)
     for r in range(y.size):
         levels[r] = row_log_factor(rows.factors, rows.table, r, y[r])
@@ -82,7 +82,7 @@ def log_levels(rows, y):
 
 @njit(cache=True)
 def log_densities(rows, tables):
-    """Log density, up to a constant, of each table `(k, n)`."""
+    """Return the log density, up to a constant, of each table `(k, n)`."""
     values = np.zeros(len(tables))
     for k in range(len(tables)):
         values[k] = log_levels(rows, sums(rows, tables[k])).sum()
@@ -90,7 +90,7 @@ def log_densities(rows, tables):
 
 
 def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Reals], most: int):
-    """List all integer tables with `low <= matrix x <= high` in a box, if they are few.
+    """List all integer tables with `low <= matrix x <= high` in a box, if there are few.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _ends(dense: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
 
 
 def _tightened(matrix: Any, low: Reals, high: Reals, bottom: Reals, top: Reals) -> tuple[Reals, Reals]:
-    """Bound cells by rows whose terms cannot be negative: no cell exceeds what is left of such a row."""
+    """Tighten the box by rows whose terms cannot be negative: no cell exceeds what is left of such a row."""
     coo = matrix.tocoo()
     signed = np.ones(matrix.shape[0], bool)
     signed[coo.row[(coo.data < 0) | ~np.isfinite(bottom[coo.col])]] = False

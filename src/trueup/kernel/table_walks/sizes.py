@@ -1,4 +1,4 @@
-"""Sizes of the lowest places of a histogram, given which their cells are independent (a Gibbs step).
+"""Sizes of the lowest places of a histogram, which make its cells independent (a Gibbs step).
 
 Given its total T, a place's cells are multinomial, their shares independent gamma numbers g_j of shapes b_j and rates kappa_j
 divided by their sum S. One person more, of cell e, turns `S^-T` into `sum_e g_e S^-(T + 1)`, and a size s, Gamma(T + 1) of rate
@@ -22,7 +22,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.place_masses import AT_ONCE
 
-STEPS = 2
+NEWTON_STEPS = 2
 """Of Newton's, towards a mode: that of the law which is proposed need not be exact."""
 LARGEST_SIZE = 1e300
 """Sizes beyond the largest are drawn as the largest: a size is so with probability `10^(-300 sum_j b_j)`, next to nothing but
@@ -30,8 +30,8 @@ where all shares of the place above are."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True, fastmath=AT_ONCE)
-def _sums(held, kappa, s):
-    """Sums over cells of `h v`, `h v (1 - v)` and `h (1 - v)^2`, where v is `kappa / (kappa + s)`."""
+def _weighted_sums(held, kappa, s):
+    """Return sums over cells of `h v`, `h v (1 - v)` and `h (1 - v)^2`, where v is `kappa / (kappa + s)`."""
     above, slope, rest = 0.0, 0.0, 0.0
     for j in range(held.size):
         v = kappa[j] / (kappa[j] + s)
@@ -44,22 +44,22 @@ def _sums(held, kappa, s):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _fitted(held, kappa, power, around):
-    """Scale and second shape of a beta prime law near that of a size."""
+    """Return scale and second shape of a beta prime law near that of a size."""
     s = 0.0
     for j in range(held.size):
         s += held[j] / kappa[j]
     s = power / around * (power + around) / s
-    for _ in range(STEPS):
-        above, slope, _ = _sums(held, kappa, s)
+    for _ in range(NEWTON_STEPS):
+        above, slope, _ = _weighted_sums(held, kappa, s)
         s += s * above * (above - around) / (around * slope)
-    _, slope, rest = _sums(held, kappa, s)
+    _, slope, rest = _weighted_sums(held, kappa, s)
     shape = slope * (slope + rest) / rest
     return s * shape / power, shape
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _draw_size(rng, held, kappa, power, around, s):
-    """Draw a size: from a beta prime law near its own, or as it was."""
+    """Draw a size from a beta prime law near its own, or keep it."""
     scale, shape = _fitted(held, kappa, power, around)
     if not 0.0 < shape < np.inf:
         return s
@@ -75,7 +75,7 @@ def _draw_size(rng, held, kappa, power, around, s):
 
 @njit(cache=True, error_model="numpy")
 def draw_sizes(rng, places, state):
-    """Draw the size of every lowest place, and the cell of its one person more."""
+    """Draw the size of every lowest place, and the cell of its extra person."""
     last, first = places.level_ptr.size - 2, places.level_ptr[-2]
     x, theta, size, spare, kappa = state.x, state.theta, state.size, state.spare, state.kappa[last]
     held = np.empty(kappa.size)

@@ -1,4 +1,4 @@
-"""Bounds on a tree: what totals can every node have, and which bounds exclude each other.
+"""Bounds on a tree: attainable totals of every node, and bounds that contradict each other.
 
 A node's total lies within its own bounds and between the sums of its children's. Once both hold from the
 leaves up, every total within a node's bounds can be split among its children (each within theirs), so the
@@ -84,22 +84,22 @@ def conflict(child_ptr: np.ndarray, lower: np.ndarray, upper: np.ndarray, node: 
     array([0, 1, 2])
     """
     if lower[node] > upper[node]:
-        return _named(node, set())
+        return _conflict_nodes(node, set())
     low, high = np.array(lower, float), np.array(upper, float)
     propagate(child_ptr, low, high)  # stops at the node: everything below it is tightened
     most = _frontier(child_ptr, lower, low, node)
     if sum(most.values()) > upper[node]:
-        return _named(node, _enough(most, upper[node]))
+        return _conflict_nodes(node, _enough(most, upper[node]))
     least = _frontier(child_ptr, -upper, -high, node)
-    return _named(node, set(least))  # without any one of these upper bounds there is no limit
+    return _conflict_nodes(node, set(least))  # without any one of these upper bounds there is no limit
 
 
-def _named(node: int, others: set[int]) -> np.ndarray:
+def _conflict_nodes(node: int, others: set[int]) -> np.ndarray:
     return np.array(sorted({node} | others), dtype=np.int64)
 
 
 def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: int) -> dict[int, float]:
-    """The highest descendants whose own lower bounds are as tight as those below them make it."""
+    """Return the highest descendants whose own lower bounds are as tight as those below them make it."""
     found: dict[int, float] = {}
     open_nodes = [node]
     for v in open_nodes:
@@ -112,7 +112,7 @@ def _frontier(child_ptr: np.ndarray, own: np.ndarray, tight: np.ndarray, node: i
 
 
 def _enough(demands: dict[int, float], limit: float) -> set[int]:
-    """The fewest demands (above 0, or infinite below) that together exceed the limit."""
+    """Return the fewest demands (above 0, or infinite below) that together exceed the limit."""
     if not demands or min(demands.values()) < 0.0:  # none: the value of a leaf against its own bound
         return set(demands)
     chosen, total = set(), 0.0

@@ -35,7 +35,7 @@ from trueup.kernel.compiled import njit
 
 @njit(cache=True)
 def most_children(child_ptr):
-    """Return the largest number of children of any node, the scratch that work on siblings needs."""
+    """Return the largest number of children of any node, the scratch size for work on siblings."""
     most = 0
     for v in range(child_ptr.size - 1):
         most = max(most, child_ptr[v + 1] - child_ptr[v])

@@ -79,7 +79,7 @@ def _round_rows(child_ptr, weight, values, seeds):
 
 @njit(cache=True)
 def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
-    """From the leaves up: each node's lower choice and the cost of one more (inf: there is no choice)."""
+    """Compute from the leaves up each node's lower choice and the cost of one more (inf: there is no choice)."""
     for v in range(values.size - 1, -1, -1):
         low[v], fraction = split_total(values[v])
         marginal[v] = weight[v] * (1.0 - 2.0 * fraction) if fraction > 0.0 else np.inf
@@ -98,7 +98,7 @@ def _least_costs(child_ptr, weight, values, seed, low, marginal, order, ties):
 
 @njit(cache=True)
 def _carry_out(child_ptr, seed, chosen, marginal, order, ties):
-    """From the root down: round up the children whose marginal costs are least."""
+    """Round up from the root down the children whose marginal costs are least."""
     chosen[0] += marginal[0] < 0.0
     for v in range(chosen.size):
         a, b = child_ptr[v], child_ptr[v + 1]
@@ -144,7 +144,7 @@ def hashed(node, seed):
 
 @njit(cache=True)
 def _select(order, ties, size, rank, marginal, seed):
-    """Quickselect: put the ``rank`` cheapest first, ties by ascending hash, and return the next one."""
+    """Put the ``rank`` cheapest first (quickselect), ties by ascending hash, and return the next one."""
     for k in range(size):
         ties[k] = hashed(order[k], seed)
     first, last = 0, size - 1

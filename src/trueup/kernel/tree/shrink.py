@@ -17,7 +17,7 @@ import math
 from trueup.kernel.compiled import njit
 
 SHARE, REACH, LEAST = 0.1, 2.0, 36.0
-STEPS, PRECISE = 30, 1e-10
+MAX_NEWTON_STEPS, PRECISE = 30, 1e-10
 
 
 @njit(cache=True)
@@ -40,7 +40,7 @@ def shrink_part(a, b, spread, lower, upper, total, estimates, x):
     threshold = missing / variance - price  # what the bounds add to it, per unit of variance
     if threshold * math.sqrt(variance) < PRECISE:
         return
-    for _ in range(STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         gap, slope = total, 0.0
         for c in range(a, b):
             y, turn = _shrunk(spread[c], estimates[c - a] + price * spread[c] - lower[c], threshold)
@@ -65,7 +65,7 @@ def shrink_part(a, b, spread, lower, upper, total, estimates, x):
 
 @njit(cache=True)
 def _shrunk(variance, y, threshold):
-    """What is left of a part that is y above its bound, and its derivative by y."""
+    """Return the remainder of a part that is y above its bound, and its derivative by y."""
     if y <= 0.0 or variance == 0.0:
         return 0.0, 0.0
     share = SHARE * min(1.0, threshold * math.sqrt(variance))

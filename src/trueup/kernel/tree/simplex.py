@@ -85,7 +85,7 @@ def project_part(a, b, spread, lower, upper, total, x, free):
 
 @njit(cache=True)
 def _fix_variables(free, size, spread, lower, upper, total, x):
-    """Fix parts at bounds until the price that is left moves none of the others across one."""
+    """Fix parts at bounds until the remaining price moves none of the others across one."""
     equal = size > 0 and spread[free[0]] == np.inf  # all of them are: any common variance will do
     while size > 0:
         value, room = 0.0, 0.0

@@ -79,7 +79,7 @@ def topdown(
 
 @njit(cache=True)
 def topdown_rows(child_ptr, exact, gain, spread, lower, upper, low, high, values, shrink):
-    """`topdown` on the rows of ``values`` (b, n) in place, from `messages`; ``low`` and ``high`` (n,) are scratch."""
+    """Reconcile the rows of ``values`` (b, n) in place by `topdown`, from `messages`; ``low`` and ``high`` (n,) are scratch."""
     most = most_children(child_ptr)
     free, estimates = np.empty(most, np.int64), np.empty(most)
     for i in range(values.shape[0]):
