@@ -67,13 +67,36 @@ def test_a_chain_that_hardly_moves_is_told(rng):
     assert f"{judged.met} of 20 pairs met" in judged._repr_svg_()
 
 
-def test_moves_of_ones_own_are_taken_and_held_to_the_sums(rng):
-    judged = judge_chain([[1, 1, 1]], epsilon=1, moves=[[1, -1, 0], [1, 1, -2]], lag=50, steps=800, rng=rng)
+def test_moves_of_ones_own_are_taken_where_they_reach_every_table(rng):
+    judged = judge_chain([[1, 1, 1]], epsilon=1, moves=[[1, -1, 0], [1, 0, -1]], lag=50, steps=800, rng=rng)
     assert judged.met == 200
-    for moves in ([[1, 0, 0]], [[1, -1, 0], [2, -2, 0]], [[0.5, -0.5, 0]]):
-        with pytest.raises(SpecError, match="changes a sum"):
+    for moves in (
+        [[1, 0, 0]],
+        [[1, -1, 0], [2, -2, 0]],
+        [[0.5, -0.5, 0]],
+        [[1, -1, 0]],
+        [[1, -1, 0], [1, 1, -2]],
+    ):
+        with pytest.raises(
+            SpecError, match="the moves"
+        ):  # of the last two one holds a cell, one reaches half the tables
             judge_chain([[1, 1, 1]], epsilon=1, moves=moves, rng=rng)
     with pytest.raises(PrivacyError, match="every cell"):
         judge_chain(np.eye(2, dtype=int), epsilon=1, rng=rng)
-    with pytest.raises(SpecError, match="more steps than the lag"):
-        judge_chain(PAIR, epsilon=1, lag=50, steps=50, rng=rng)
+
+
+def test_chains_that_never_moved_have_no_r_hat(rng):
+    judged = judge_chain(PAIR, epsilon=1, jump=1e6, spread=0, lag=5, pairs=5, steps=200, rng=rng)
+    assert np.isnan(judged.r_hat).all()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"lag": 50}, {"lag": 1.5}, {"lag": "a"}, {"pairs": True}, {"pairs": np.nan}, {"steps": np.inf}, {"steps": None},
+        {"jump": np.inf}, {"jump": "a"}, {"jump": 1e30}, {"jump": 0}, {"spread": [1]}, {"spread": 1j}, {"spread": -1},
+    ],
+)  # fmt: skip
+def test_numbers_that_describe_no_chain_are_refused(rng, given):
+    with pytest.raises(SpecError):
+        judge_chain(PAIR, epsilon=1, rng=rng, **{"lag": 5, "pairs": 5, "steps": 50} | given)

@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, matrix_rows
+from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, matrix_rows, real_vector
 from trueup.arrays.lattice import column_count
 from trueup.errors import SpecError
+from trueup.kernel.lattice.algebra import index
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.statistics.diagnostics import diagnose
 
@@ -18,6 +19,8 @@ Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 CHAINS, KEPT = 4, 1000
 """Chains from dispersed starts, and the states that are kept of the second half of each."""
+WIDEST = 10**6
+"""Scale of jumps and starts, and size of moves, up to which sums stay in 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,8 @@ class JudgedChain:
     lag
         How many steps the first chain of a pair is ahead.
     r_hat, effective
-        (n,) R-hat and effective size of each cell over the second half of four chains.
+        (n,) R-hat and effective size of each cell over the second half of four chains; NaN of a cell that A leaves free and that
+        never changed in them.
     accepted
         Share of jumps that were accepted.
     steps
@@ -105,20 +109,20 @@ def judge_chain(
     jump
         Scale of the double geometric coefficients of a jump, on every move.
     spread
-        Scale of those that chains start from. At 0 all start at the mode, and a chain that has not left it looks converged.
+        Scale of those that chains start from. At 0, or near it, all start at the mode, and pairs meet before they have left it.
     lag
         How many steps the first chain of a pair is ahead; a bound that changes with it needs a longer one.
     pairs, steps
         Coupled pairs, and the steps after which they, and the chains, are stopped.
     moves
-        (d, n) whole vectors along which the chain jumps, independent and with `A v = 0`; by default a short basis.
+        (d, n) whole vectors along which the chain jumps: a basis of all whole v with `A v = 0`; by default a short one.
     rng
         Where the simulation comes from.
 
     Raises
     ------
     SpecError
-        A number is out of range, or a move changes a sum.
+        A number is out of range, or the moves are no basis: a chain that cannot reach every table would look converged.
     PrivacyError
         A determines every cell.
 
@@ -134,14 +138,23 @@ def judge_chain(
     (200, [1.0, 0.0], True)
     """
     check_generator(rng)
-    if norm not in ("l1", "l2") or not (jump > 0 and spread >= 0 and min(lag, pairs) >= 1 and steps > lag):
+    scales = real_vector([jump, spread], "jump and spread", 2)
+    whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) for k in (lag, pairs, steps))
+    if not whole or norm not in ("l1", "l2") or not (min(lag, pairs) >= 1 and steps > lag):
         raise SpecError(
-            "the chain is not described", needed="norm 'l1' or 'l2', a jump above 0, more steps than the lag"
+            "the chain is not described",
+            needed="norm 'l1' or 'l2', whole lag, pairs and steps, more steps than the lag",
+        )
+    if not (scales[0] > 0 and scales[1] >= 0 and scales.max() <= WIDEST):
+        raise SpecError(
+            "jump or spread is out of range", needed=f"a jump above 0, no scale beyond {WIDEST:,}"
         )
     chain = _Chain(_moves(A, moves), float(exact_number(epsilon, "epsilon")), norm, jump, rng)
     meeting = chain.meetings(pairs, spread, lag, steps)
     states, accepted = chain.states(spread, steps)
-    return JudgedChain(meeting, lag, *diagnose(states), accepted, steps)
+    stuck = chain.moves.any(axis=0) & (states == states[:1, :1]).all(axis=(0, 1))
+    r_hat, effective = (np.where(stuck, np.nan, found) for found in diagnose(states))
+    return JudgedChain(meeting, lag, r_hat, effective, accepted, steps)
 
 
 def _moves(A: Matrix, moves: Matrix | None) -> Integers:
@@ -156,11 +169,11 @@ def _moves(A: Matrix, moves: Matrix | None) -> Integers:
         return found
     given = matrix_rows(moves, n, "moves").toarray()
     changed = (matrix_rows(A, n, "A") @ given.T != 0).any() or (given != np.rint(given)).any()
-    if changed or np.linalg.matrix_rank(given) < len(given):
-        raise SpecError(
-            "a move changes a sum, or depends on others", needed="independent whole v with A v = 0"
-        )
-    return given.astype(np.int64)
+    if changed or len(given) != lattice.dimension or (np.abs(given) >= WIDEST).any():
+        raise SpecError("the moves are no basis", needed=f"{lattice.dimension} whole v with A v = 0")
+    if index(whole := given.astype(np.int64)) != 1:
+        raise SpecError("the moves do not reach every table", needed="a basis of all whole v with A v = 0")
+    return whole
 
 
 @dataclass(frozen=True, eq=False)
