@@ -17,7 +17,7 @@ from trueup.kernel.table_walks.columns import (
     _convolve,
     _rank,
     _rank_of_share,
-    _shares,
+    _share_masses,
 )
 from trueup.kernel.table_walks.place_masses import (
     LONGEST,
@@ -48,7 +48,7 @@ def joined(own, size, after, shift, within, pad):
 @njit(cache=False)
 def shared(own, tail, back, within):
     masses = np.empty(own.size)
-    return masses, _shares(own, 0, tail, 0, back, within, own.size, masses)
+    return masses, _share_masses(own, 0, tail, 0, back, within, own.size, masses)
 
 
 @njit(cache=False)
