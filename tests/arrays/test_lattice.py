@@ -225,5 +225,7 @@ def test_the_posterior_of_few_tables_is_that_of_enumeration(norm):
         noise.posterior(y, upper=8, most=2)
     with pytest.raises(InfeasibleError, match="no counts in the bounds"):
         noise.posterior(y, lower=5)
+    with pytest.raises(InfeasibleError, match="no counts in the bounds"):  # a cell that the sums determine
+        LatticeNoise.keeping([[1, 1, 0], [0, 0, 1]], epsilon=1).posterior([1, 2, -2])
     with pytest.raises(SpecError, match="3 noisy counts of 4"):
         noise.posterior(y[:3])

@@ -9,6 +9,8 @@ import pytest
 from scipy.stats import chi2
 
 from trueup.arrays import (
+    LatticeNoise,
+    NoiseWithin,
     continuous_gaussian,
     continuous_laplace,
     discrete_gaussian,
@@ -16,6 +18,7 @@ from trueup.arrays import (
     posterior_of_released,
     posterior_of_tree,
     posterior_within,
+    sample,
     truncated_geometric,
 )
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
@@ -203,3 +206,26 @@ def test_a_release_that_is_not_described_is_refused(wrong):
     law = discrete_laplace(1)
     with pytest.raises(SpecError, match="not described"):
         posterior_of_released(**({"parts": [4, 2], "law": law, "total_law": law} | wrong))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda law: posterior_of_released([3, 4], "ab", law),
+        lambda law: posterior_of_released([3, 4], law, 0.5),
+        lambda law: posterior_of_released([3, 4], [1, law], law),
+        lambda law: sample(law, -1),
+        lambda law: sample(law, (2, 1.5)),
+        lambda law: LatticeNoise.keeping([[1, 1]], epsilon=1).posterior([1, 2], most="a"),
+        lambda law: LatticeNoise.keeping([[1, 1]], epsilon=1).posterior([10**17, 0]),
+        lambda law: LatticeNoise.keeping([[1, 1]], epsilon=1).posterior([10**14, 0]),  # as many tables
+    ],
+)
+def test_what_is_no_law_size_or_limit_is_refused(call):
+    with pytest.raises(SpecError):
+        call(discrete_laplace(1))
+
+
+def test_sets_too_large_to_list_take_no_memory():
+    near = NoiseWithin.of(np.array([10**13, 10**13]), epsilon=1, A=[[1, 1]], lower=0)
+    assert near.rates.tolist() == [0.5, 0.5]

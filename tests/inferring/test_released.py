@@ -83,6 +83,18 @@ def test_two_parts_equal_enumeration(k):
     assert np.abs(ours - masses).max() < 1e-9
 
 
+def test_two_parts_behind_truncated_noise_equal_enumeration():
+    """Their noise is as likely as not near its bound: a window of one bound would leave out 6e-5 of a mass."""
+    own, of_total, k = TruncatedGeometric("1", 3), TruncatedGeometric("1/2", 3), (2, 1)
+    true, noisy = np.arange(10), np.arange(13)
+    given = own.pmf(noisy - true[:, None])
+    given[:, 0] = own.cdf(-true)
+    led = [[tuple(multinomial_mode([a, b], 3, empty="uniform")) == k for b in noisy] for a in noisy]
+    masses = given @ np.array(led) @ given.T * of_total.pmf(3 - true[:, None] - true)
+    ours = embedded(two_parts(ReleasedSum(np.array(k), (own, own), of_total)), 10)
+    assert np.abs(ours - masses / masses.sum()).max() < 1e-12
+
+
 @pytest.mark.parametrize("k", [(3, 5), (0, 4)])
 def test_two_parts_behind_a_draw_equal_enumeration(k):
     counts = 60

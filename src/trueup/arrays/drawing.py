@@ -70,6 +70,8 @@ def sample(
     array([0, 0, 0, 0, 0])
     """
     shape = size if isinstance(size, tuple) else (size,)
+    if any(not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0 for k in shape):
+        raise SpecError("size is no shape", needed="a whole number, or a tuple of them")
     if rng is not None:
         check_generator(rng)
     source = words if rng is None else rng.bytes

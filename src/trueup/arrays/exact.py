@@ -164,7 +164,7 @@ def check_generator(rng: object) -> None:
         )
 
 
-def check_draws(draws: object) -> None:
+def check_draws(draws: object, what: str = "draws") -> None:
     """Refuse a number of draws that is not whole and above zero."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
-        raise SpecError(f"draws is {draws!r}", needed="a whole number above zero")
+        raise SpecError(f"{what} is {draws!r}", needed="a whole number above zero")

@@ -12,7 +12,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import Matrix, Number, exact_number, limits_of, whole_vector
+from trueup.arrays.exact import Matrix, Number, check_draws, exact_number, limits_of, whole_vector
 from trueup.arrays.smallest_change import hardest_change
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.lattice.structure import Lattice
@@ -192,9 +192,13 @@ class LatticeNoise:
             of_piece = np.zeros((len(piece.invariants), self.n))
             of_piece[:, piece.cells.ravel()] = piece.invariants
             rows.append(of_piece)
-        low[self.pinned], high[self.pinned] = y[self.pinned], y[self.pinned]
+        low[self.pinned] = np.maximum(low, y)[self.pinned]
+        high[self.pinned] = np.minimum(high, y)[self.pinned]
         matrix = scipy.sparse.csr_array(np.vstack(rows))
         sums = matrix @ y
+        if (abs(matrix) @ np.abs(y) >= 2**51).any() or (np.abs(y) >= 2**51).any():
+            raise SpecError("the noisy counts or their sums are beyond 2^51", needed="sums that doubles hold")
+        check_draws(most, "most")
         tables = enumerate_fibre(matrix, sums - 0.5, sums + 0.5, (low, high), most)
         if tables is None:
             raise SpecError(f"there are more than {most:,} tables", needed="bounds that leave fewer")

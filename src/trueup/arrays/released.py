@@ -87,7 +87,7 @@ def posterior_of_released(
     0.2136
     """
     counts = whole_vector(parts, "the released parts")
-    laws = each_law(law, counts.size)
+    laws, (of_total,) = each_law(law, counts.size), each_law([total_law], 1)
     if not counts.size or total not in ("independent", "summed") or algorithm not in (1, 2):
         raise SpecError(
             "the release is not described", needed="a part, total 'independent' or 'summed', algorithm 1 or 2"
@@ -97,4 +97,4 @@ def posterior_of_released(
             "the release is not described", needed="release 'mode' or 'sample', and a law for each part"
         )
     how = algorithm if release == "sample" else 2
-    return ReleasedPosterior(ReleasedSum(counts, laws, total_law, total, algorithm=how), release == "sample")
+    return ReleasedPosterior(ReleasedSum(counts, laws, of_total, total, algorithm=how), release == "sample")

@@ -62,6 +62,6 @@ def drawn_by_chains(
     problem = state.problem
     prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
     found = chains.apply(prepared, values, draws, rng, progress, deadline=deadline)
-    weak = found.stats["largest_r_hat"] > WEAK_R_HAT
+    weak = not found.stats["largest_r_hat"] <= WEAK_R_HAT  # nor is one good whose R-hat is not known
     said = " ".join([PRIOR, found.approximate, *([WEAK] if weak else [])])
     return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})

@@ -26,9 +26,8 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
 
     Notes
     -----
-    A window reaches as far from the released count as noise does, which leaves out about 1e-18 of
-    the mass: noisy and true counts are bound to the released ones by the three noise terms
-    together.
+    A window reaches as far from the released count as the three noise terms do together, which leaves out about 1e-18.
+    Of two-sided geometric noise that is as far as the widest does alone: what three lose adds up.
 
     Examples
     --------
@@ -51,7 +50,9 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
         )
     radius = problem.radius()
     total = problem.likelihood(np.zeros(1), radius)
-    reach = max(problem.width(law) for law in problem.every_law()) + 2 + max(radius, 0)
+    laws = [*problem.laws, *([] if problem.total_law is None else [problem.total_law])]
+    together = max if all(law.rate is not None for law in laws) else sum
+    reach = together(problem.width(law) for law in laws) + 2 + max(radius, 0)
     if drawn:
         reach += int(12 * (problem.trials + 1) ** 0.5)
     noisy = [_noisy_window(int(k), reach) for k in problem.counts]

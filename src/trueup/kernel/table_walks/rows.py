@@ -127,9 +127,9 @@ def enumerate_fibre(matrix: Any, low: Reals, high: Reals, box: tuple[Reals, Real
     least, greatest = (np.cumsum(part[:, ::-1], axis=1)[:, ::-1] for part in (least, greatest))
     tables, reached = np.zeros((1, 0), np.int64), np.zeros((1, len(dense)))
     for cell in range(len(bottom)):
-        values = np.arange(bottom[cell], top[cell] + 1).astype(np.int64)
-        if len(tables) * len(values) > 50 * most:
+        if len(tables) * (top[cell] - bottom[cell] + 1) > 50 * most:
             return None
+        values = np.arange(bottom[cell], top[cell] + 1).astype(np.int64)
         reached = (reached[:, None] + values[:, None] * dense[:, cell]).reshape(
             len(tables) * len(values), len(dense)
         )
