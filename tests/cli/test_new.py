@@ -95,13 +95,27 @@ def test_one_unit_may_stand_in_several_rows(folder, monkeypatch):
     succeeds("new visits.toml --data visits.csv --geography clinics.csv")
     assert "may stand in several rows" in asked[2]
     assert "kept at most" in asked[3]
-    privacy = tu.Spec.read("visits.toml").privacy
+    spec = tu.Spec.read("visits.toml")
+    privacy = spec.privacy
+    assert spec.table.counts == "record", "two visits of one person are not two persons"
     assert (privacy.id, privacy.contribution.records) == ("who", 2)
     said = succeeds("release visits.toml --data visits.csv --geography clinics.csv --out out")
     assert "at most 2 of its records" in said
     done = run(*shlex.split("new again.toml --data visits.csv --id who --yes"))
     assert done.returncode == 2
     assert "--most 5" in done.stderr
+
+
+def test_what_is_given_is_not_left_to_decide(folder):
+    (folder / "visits.csv").write_text(VISITS)
+    line = f"new visits.toml --data visits.csv {SHAPES} --id who --most 2 --matters 'all x sex' --yes"
+    said = succeeds(line)
+    assert "which tables matter most" not in said
+    assert "share what 'all x sex' leaves" in said
+    assert "what one record is" in said
+    again = run(*shlex.split(line))
+    assert again.returncode == 2
+    assert "choose another name for the spec" in again.stderr
 
 
 def test_two_attributes_and_a_table_without_places_run(folder):

@@ -17,6 +17,7 @@ from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.noise.perturbed import RandomRounding
+from trueup.noise.perturbed.interval import CountInterval
 
 
 def published(cells, margins, values, base=3):
@@ -57,6 +58,18 @@ def test_the_set_is_the_smallest_there_is(seed):
     if error is not None:
         assert f"these {size} published values" in str(error)
         assert "the smallest such set" in str(error)
+
+
+def test_a_code_that_explains_nothing_is_said_to_cover_some_counts_of_its_range():
+    cells, margins = star(2), [Margin("all"), Margin("part")]
+    laws = (RandomRounding(3), CountInterval(1, 2))
+    headers = tuple(Measured("t", margin, law) for margin, law in zip(margins, laws))
+    measured = Measurements(cells, headers, (np.array([9]), np.array([1, 1])), NO_GUARANTEE)
+    error = contradicting_values(measured, Constraints(cells, tuple(margins)))
+    assert 'say so: "some 1-4"' in str(error)
+    rounded = contradicting_values(*published(cells, margins, [[30], [0, 0]]))
+    assert rounded is not None
+    assert "some 1-4" not in str(rounded)
 
 
 @pytest.mark.thorough

@@ -93,6 +93,7 @@ def test_a_draft_reads_no_row_of_a_lazy_table():
 
     columns = {"county": polars.String, "town": polars.String, "sex": polars.String}
     lazy = polars.LazyFrame(schema=columns).map_batches(explode, schema=columns)
+    assert tu.Spec.of(lazy, "town", None, public=PLACES, tables="town").levels[1].name == "town"
     assert tu.Spec.of(lazy, ["town"], SEX, public=PLACES).levels[1].name == "town"
     with pytest.raises(AssertionError, match="the rows were read"):
         lazy.collect()

@@ -100,7 +100,7 @@ def new_command(
     if data is None:
         raise SpecError("no table is given", needed="--data FILE, or --published FILE")
     from trueup.files.source import open_table
-    from trueup.files.target import refuse_occupied
+    from trueup.files.target import refuse_file
     from trueup.model.draft import attributes_of, measured_tables
     from trueup.model.place_columns import count_among
     from trueup.model.spec import Spec
@@ -108,7 +108,7 @@ def new_command(
     def ask(given: str | None, question: str, proposed: str) -> str:
         return given if given is not None else proposed if yes else typer.prompt(question, default=proposed)
 
-    refuse_occupied(spec)
+    refuse_file(spec, "name for the spec")
     table, places = with_encoding(data, encoding), with_encoding(geography, encoding)
     header = open_table(table).columns()
     who = ask(unit, "Who is protected", "person")

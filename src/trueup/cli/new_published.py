@@ -34,13 +34,13 @@ def draft_from_published(
     spec: Path, files: list[Path], title: str | None, geography: Path | None, encoding: str | None
 ) -> None:
     """Write a first spec of published tables, and print what is undecided."""
-    from trueup.files.target import refuse_occupied
+    from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
     from trueup.io.published.drafting.indents import write_indented_places
 
     places = spec.with_name(f"{spec.stem}-places.csv")
-    refuse_occupied(spec)
-    refuse_occupied(places)
+    refuse_file(spec, "name for the spec")
+    refuse_file(places, "name for the spec")
     tables = [with_encoding(file, encoding) for file in files]
     draft = draft_published(tables, title or spec.stem, with_encoding(geography, encoding))
     spec.write_text(draft.text, encoding="utf-8")

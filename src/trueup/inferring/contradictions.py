@@ -73,12 +73,14 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
     every = len(rows.labels) <= SEARCHED and max(end.max(initial=0) for end in ends) < COUNTABLE
     at, proved = _smallest(rows) if every else (_irreducible(rows, _certificate(rows)), False)
     if len(at):
+        coded = any("' from " in rows.labels[k] for k in at)
         least = "the smallest such set" if proved else "no part of them does"
         return InfeasibleError(
             f"no true counts explain these {len(at)} published values and rules together ({least}): "
             + "; ".join(rows.labels[k] for k in at[:SHOWN_ROWS])
             + (f"; and {len(at) - SHOWN_ROWS} more" if len(at) > SHOWN_ROWS else ""),
-            remedy="check that the laws, codes and tables belong together; or that one value is no misprint",
+            remedy="check that the laws, codes and tables belong together; or that one value is no misprint"
+            + ('; where other counts of a code\'s range are shown, say so: "some 1-4"' if coded else ""),
         )
     return contradiction(*polyhedron(constraints, blocks), integer=True)
 

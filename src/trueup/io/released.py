@@ -55,7 +55,8 @@ def read_released(spec: Spec | Problem | str | Path, source: Any, geography: Any
     name, parameters = entry_of(stated.reconcile)
     if name not in METHODS:
         raise SpecError(
-            f"released counts alone have a posterior where a multinomial method made them, and the spec says {name!r}",
+            "released counts alone have a posterior where a multinomial method made them, and the spec names "
+            + (repr(name) if name else "none"),
             needed='[reconcile] method = "multinomial-mode" or "multinomial-sample"',
             remedy="where noisy counts were published, give them: they say more",
         )

@@ -37,6 +37,7 @@ def draft(
     """Draft the parts of a spec, and list by part what is left to decide; see `trueup.Spec.of`."""
     held = open_table(table)
     columns = held.columns()
+    levels, tables = _several(levels), _several(tables)
     stated = _stated_levels(levels, public, columns)
     named = [level["column"] for level in stated if "column" in level]
     given = [_attribute(part) for part in _listed(attributes)]
@@ -54,12 +55,13 @@ def draft(
         if tables
         else queries(places, names, whole, matters)
     )
+    counted = counts or (unit or "person" if records in (None, 1) else "record")
     document = {
         "title": title or "Untitled",
         "table": {
             "name": name or "dataset",
             "kind": "counts" if count else "records",
-            "counts": counts or unit or "person",
+            "counts": counted,
             **({"count": count} if count else {}),
             **({"keys": keys} if keys else {}),
         },
@@ -73,7 +75,7 @@ def draft(
         "queries": drafted,
     }
     unused = [c for c in columns if c not in used]
-    return document, dict(_undecided(title, name, unit, count, epsilon, matters, whole, unused))
+    return document, dict(_undecided(title, name, unit, count, counted, epsilon, matters, whole, unused))
 
 
 MOST_COMBINATIONS = 1_000_000
@@ -268,13 +270,18 @@ def _level(level: Any) -> Document:
 def _listed(attributes: Any) -> Iterable[Any]:
     if isinstance(attributes, Mapping):
         return [{"name": name, "values": values} for name, values in attributes.items()]
-    return [attributes] if isinstance(attributes, str) else attributes
+    return _several(attributes) or []
+
+
+def _several(texts: Any) -> Any:
+    """Return one text as a list of it: its letters are none."""
+    return [texts] if isinstance(texts, str) else texts
 
 
 def _attribute(attribute: Any) -> Document:
     """Refuse an attribute without values: those of the table would tell which of them occur."""
     if isinstance(attribute, Mapping) and attribute.get("values") and "name" in attribute:
-        return {**attribute, "values": list(attribute["values"])}
+        return {**attribute, "values": list(_several(attribute["values"]))}
     name = attribute.get("name") if isinstance(attribute, Mapping) else attribute
     shown = name if isinstance(name, str) else "..."
     raise SpecError(
@@ -294,6 +301,7 @@ def _undecided(
     name: str | None,
     unit: str | None,
     count: str | None,
+    counted: str,
     epsilon: Any,
     matters: str | None,
     whole: Fraction,
@@ -302,7 +310,9 @@ def _undecided(
     if title is None:
         yield "title", "what the release is called"
     table = [] if name else ["the name under which the ledger keeps this dataset's budget"]
-    if count is None and free:
+    if counted == "record":
+        table.append("what one record is, such as a visit: `counts` says 'record'")
+    elif count is None and free:
         table.append(
             "whether each row is one of the units counted; if a column holds their number, the table is one of counts"
         )
@@ -315,8 +325,7 @@ def _undecided(
     if unit is None:
         yield "privacy", "who is protected, and in how many rows one of them may stand"
     spent = "" if epsilon is not None else f"how much privacy loss to spend (epsilon = {whole} is drafted); "
-    yield (
-        "query",
-        f"{spent}which tables matter most: each has the same share; `trueup plan` finds better ones",
-    )
+    share = f"how the other tables share what '{matters}' leaves: evenly"
+    even = "which tables matter most: each has the same share"
+    yield "query", f"{spent}{share if matters else even}; `trueup plan` finds better shares"
     yield "constraints", "what must hold: impossible combinations, counts that are published exactly"

@@ -121,10 +121,11 @@ class Spec(ThreeLines, SpecDocument):
             The public list of places: a path, a dataframe or a DuckDB relation; None for a table without places.
         decided
             What is decided already: `title`, `name` (of the dataset), `unit`, `neighbours`, `counts` (what one count stands
-            for), `count` (the column of a table of counts), `keys` (`"public"` where its own places are), `id` and `records` (of
-            a table of records, the column that says whom a row is about, and how many rows of one are kept), `epsilon` (of the
-            whole release), `matters` (the table that gets half of it), `tables` (all that are measured, such as
-            `["town", "county x sex"]`; by default each adds an attribute to the one before).
+            for: by default a unit, or a record where one unit may have several), `count` (the column of a table of counts),
+            `keys` (`"public"` where its own places are), `id` and `records` (of a table of records, the column that says whom a
+            row is about, and how many rows of one are kept), `epsilon` (of the whole release), `matters` (the table that gets
+            half of it), `tables` (all that are measured, such as `["town", "county x sex"]`; by default each adds an attribute
+            to the one before).
 
         Raises
         ------

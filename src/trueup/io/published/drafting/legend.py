@@ -29,14 +29,17 @@ def said_of(code: str, notes: str) -> str | None:
     ('confidential (fewer than 5)', 'Counts 1 to 7 are')
     >>> said_of(".", "Symbols: - nil; . not known"), said_of("x", "six of ten") is None
     ('not known', True)
+    >>> said_of("c", "Pupils (c = confidential)\\nc: fewer than 10"), said_of("c", "Pupils (c = confidential)")
+    ('fewer than 10', 'confidential')
     """
     if not code:
         return None
     blank, quote = r"[ \t]", "[\"'“”]?"
     shown = rf"(?:^|[\n;:,|(]|\d\s[-–]){blank}*{quote}{re.escape(code)}{quote}{blank}*"
     listed = shown + rf"(?:[=:–-]{blank}|[=:]|{blank})([^;|\n]{{2,80}})"
-    if found := re.search(listed, notes):
-        return found[1].strip()
+    if every := [found[1].strip() for found in re.finditer(listed, notes)]:
+        told = next((text for text in every if meaning_of(text, zeros=True) != UNKNOWN), every[0])
+        return told if "(" in told else told.rstrip(")")
     found = re.search(rf"([^.;\n]{{3,80}}?)\s+{_SHOWN}{re.escape(code)}(?!\w)", notes)
     return found[1].strip() if found else None
 

@@ -160,7 +160,7 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
         codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
         shown = f"'{code}'" if code else "an empty cell"
         undecided.append(
-            f"'{seen.file}': what {shown} says ({texts[code]:,} times)"
+            f"'{seen.file}': what {shown} says ({texts[code]:,} time{'s' * (texts[code] > 1)})"
             + (f'; the file says: "{said}"' if said else "")
             + f'; it is taken as "{codes[code]}"'
             + (
