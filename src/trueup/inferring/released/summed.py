@@ -32,7 +32,7 @@ def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
     >>> law, wide = TruncatedGeometric("1", 4), TruncatedGeometric("1/4", 9)
     >>> tables, total = summed_tables(ReleasedSum(np.array([3, 5]), [law, law], wide, "summed"))
     >>> total.joint.shape, bool(np.isfinite(total.ceiling).all())
-    ((41, 139), True)
+    ((29, 53), True)
     """
     m, width = problem.trials, half_width(problem.total_law)
     reach = int(12 * problem.spread) + max(map(half_width, problem.kinds[0]))

@@ -267,7 +267,8 @@ def round_children(
     row_sums : (rows, families) whole numbers, or None if rows are free
     column_sums : (blocks, n) whole numbers, or None if columns are free
     allowed : (rows, n) False where a cell must not be rounded up
-    nudge : (rows, n) numbers in [0, 1) that break ties, least first; by default the lowest index goes up
+    nudge : (rows, n) numbers in [0, 1) that break ties, least first; by default the lowest index goes up where one sum is
+        prescribed, and either of two equally near tables is taken where both are
     excess : (blocks,) to be written: where row and column sums are prescribed, by how much a block's squared distance
         may exceed the least of all whole tables with these sums, floors and ceilings or not (counts squared)
 
@@ -281,8 +282,8 @@ def round_children(
     >>> x = np.array([[0.5, 1.5], [0.5, 0.5]])
     >>> sums = np.array([[2], [1]]), np.array([[1, 2]])
     >>> round_children(x, np.array([0, 2]), row_sums=sums[0], column_sums=sums[1])
-    (array([[1, 1],
-           [0, 1]]), array([0]))
+    (array([[0, 2],
+           [1, 0]]), array([0]))
     """
     n = x.shape[1]
     family = np.zeros(n, np.int64) if family is None else family.astype(np.int64)

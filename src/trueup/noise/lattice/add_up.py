@@ -34,7 +34,7 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
     Examples
     --------
     >>> AddUpLaplace("1/2").tail(0.05)
-    Tail(counts=7, exact=False)
+    Tail(counts=6, exact=False)
     """
 
     name: ClassVar[str] = "add-up-laplace"
