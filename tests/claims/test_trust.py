@@ -167,6 +167,23 @@ def test_places_are_taken_from_columns_alone_that_the_keeper_declared_public(tmp
     assert listed.public == ("block",)
 
 
+def test_the_confidential_table_is_no_list_of_places(tmp_path):
+    """Given with --geography it would publish any of its columns, and tell repeated values by name."""
+    data, account = write(tmp_path, "d", TABLE), account_of(tmp_path, unit="person", public=("block",))
+    (linked := tmp_path / "places.csv").symlink_to(data)
+    attempt = Attempts(tmp_path, account)
+    hidden = parse_spec(PUBLIC.replace("COLUMN", "sick").replace('"public"', '"confidential"'))
+    for places in (data, str(data), linked):
+        with pytest.raises(BudgetError, match="--geography takes its places from the column 'sick'"):
+            attempt(hidden, data, places)
+        with pytest.raises(BudgetError, match="--geography takes its places"):
+            attempt(hidden, data, places, executor=LocalPool(1))
+    with pytest.raises(BudgetError, match="--geography takes its places"):
+        attempt(hidden, TABLE, TABLE)
+    once = write(tmp_path, "once", TABLE.drop_duplicates("block"))
+    assert attempt(parse_spec(PUBLIC.replace("COLUMN", "block")), once, once)
+
+
 RULE = 'constraints = { linear = ["f <= 100"] }\n'
 
 

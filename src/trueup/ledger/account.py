@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import BudgetError, SpecError
+from trueup.errors import BudgetError, DataError, SpecError
+from trueup.files.source import files_read
+from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_spec
 from trueup.ledger.admission import account_terms, afford
 from trueup.ledger.entries import this_time
@@ -16,7 +19,7 @@ from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariants, questions
 from trueup.ledger.request import Request
 from trueup.ledger.reservation import Reservation
-from trueup.ledger.terms import keys_taken
+from trueup.ledger.terms import keys_taken, place_columns
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 
@@ -67,16 +70,18 @@ class Account:
         """Return True if a release was committed under the key, so that a run under it draws nothing."""
         return self.ledger.state().finished(self.key) is not None
 
-    def refuse_hidden_keys(self, spec: Spec) -> None:
-        """Refuse a spec that takes its places from columns that the account does not declare public: it would publish them."""
-        if not (taken := keys_taken(spec)):
+    def refuse_hidden_keys(self, spec: Spec, geography: Any = None, data: Any = None) -> None:
+        """Refuse to take places from columns of the table that the account does not declare public: it would publish them."""
+        given = geography is not None
+        taken = keys_taken(spec) if not given else place_columns(spec) if _shared(geography, data) else ()
+        if not taken:
             return
         public = account_terms(self.ledger.state(), spec.table.name).public
         if hidden := next((column for column in taken if column not in public), None):
             raise BudgetError(
-                f"the spec takes its places from the column '{hidden}' of the confidential table",
+                f"{'--geography' if given else 'the spec'} takes its places from the column '{hidden}' of the confidential table",
                 needed=f"columns whose values the account declares public: {', '.join(public) or 'none'}",
-                remedy='give the list of places with --geography and write keys = "confidential", or have the account begun '
+                remedy='give a public list of places with --geography and write keys = "confidential", or have the account begun '
                 f"with --public-keys {hidden}",
             )
 
@@ -152,3 +157,13 @@ class Account:
 
 def _spec_digest(spec_text: str) -> str:
     return hashlib.sha256(spec_text.encode()).hexdigest()
+
+
+def _shared(geography: Any, data: Any) -> bool:
+    """Return True if a list of places is the confidential table itself, or one of its files."""
+    tables = [data.persons, data.households] if isinstance(data, JoinedTables) else [data]
+    if any(geography is table for table in tables):
+        return True
+    with suppress(DataError, OSError):  # what is not there is said where it is read
+        return any(one.samefile(other) for one in files_read(geography) for other in files_read(data))
+    return False

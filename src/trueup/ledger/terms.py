@@ -120,9 +120,13 @@ def terms_of(fields: Mapping[str, Any]) -> Terms:
 
 def keys_taken(spec: Spec) -> tuple[str, ...]:
     """Return the columns of the confidential table that a spec reads its places from, before any check is counted."""
-    if spec.table.keys != "public":
-        return ()
-    columns = (column for level in spec.levels for column in (level.column, level.label))
+    return place_columns(spec) if spec.table.keys == "public" else ()
+
+
+def place_columns(spec: Spec) -> tuple[str, ...]:
+    """Return the columns that a spec reads its places from."""
+    columns = [column for level in spec.levels for column in (level.column, level.label)]
+    columns += [spec.parents.id, spec.parents.parent] if spec.parents else []
     return tuple(dict.fromkeys(filter(None, columns)))
 
 

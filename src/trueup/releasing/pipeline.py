@@ -248,8 +248,8 @@ def _settled(
     refuse_addresses(data)
     with log.stage("reading the spec and the places"):
         stated, text = spec_and_text(spec)
-        if account and geography is None:
-            account.refuse_hidden_keys(stated)
+        if account:
+            account.refuse_hidden_keys(stated, geography, data)
         given = spec if isinstance(spec, Problem) else stated
         problem = Problem.of(given, geography, data=data, rows=rows)
         problem = problem if problem.text == text else replace(problem, text=text)
