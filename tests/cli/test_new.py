@@ -241,3 +241,15 @@ def test_levels_are_proposed_in_one_way_and_a_column_of_counts_is_found(folder):
     assert done.returncode == 2, "the list has many rows for each state"
     assert "lists state '01' more than once" in done.stderr
     assert not (folder / "states.toml").exists()
+
+
+def test_errors_that_cannot_be_simulated_leave_no_empty_table(folder):
+    (folder / "visits.csv").write_text(VISITS)
+    succeeds(f"new visits.toml --data visits.csv {SHAPES} --yes")
+    rules = '\n[constraints]\nbounds = [{ level = "all", upper = 9 }]\n'
+    simulated = succeeds("explain visits.toml")
+    (folder / "visits.toml").write_text((folder / "visits.toml").read_text() + rules)
+    refused = succeeds("explain visits.toml")
+    assert "Errors to expect by size" in simulated
+    assert "Errors to expect by size" not in refused
+    assert "could not be simulated" in refused

@@ -80,11 +80,12 @@ def _show(plan, *, quick: bool) -> None:
     )
     _show_expected(plan, quick=quick)
     if plan.classes:
-        print_table(
-            "Errors to expect by size of the released count (counts)",
-            ["table", "released", "bias", "root mean square", *(f"{p} % margin" for p in CONFIDENCES)],
-            [_class_cells(row, label) for row, label in plan.classes.labelled()],
-        )
+        if rows := [_class_cells(row, label) for row, label in plan.classes.labelled()]:
+            print_table(
+                "Errors to expect by size of the released count (counts)",
+                ["table", "released", "bias", "root mean square", *(f"{p} % margin" for p in CONFIDENCES)],
+                rows,
+            )
         print(plan.classes.note)
     if plan.bounds:
         _show_bounds(plan)
