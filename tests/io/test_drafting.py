@@ -161,7 +161,7 @@ def test_the_command_writes_the_spec_and_says_what_it_could_not_decide(tmp_path)
     assert len(parse_perturbed(spec.read_text()).published) == 2
     again = run("new", spec, "--published", tmp_path / "a.csv")
     assert again.returncode != 0
-    assert "already" in again.stderr
+    assert "choose another name" in again.stderr
 
 
 @pytest.mark.parametrize(
