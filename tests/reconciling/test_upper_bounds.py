@@ -94,3 +94,13 @@ def test_an_answer_is_found_where_one_of_all_tables_keeps_the_bounds(rng, roundi
         for b in bounds:
             assert cells.sum(answer.values, b.margin).max() <= b.upper + 1e-6
     assert 3 < found < 25
+
+
+@pytest.mark.parametrize("names", [("sex",), ("sex", "race")])
+def test_a_bound_whose_ends_cross_is_named(rng, names):
+    cells = Cells(_tree(1, 2), (SEX, RACE))
+    margin = Margin("level1", ("sex", "race"))
+    bound = Bound(Margin("level1", names), lower=2, upper=0)
+    constraints = Constraints(cells, (margin,), bounds=(bound,))
+    with pytest.raises(InfeasibleError, match="the bound on '0, sex=female"):
+        solved(HistogramTree(), constraints, [Measured("q", margin, LAW)], rng.integers(0, 5, cells.n))

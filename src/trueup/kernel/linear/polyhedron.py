@@ -255,6 +255,10 @@ class Polyhedron:
         >>> Polyhedron.of(2, [[1, 0], [1, 1], [0, 1]], [1.0, 5.0, 2.0]).conflict()
         [0, 1, 2]
         """
+        low, high = self.bounds
+        crossed = np.flatnonzero(low > high + self._feasible)
+        if crossed.size:  # the multipliers of its two ends would cancel
+            return [int(crossed[0])]
         least, share = self._least_violation()
         if least > self._feasible:
             rows = self._first_part(np.flatnonzero(np.abs(share) > 1e-9))
