@@ -183,7 +183,7 @@ REFUSED = {
     "export bundle --to csv --level 100": "level 100 is not a probability",
     "export bundle --to csv --agency ABC": "--agency does nothing without --to sdmx-csv",
     "export bundle --to xlsx --for-spreadsheets": "--for-spreadsheets does nothing without --to csv",
-    "export bundle --to xlsx --out tables": "one that ends in .xlsx",
+    "export bundle --to xlsx --out tables": "a name that ends in .xlsx",
     "export bundle --to sdmx-csv --agency 1": "not an SDMX agency",
     f"{ASSESS} --replicates 0": "a whole number from 40",
     f"{ASSESS} --level 100": "level 100 is not a probability",

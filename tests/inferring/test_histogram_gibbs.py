@@ -296,6 +296,7 @@ def test_upper_bounds_hold_and_bind(exact, rng):
     posterior = infer(record, HistogramGibbs(tier="approximate"), spec=rules, draws=300)
     totals = cells.sum(posterior.draws, Margin("block"))
     assert totals.max() == 9
+    assert "Upper bounds speak against large totals" in posterior.drawn.stats["doubt"]
     assert all((cells.sum(posterior.draws, m) == cells.sum(truth.ravel(), m)).all() for m in exact)
     free = infer(record, HistogramGibbs(tier="approximate"), spec=replace(rules, bounds=()), draws=300)
     assert cells.sum(free.draws, Margin("block")).max() > 9

@@ -169,7 +169,7 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _with_named_values(error, measured, constraints) from None
-    doubts = (chosen.doubt(used.cells, used.headers), *getattr(measured.spec, "noted", ()))
+    doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})

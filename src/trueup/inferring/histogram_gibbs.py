@@ -75,6 +75,11 @@ LONG = 300.0
 """Seconds that a run is predicted to take from which on it leaves checkpoints."""
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
 """What to do about chains that are too short."""
+BOUNDED_DOUBT = (
+    "Upper bounds speak against large totals under this prior, in which places differ much: where noise is wide, totals of many "
+    "bounded places may lie below the truth. On a made-up table of 112 places of at most 11, totals of 75 to 248 were given for "
+    "416; without the bound, 342 to 663."
+)
 BYTES_A_CELL = 60, 30
 """Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
 
@@ -214,6 +219,10 @@ class HistogramGibbs(InferenceMethod):
             stats=_stats(plan, judged.found),
             tables=tuple(walk.margins),
         )
+
+    def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """Return what upper bounds do to totals under this prior; None without any."""
+        return BOUNDED_DOUBT if any(b.upper is not None for b in constraints.bounds) else None
 
     def _judged(
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
