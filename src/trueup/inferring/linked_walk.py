@@ -1,4 +1,7 @@
-"""Chains on linked counts: moves of places, watched quantities, and extra steps for slow places."""
+"""Chains on linked counts: moves of places, watched quantities, and extra steps for slow places.
+
+One file: all of it reads and writes the one state of a chain.
+"""
 
 from __future__ import annotations
 

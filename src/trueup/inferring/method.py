@@ -90,13 +90,13 @@ class InferenceMethod(ABC):
             return {"prior": {"name": Hierarchical().name, "most_kinds": 1}}
         if noisy or not perturbed or Estimated not in cls.priors:
             return {}
-        return {"prior": (Estimated if values_of_a_class(constraints.cells, headers) >= VALUES_A_CLASS else Flat)().name}
+        return {"prior": (Estimated if values_of_a_class(cells, headers) >= VALUES_A_CLASS else Flat)().name}
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return what is known against its intervals for such measurements, or None."""
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
-            return FEW_DOUBT if values_of_a_class(cells, headers) < VALUES_A_CLASS else None
+            return FEW_DOUBT if values_of_a_class(constraints.cells, headers) < VALUES_A_CLASS else None
         perturbed = any(not header.law.additive for header in headers)
         return FLAT_DOUBT if isinstance(prior, Flat) and perturbed else None
 

@@ -1,4 +1,7 @@
-"""Families of tables laid out for their methods: least squares of all at once, and each table settled beside its parent."""
+"""Families of tables laid out for their methods: least squares of all at once, and each table settled beside its parent.
+
+One file: both read the same margins and separators of one junction tree.
+"""
 
 from __future__ import annotations
 

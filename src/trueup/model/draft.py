@@ -1,4 +1,7 @@
-"""First drafts of specs from a table's column names and the public places, never from rows."""
+"""First drafts of specs from a table's column names and the public places, never from rows.
+
+One file: what is drafted and what is left to decide are one list of questions.
+"""
 
 from __future__ import annotations
 

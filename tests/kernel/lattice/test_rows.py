@@ -11,10 +11,10 @@ from tests.arrays.matrices import chance, counted
 from tests.reference.lattice import law_of, one_way_margins, points, slow_beginning, swapped
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.lattice_samplers.rows import ACCEPT, bounds, draw_grids
+from trueup.kernel.lattice_samplers.rows import ACCEPT, chance_bounds, draw_grids
 from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.lattice.laws import LatticeLaplace
-from trueup.noise.lattice.rows import Grids, limit
+from trueup.noise.lattice.rows import GridSampler, limit
 
 FALSE_ALARM = 1e-6
 DEPENDENT = {
@@ -37,17 +37,17 @@ def lacking(rng, columns, width):
 )
 def test_what_begins_a_row_lies_within_its_bounds(shape, epsilon, rng):
     """Against plain convolutions; exactly in whole numbers, and in doubles to nine digits, however far columns are."""
-    grids, rate = Grids(shape, Fraction(epsilon)), float(Fraction(epsilon))
+    grids, rate = GridSampler(shape, Fraction(epsilon)), float(Fraction(epsilon))
     for stage, law in zip(grids._stages, grids.laws):
         for width in (0.0, 2 / rate, 8 / rate):
             k, left = int(rng.integers(2, law.rows + 1)), lacking(rng, law.columns, width)
             right = slow_beginning(rate, k, left, law.summands)
-            least, most = bounds(law, k, left, law.beyond, law.beyond + 2 * law.spread)
+            least, most = chance_bounds(law, k, left, law.beyond, law.beyond + 2 * law.spread)
             assert least <= right * (1 + 1e-10)
             assert most >= right * (1 - 1e-10)
             if width < 8 / rate:
                 assert most - least < 1e-9
-            cut = bounds(law, k, left, law.beyond // 4, law.spread // 4)
+            cut = chance_bounds(law, k, left, law.beyond // 4, law.spread // 4)
             assert cut[0] <= right <= cut[1]
             exact = stage.chance(k, left.tolist(), 64)
             assert exact.lo / 2**exact.bits * law.limits[k - 1] == pytest.approx(right, rel=1e-9)
@@ -106,7 +106,7 @@ def mistaken(grids, mistake):
 )
 @pytest.mark.parametrize("shape", [(3, 3), (2, 2, 2)])
 def test_the_law_is_the_enumerated_one_and_wrong_versions_are_not(shape, mistake, rng):
-    grids = mistaken(Grids(shape, Fraction(3, 5)), mistake)
+    grids = mistaken(GridSampler(shape, Fraction(3, 5)), mistake)
     p_value = of_enumeration(shape, 0.6, drawn_from(grids, shape, 250_000, rng))
     assert (p_value > FALSE_ALARM) == (mistake == "none")
 
@@ -114,7 +114,7 @@ def test_the_law_is_the_enumerated_one_and_wrong_versions_are_not(shape, mistake
 @pytest.mark.thorough
 def test_decisions_that_bounds_leave_open_are_settled_exactly(rng):
     """With bounds that are cut off near zero hundreds are left open, and with words of few bits other decisions, too."""
-    grids, asked = Grids((3, 3), Fraction(3, 5), bits=12), []
+    grids, asked = GridSampler((3, 3), Fraction(3, 5), bits=12), []
     grids.laws = (grids.laws[0]._replace(beyond=1, spread=0),)
     settle = grids.settle
 

@@ -1,4 +1,7 @@
-"""Records read back from the files of a bundle."""
+"""Records read back from the files of a bundle.
+
+One file: every record of a bundle is read by the same checks.
+"""
 
 from __future__ import annotations
 

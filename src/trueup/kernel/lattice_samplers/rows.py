@@ -147,7 +147,9 @@ def _begin(tape, notes, state, law, stage, k, left, asked):
     u, limit = word(tape, state), law.limits[k - 1]
     low, high = u * UNIT * (1 - 8 * HALF_ULP) * limit, (u + 1.0) * UNIT * (1 + 8 * HALF_ULP) * limit
     for part in (4, 1):
-        least, most = bounds(law, k, left, law.beyond // part, law.beyond // part + law.spread * 2 // part)
+        least, most = chance_bounds(
+            law, k, left, law.beyond // part, law.beyond // part + law.spread * 2 // part
+        )
         if high < least or low > most:
             return high < least
     asked[: left.size] = left
@@ -155,7 +157,7 @@ def _begin(tape, notes, state, law, stage, k, left, asked):
 
 
 @njit(cache=True)
-def bounds(law, k, left, beyond, farthest):
+def chance_bounds(law, k, left, beyond, farthest):
     """Bound `r_k(left)`, the probability that the cells of a row sum to zero, from below and above.
 
     Columns are taken together in two halves, each cut off at `farthest`. Every factor and every sum is positive, so each

@@ -7,6 +7,8 @@ the fraction, so a cell rounded up costs `1 - 2 f`.
 
 The table's cells may be split into families (columns of one family share the family's row sum), which is how one
 rounding refines an earlier one: the earlier, coarser table gives the row sums.
+
+One file: the transportation problem, its proof of the optimum and the rounding that it serves are one piece of mathematics.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ def _rows(piece: Piece, axes: tuple[int, ...], epsilon: Fraction) -> Choice:
 
     @lru_cache(maxsize=1)
     def tables():
-        from trueup.noise.lattice.rows import Grids
+        from trueup.noise.lattice.rows import GridSampler
 
-        return Grids(shape, epsilon)
+        return GridSampler(shape, epsilon)
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice_samplers.rows import draw_grids

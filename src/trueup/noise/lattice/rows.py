@@ -39,7 +39,7 @@ MARGIN = 1e-9
 """Added to every limit: the doubles that it is computed in are right to 1e-11."""
 
 
-class Grids:
+class GridSampler:
     """Stages of grids of a shape, and what settles their open decisions.
 
     Parameters
@@ -54,7 +54,7 @@ class Grids:
 
     def __init__(self, shape: Sequence[int], epsilon: Fraction, bits: int = 64) -> None:
         self._decisions = Decisions(bits)
-        self._stages = [Stage(*each, epsilon, self._decisions) for each in stages(shape)]
+        self._stages = [Stage(*each, epsilon, self._decisions) for each in row_stages(shape)]
         self.laws = tuple(stage.law for stage in self._stages)
         self.asked = np.zeros(self.laws[-1].columns, np.int64)
 
@@ -67,12 +67,12 @@ class Grids:
         return flip(lambda bits: stage.chance(k, left, bits), word, words)
 
 
-def stages(shape: Sequence[int]) -> list[tuple[int, int, int]]:
+def row_stages(shape: Sequence[int]) -> list[tuple[int, int, int]]:
     """Return rows, columns and summands of a cell of each stage.
 
     Examples
     --------
-    >>> stages((4, 5)), stages((8, 8, 8))
+    >>> row_stages((4, 5)), row_stages((8, 8, 8))
     ([(4, 5, 1)], [(8, 8, 8), (8, 64, 1)])
     """
     rows = [(shape[0], shape[1]), *((shape[i], math.prod(shape[:i])) for i in range(2, len(shape)))]
@@ -85,7 +85,7 @@ class Stage:
     Parameters
     ----------
     rows, columns, summands
-        As `stages` gives them.
+        As `row_stages` gives them.
     epsilon
         Inverse scale of one summand.
     decisions
@@ -105,7 +105,7 @@ class Stage:
         spread = math.ceil(4.5 * math.sqrt(columns * summands * _variance(rate)))
         self.law = RowLaw(
             rows, columns, laplace_steps(decisions, [epsilon]), summands, coins,
-            np.array(weights), np.array(norms), np.array(limits), reach(rate, summands * rows, 52), spread,
+            np.array(weights), np.array(norms), np.array(limits), row_reach(rate, summands * rows, 52), spread,
         )  # fmt: skip
 
     def chance(self, k: int, left: Sequence[int], bits: int) -> Interval:
@@ -114,7 +114,7 @@ class Stage:
         total, zero = [1 << work], 0
         for lack in left:
             masses = self._masses(k, abs(lack), work)
-            below = reach(float(self.epsilon), self._sizes[k - 1], work)
+            below = row_reach(float(self.epsilon), self._sizes[k - 1], work)
             total = _product(total, masses[:: 1 if lack >= 0 else -1], work)
             zero += below + max(0, -lack)
         met, missing = total[zero], (1 << work) - sum(total)
@@ -125,7 +125,7 @@ class Stage:
     def _masses(self, k: int, lack: int, work: int) -> list[int]:
         """Bound `p_k(v | lack) 2^work` from below, from `reach` below zero to `reach` beyond what is lacking."""
         deep = 2 * work + math.ceil(3 * lack * self.epsilon)
-        far = reach(float(self.epsilon), self._sizes[k - 1], work)
+        far = row_reach(float(self.epsilon), self._sizes[k - 1], work)
         whole = (self._sums[k - 1](lack, deep).rounded(deep) * self._norm(k, deep)).hi
         cell, rest = self._sums[0], self._sums[k - 2]
         pairs = ((cell(abs(v), deep), rest(abs(lack - v), deep)) for v in range(-far, lack + far + 1))
@@ -155,7 +155,7 @@ def centre(epsilon: Fraction, m: int, bits: int) -> Interval:
     return total / below
 
 
-def reach(epsilon: float, m: int, bits: int) -> int:
+def row_reach(epsilon: float, m: int, bits: int) -> int:
     """Return how far beyond the lack of a column of m summands a cell is followed; it falls by `exp(-2 epsilon)` a step there."""
     return math.ceil((bits * math.log(2) / 2 + 2 * math.log(m + 1)) / epsilon) + 2 * m
 
@@ -192,7 +192,7 @@ def limit(k: int, columns: int, epsilon: float, summands: int = 1, *, proven: bo
 
 def _transform(k: int, lack: int, epsilon: float, summands: int, n: int) -> Reals:
     """Absolute values of the Fourier transform of `p_k(. | lack)` at n angles."""
-    far = reach(epsilon, summands * k, 52)
+    far = row_reach(epsilon, summands * k, 52)
     v = np.arange(-far, lack + far + 1)
     size = lack + far + 1
     log = _log_weights(summands, epsilon, size)[np.abs(v)] - epsilon * (np.abs(v) + np.abs(lack - v) - lack)
@@ -236,7 +236,7 @@ def _variance(epsilon: float) -> float:
 def log_proposals(shape: Sequence[int], epsilon: float) -> float:
     """Estimate the log of the total weight of proposals: less the log of the target's weight, that of the expected tries."""
     total = shape[1] * _log_centre(math.prod(shape) // shape[1], epsilon)
-    for rows, columns, summands in stages(shape):
+    for rows, columns, summands in row_stages(shape):
         total += sum(math.log(limit(k, columns, epsilon, summands, proven=False)) for k in range(2, rows + 1))
     return total
 
@@ -252,10 +252,12 @@ def _log_centre(m: int, epsilon: float) -> float:
 def seconds_for(shape: Sequence[int], epsilon: float) -> float:
     """Estimate the seconds of one proposal: cells drawn, some tens of times each, and bounds of what begins each row."""
     total = 0.0
-    for rows, columns, summands in stages(shape):
+    for rows, columns, summands in row_stages(shape):
         spread = math.sqrt(columns * summands * _variance(epsilon))
         cells = columns * (summands + 1) * spread / math.sqrt(columns)
-        total += rows * (8e-8 * cells + 4e-10 * columns * reach(epsilon, summands, 13) * (20 + 6 * spread))
+        total += rows * (
+            8e-8 * cells + 4e-10 * columns * row_reach(epsilon, summands, 13) * (20 + 6 * spread)
+        )
     return total
 
 
@@ -265,7 +267,7 @@ def beyond_limits(shape: Sequence[int], epsilon: float) -> str:
         return beyond
     if math.prod(shape) > LARGEST_GRID:
         return f"a grid of {math.prod(shape):,} cells, at most {LARGEST_GRID:,}"
-    seconds = sum(_set_up(*stage, epsilon) for stage in stages(shape))
+    seconds = sum(_set_up(*stage, epsilon) for stage in row_stages(shape))
     return f"a set-up of about {seconds:.3g} s, at most {LONGEST:g}" if seconds > LONGEST else ""
 
 
