@@ -142,7 +142,7 @@ def test_no_step_loses_more_than_is_stated(rng):
     assert not any(understated(random_document(rng)) for _ in range(6))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_no_step_loses_more_than_is_stated_by_a_hundred_specs(rng):
     assert not any(understated(random_document(rng)) for _ in range(100))
 
