@@ -234,4 +234,4 @@ def test_by_parts_the_number_left_out_is_measured_once_with_the_root(rng, tmp_pa
     assert tu.read_release(tmp_path / "r").measurements.left_out == made.left_out
     assert run("check", tmp_path / "r").returncode == 0
     page = " ".join((tmp_path / "r" / "public" / "report.html").read_text().split())
-    assert f"About {made.left_out.value:,} persons were left out (± {made.left_out.margin_of_error()}" in page
+    assert f"About {made.left_out.value:,} records were left out (± {made.left_out.margin_of_error()}" in page

@@ -10,7 +10,7 @@ from pathlib import Path
 import trueup
 from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
+from trueup.ledger.terms import Terms, place_columns
 from trueup.planning.contributions import RecordsOfUnits
 from trueup.reconciling import choose
 from trueup.reporting.drawing.outlines import read_shapes
@@ -170,7 +170,7 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
 
 
 def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
-    """Make a ledger if a cap is given, with the account of the spec's dataset; leave an existing one unchanged."""
+    """Make a ledger if a cap is given, with the account and public columns of the spec; leave an existing one."""
     if "://" in url or Path(url).exists():
         Ledger.open(url)
         return
@@ -181,7 +181,7 @@ def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
             needed="a cap for a new one, such as rho=1",
             remedy="fill in the cap",
         )
-    terms = Terms(spec.privacy.unit, spec.privacy.neighbours)
+    terms = Terms(spec.privacy.unit, spec.privacy.neighbours, public=place_columns(spec))
     Ledger.create(url).init(spec.table.name, {currency.strip(): amount.strip()}, terms=terms)
 
 
