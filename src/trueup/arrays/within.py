@@ -74,7 +74,7 @@ class NoiseWithin:
 
     @property
     def rates(self) -> Reals:
-        """Rate of each cell (n,): the law of y is `exp(-sum rate |x - y|)` on the set; 0 where nothing varies."""
+        """Return the rate of each cell `(n,)`, 0 where nothing varies; the law of y is `exp(-sum rate |x - y|)` on the set."""
         out = np.zeros(self._rules.low.size)
         for part in self.parts:
             out[part.cells] = part.rate
