@@ -16,7 +16,7 @@ MOST_LINES = 5_000_000
 """Lines that are searched for a fault."""
 DELIMITERS = ",|;\t"
 DAMAGED = (OSError, EOFError, zlib.error)
-"""What reading a file raises that is packed by gzip and damaged, or is not there."""
+"""Exceptions of reading a file that is packed by gzip and damaged, or is not there."""
 
 
 class FileFault(NamedTuple):

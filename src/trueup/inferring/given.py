@@ -70,7 +70,7 @@ def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | N
 
 
 Given = Measurements | Release | ReleasedCounts | Sequence[Measurements]
-"""What `infer` takes."""
+"""Sources that `infer` takes."""
 
 
 def read_given(

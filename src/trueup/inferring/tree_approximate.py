@@ -41,7 +41,7 @@ ROUNDING = 1e-8
 LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 """Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
 FEW_ROUNDS = 8
-"""How often first grids of such a tree are moved where chains take it: those that hold its posterior are found in 2 or 3."""
+"""Moves of the first grids of such a tree where chains take it: those that hold its posterior are found in 2 or 3."""
 FOR_CHAINS = 0.4
 """Share of the time allowed that is left for chains where these take a tree."""
 COUNTS_DRAWN_AT_ONCE = 1 << 25

@@ -21,7 +21,7 @@ from trueup.model.records.release import Release
 from trueup.model.verb import takes_records
 
 FORMATS = ("csv", "xlsx", "parquet", "sdmx-csv", "records", "metadata")
-"""What tables are exported to: a folder with a file for each; one file for `xlsx`; made-up `records` that add up to all; what
+"""Formats of exported tables: a folder with a file for each; one file for `xlsx`; made-up `records` that add up to all; what
 registries of deployments ask for (`metadata`), in one file."""
 AGENCY = "TRUEUP"
 ENDINGS = {"xlsx": ".xlsx", "metadata": ".json"}

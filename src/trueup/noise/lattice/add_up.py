@@ -40,7 +40,7 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
     name: ClassVar[str] = "add-up-laplace"
     title: ClassVar[str] = "Discrete Laplace given that a total and its parts add up, pure epsilon"
     first = 0
-    """Where the counts of this level begin among those of the query."""
+    """Position of the first count of this level among those of the query."""
 
     def placed(self, bound: BoundSampler, first: int) -> Self:
         """Return the law of one level of a query, with the sampler of all."""
