@@ -27,9 +27,9 @@ Reals = NDArray[np.float64]
 LISTED = 600
 """Tables of a part up to which they are listed."""
 BITS = 32
-"""Of the factor `exp(-rate)` where whole weights are drawn from; it is rounded up, which lowers the loss."""
+"""Binary digits of the factor `exp(-rate)` that whole weights are drawn from; it is rounded up, which lowers the loss."""
 WIDEST_SLOW = 2**16
-"""Of a box whose width is less than 1 / rate."""
+"""Largest width of a box that is below 1 / rate."""
 LONGEST_WEIGHTS, MOST_STEPS = 2**18, 2_000_000
 """Bits of the weights of a sum, and products for its tables, up to which it is drawn by them."""
 SLACK, MARGIN = 1e-9, 1e-9

@@ -21,7 +21,7 @@ from trueup.model.cells import Cells
 WIDTH = 10.0
 """Variance with which the joint table is taken as measured, as a multiple of the widest noise's."""
 FITTING_SWEEPS = 30
-"""Of proportional fitting over all sums."""
+"""Sweeps of proportional fitting over all sums."""
 
 
 @dataclass(frozen=True, eq=False)
