@@ -190,6 +190,22 @@ def test_a_number_of_draws_that_is_none_is_refused(rng, draws):
         posterior_of_released([4, 2], law, law).draw(draws, rng)
 
 
+@pytest.mark.parametrize("draws", [10**18, 10**400])
+def test_more_draws_than_memory_holds_are_refused(rng, draws):
+    law = discrete_laplace(1)
+    for drawn in (
+        lambda: sample(law, draws),
+        lambda: sample(LatticeNoise.keeping([[1, 1]], epsilon=1), (2, draws), rng),
+        lambda: posterior_within([4, 2], [[1, -1]], [0], law, draws=draws, rng=rng),
+        lambda: posterior_of_tree([4, 2, 2], [-1, 0, 0], law).draw(draws, rng),
+        lambda: posterior_of_released([4, 2], law, law).draw(draws, rng),
+    ):
+        with pytest.raises(SpecError, match="more values"):
+            drawn()
+    with pytest.raises(SpecError, match="no released parts"):
+        posterior_of_released([], law, law)
+
+
 def test_a_seed_in_place_of_a_generator_is_refused():
     with pytest.raises(SpecError, match="rng is of type int"):
         posterior_within([4, 2], [[1, -1]], [0], discrete_laplace(1), rng=3)  # pyright: ignore[reportArgumentType]
@@ -201,7 +217,7 @@ def test_a_node_that_is_none_has_no_marginal(node):
         posterior_of_tree([4, 2, 2], [-1, 0, 0], discrete_laplace(1)).marginal(node)
 
 
-@pytest.mark.parametrize("wrong", [{"parts": []}, {"total": "x"}, {"algorithm": 3, "release": "sample"}])
+@pytest.mark.parametrize("wrong", [{"total": "x"}, {"algorithm": 3, "release": "sample"}])
 def test_a_release_that_is_not_described_is_refused(wrong):
     law = discrete_laplace(1)
     with pytest.raises(SpecError, match="not described"):

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, whole_vector
+from trueup.arrays.exact import Matrix, Number, check_generator, check_room, exact_number, whole_vector
 from trueup.arrays.lattice import LatticeNoise, Norm
 from trueup.arrays.trees import level_order
 from trueup.arrays.within import NoiseWithin
@@ -75,6 +75,7 @@ def sample(
     if rng is not None:
         check_generator(rng)
     source = words if rng is None else rng.bytes
+    check_room(prod(map(int, shape)) * (law.n if isinstance(law, LatticeNoise) else 1))
     if isinstance(law, LatticeNoise):
         return law.draw(prod(shape), source).reshape(*shape, law.n)
     return np.asarray(law.sample(prod(shape), source)).reshape(shape)

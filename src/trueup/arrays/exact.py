@@ -21,6 +21,8 @@ Matrix: TypeAlias = "ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix"
 """Dense, or sparse."""
 LARGEST_COUNT = 2**62
 """What counts stay below in size, so that noise added to them fits 64 bits."""
+MOST_VALUES = 2**36
+"""Most values of one array: half a terabyte of 64-bit numbers."""
 HUGE = 1e100
 """What finite real numbers stay below in size, so that sums of their squares are finite."""
 
@@ -164,7 +166,15 @@ def check_generator(rng: object) -> None:
         )
 
 
-def check_draws(draws: object, what: str = "draws") -> None:
-    """Refuse a number of draws that is not whole and above zero."""
+def check_draws(draws: object, what: str = "draws", each: int = 1) -> None:
+    """Refuse a number of draws, of so many values each, that is not whole and above zero, or that no memory holds."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{what} is {draws!r}", needed="a whole number above zero")
+    check_room(int(draws) * each)
+
+
+def check_room(values: int) -> None:
+    """Refuse arrays of more values than fit in memory anywhere."""
+    if values > MOST_VALUES:
+        needed = f"at most {MOST_VALUES:,} values at once"
+        raise SpecError("more values are asked for than memory holds", needed=needed, remedy="draw in parts")

@@ -71,9 +71,9 @@ def posterior_within(
     >>> found.shape, bool((found[:, 0] >= 2 * found[:, 1]).all())
     ((2000, 2), True)
     """
-    check_draws(draws)
-    check_generator(rng)
     z = real_vector(y, "the noisy counts")
+    check_draws(draws, each=z.size)
+    check_generator(rng)
     n = z.size
     forms = [kind_and_scale(law) if law is not None else None for law in each_law(laws, n)]
     known = [form for form in forms if form is not None]

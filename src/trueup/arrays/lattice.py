@@ -198,7 +198,7 @@ class LatticeNoise:
         sums = matrix @ y
         if (abs(matrix) @ np.abs(y) >= 2**51).any() or (np.abs(y) >= 2**51).any():
             raise SpecError("the noisy counts or their sums are beyond 2^51", needed="sums that doubles hold")
-        check_draws(most, "most")
+        check_draws(most, "most", each=0)
         tables = enumerate_fibre(matrix, sums - 0.5, sums + 0.5, (low, high), most)
         if tables is None:
             raise SpecError(f"there are more than {most:,} tables", needed="bounds that leave fewer")

@@ -30,7 +30,7 @@ class ReleasedPosterior:
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Draw `(draws, n)` true parts: independent for a mode; four nearly independent chains for a draw."""
-        check_draws(draws)
+        check_draws(draws, each=self._problem.counts.size)
         check_generator(rng)
         if self._problem.trials == 0:
             return ZeroPosterior.of(self._problem).draw(draws, rng)
@@ -88,9 +88,11 @@ def posterior_of_released(
     """
     counts = whole_vector(parts, "the released parts")
     laws, (of_total,) = each_law(law, counts.size), each_law([total_law], 1)
-    if not counts.size or total not in ("independent", "summed") or algorithm not in (1, 2):
+    if not counts.size:
+        raise SpecError("there are no released parts", needed="a count for each part")
+    if total not in ("independent", "summed") or algorithm not in (1, 2):
         raise SpecError(
-            "the release is not described", needed="a part, total 'independent' or 'summed', algorithm 1 or 2"
+            "the release is not described", needed="total 'independent' or 'summed', algorithm 1 or 2"
         )
     if release not in ("mode", "sample") or any(one is None for one in laws):
         raise SpecError(

@@ -55,7 +55,7 @@ class TreePosterior:
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Draw `(draws, n)` independent vectors of whole counts that add up."""
-        check_draws(draws)
+        check_draws(draws, each=self._place.size)
         check_generator(rng)
         return joint_draws(self._solved, draws, rng)[:, self._place]
 
