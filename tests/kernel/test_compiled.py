@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -26,6 +28,22 @@ from kept.other import {name}
 @njit(cache=True)
 def calls(x):
     return {body}
+"""
+
+TOGETHER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from kept.calls import calls
+print("ready", flush=True)
+sys.stdin.readline()
+print(calls(2), sum(calls.stats.cache_misses.values()))
+"""
+HOLDS = """
+import fcntl, sys, time
+with open(sys.argv[1], "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    time.sleep(60)
 """
 
 
@@ -118,6 +136,46 @@ def test_damaged_files_are_compiled_anew_and_replaced(package, ending):
     assert (function(2), hits(function)) == (3, 0)
     function = package.load("STEP = 1", calls)
     assert (function(2), hits(function)) == (3, 1)
+
+
+def test_processes_that_start_together_compile_once(tmp_path):
+    """The others wait, and load what the first one keeps; nothing else is left beside it."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "__init__.py").write_text("")
+    (tmp_path / "kept" / "other.py").write_text(CALLED.format(added=1))
+    (tmp_path / "kept" / "calls.py").write_text(CALLS.format(name="called", body="called(x)"))
+    order = [sys.executable, "-c", TOGETHER, str(tmp_path)]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    together = [subprocess.Popen(order, env=environment, **pipes) for _ in range(3)]
+    assert all(process.stdout.readline() == "ready\n" for process in together)
+    for process in together:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = sorted(process.communicate()[0].strip() for process in together)
+    assert said == ["3 0", "3 0", "3 1"]
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_process_that_was_killed_while_it_compiled_holds_nobody_up(package, monkeypatch):
+    """A lock file that is left is free; one that is held is waited for, and no longer than is said."""
+    monkeypatch.setattr(compiled, "LONGEST_WAIT", 0.3)
+    calls = CALLS.format(name="STEP", body="x + STEP")
+    function = package.load("STEP = 1", calls)
+    left = Path(function._cache._lock_path)
+    left.parent.mkdir(exist_ok=True)
+    holder = subprocess.Popen([sys.executable, "-c", HOLDS, str(left)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    began = time.monotonic()
+    assert (function(2), hits(function)) == (3, 0)
+    assert time.monotonic() - began > 0.3
+    holder.kill()
+    holder.communicate()
+    left.touch()
+    monkeypatch.setattr(compiled, "LONGEST_WAIT", 60)
+    began = time.monotonic()
+    assert package.load("STEP = 2", calls)(2) == 4
+    assert time.monotonic() - began < 30
 
 
 def test_kept_code_is_loaded_without_the_tables_for_compiling():

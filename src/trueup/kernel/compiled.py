@@ -12,12 +12,19 @@ compiled, which fills them anyway.
 A third of the time of compilation went to what nothing needs. Kernels that other kernels call get no code for calls from
 Python, which unpacks every array of their arguments, until Python calls them, too. And all let other threads run, since
 numba compiles its own functions again for callers of other options.
+
+Processes that start together (the workers of a first release) would compile the same kernels side by side, and what one of them
+keeps while another reads is taken for damaged. So a process that finds no kept code waits for one that is compiling it.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +45,11 @@ from numba.core.sigutils import normalize_signature
 
 from trueup.kernel.announce import announce_compilation
 from trueup.version import __version__
+
+LONGEST_WAIT = 60.0
+"""Seconds to wait for another process that compiles the same kernel, which takes at most half of that on a slow machine."""
+WAIT_STEP = 0.02
+"""Seconds between two looks at whether it has ended."""
 
 
 def njit(*, cache: bool, **options: Any) -> Callable[[Callable], Any]:
@@ -77,6 +89,7 @@ class Kernel(CPUDispatcher):
 
     _compiler: Any
     overloads: Any
+    _cache: Any
 
     @property
     def called_by_kernel(self) -> bool:
@@ -98,7 +111,11 @@ class Kernel(CPUDispatcher):
             types, _ = normalize_signature(sig)
             if types in self.overloads and not (self.called_by_kernel or _for_python(self.overloads[types])):
                 del self.overloads[types]
-            return super().compile(sig)
+            try:
+                return super().compile(sig)
+            finally:
+                if isinstance(self._cache, KeptCode):
+                    self._cache.let_others_compile()
 
     def add_overload(self, cres: Any) -> None:
         """Register code for calls from Python only where it serves them."""
@@ -130,22 +147,52 @@ class KeptCode(FunctionCache):
     def __init__(self, kernel: Kernel):
         super().__init__(kernel.py_func)
         self._kernel = kernel
+        self._lock: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code kept for a signature, or None."""
         # numba reads the version first of all, and where it differs, nothing more of the file.
         self._cache_file._version = f"numba {numba.__version__}, trueup {__version__}, {stamp(self._py_func)}"
         rtsys.initialize(target_context)  # the counting of references, which kept code calls
-        try:
-            kept = self._load_overload(sig, target_context)
-        except Exception:  # whatever a file raises that is damaged, or names what is gone
-            self.flush()
-            kept = None
-        if kept is not None and not (self._kernel.called_by_kernel or _for_python(kept)):
-            kept = None
+        kept = self._load_unless_damaged(sig, target_context)
+        if kept is None:
+            self._wait_and_lock()
+            kept = self._load_unless_damaged(sig, target_context)  # another process may have kept it since
         if kept is None:
             announce_compilation()
         return kept
+
+    def _load_unless_damaged(self, sig: Any, target_context: Any) -> Any:
+        try:
+            kept = self._load_overload(sig, target_context)
+        except Exception:  # whatever a file raises that is damaged, or names what is gone
+            if self._lock is not None:  # else another process may be writing it
+                self.flush()
+            return None
+        return kept if kept is None or self._kernel.called_by_kernel or _for_python(kept) else None
+
+    def _wait_and_lock(self) -> None:
+        """Lock this function's kept code. The lock belongs to the process: the system frees it, however the process ends."""
+        if self._lock is not None:  # by a call for other types, from which this one comes
+            return
+        with suppress(OSError):  # a folder that cannot be written, or without locks: compile beside others
+            self._impl.locator.ensure_cache_path()
+            self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR, 0o666)
+            deadline = time.monotonic() + LONGEST_WAIT
+            while not _locked(self._lock) and time.monotonic() < deadline:
+                time.sleep(WAIT_STEP)
+
+    @property
+    def _lock_path(self) -> str:
+        return f"{self._cache_file._index_path}.lock"
+
+    def let_others_compile(self) -> None:
+        """Free the lock, if this process holds it. Whoever waits for the removed file finds kept code once it has it."""
+        if self._lock is not None:
+            with suppress(FileNotFoundError):
+                Path(self._lock_path).unlink()
+            os.close(self._lock)
+            self._lock = None
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         name = self._cache_file._load_index().get(self._index_key(sig, target_context.codegen()))
@@ -153,6 +200,14 @@ class KeptCode(FunctionCache):
             return None
         with Path(self._cache_file._data_path(name)).open("rb") as file:
             return self._impl.rebuild(target_context, _CodeReader(file).load())
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 class _CodeReader(Unpickler):
