@@ -95,7 +95,7 @@ def test_20_dense_equalities_over_200_counts_are_solved(rng, kind):
     assert found.residual < 1e-9
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_a_search_that_ends_early_gives_its_point_and_says_so(rng):
     matrix, x = rng.integers(0, 2, (20, 200)), rng.integers(0, 10, 200)
     y = x + rng.integers(-5, 6, 200)

@@ -182,7 +182,7 @@ def test_where_families_differ_it_is_found_and_intervals_of_sums_hold(large, rng
     assert errors[0] < 0.99 * errors[1]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_where_they_are_alike_it_is_rarely_asked_for(large, rng):
     """A spread near nothing adds no log evidence: more than one of four would be seen once in a thousand runs."""
     assert sum(NAME in estimates(posterior_of(alike(rng), rng)) for _ in range(4)) <= 2

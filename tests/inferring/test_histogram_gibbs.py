@@ -44,7 +44,7 @@ from trueup.run.deadline import Deadline
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("middles", [(), (1, 2)])
+@pytest.mark.parametrize("middles", [pytest.param((), marks=pytest.mark.slow), (1, 2)])
 def test_chains_agree_with_all_tables_listed(middles, rng):
     cells = places(middles)
     a, kappa = 0.7, 3.0

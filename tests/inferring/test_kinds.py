@@ -159,7 +159,7 @@ def test_intervals_of_small_counts_hold_where_there_are_two_humps(rng):
     assert abs(held.mean() - mass.mean()) < 5 * np.sqrt(mass.mean() * (1 - mass.mean()) / len(held))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_there_is_one_where_parts_are_as_the_law_of_splits_says(rng):
     """By chance two are asked for in 8 runs of 100 or fewer: 6 of 8 would be one in a hundred thousand."""
     found = 0

@@ -207,7 +207,9 @@ def linked_chains(rng, linked, a, steps, exchanges):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("size", "block", "a"), [({}, 5, 0.15), ({"values": ["1", "2+"]}, 1, 0.4)], ids=["exact", "top-code"]
+    ("size", "block", "a"),
+    [({}, 5, 0.15), pytest.param({"values": ["1", "2+"]}, 1, 0.4, marks=pytest.mark.slow)],
+    ids=["exact", "top-code"],
 )
 def test_exchanges_of_households_and_single_steps_have_one_law(size, block, a, rng):
     """Households and persons of every place, by steps along one vector alone and by exchanges too."""

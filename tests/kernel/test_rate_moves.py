@@ -127,7 +127,7 @@ def p_values(noise, total, rng, wrong=""):
 
 @pytest.mark.parametrize(
     ("noise", "total"),
-    [(15, False), thorough(3, False), thorough(15, True)],
+    [(15, False), pytest.param(3, False, marks=pytest.mark.slow), thorough(15, True)],
 )
 def test_moves_keep_the_posterior(noise, total, rng):
     assert p_values(noise, total, rng).min() > FALSE_ALARM
