@@ -22,6 +22,7 @@ from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.bundle.manifest import digest
 from trueup.io.bundle.read import read_measurements
+from trueup.ledger.questions import invariants
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
 from trueup.model.invariants import invariant_matrix, invariants_over
@@ -70,7 +71,14 @@ CASES = {
         c == "A" or s == "m"
     ),
     "{ level = 'county', where = { county = 'A' } }": lambda c, s, a: c == "A",
+    "{ level = 'county', where = [{ age = 'middle' }, { age = 'old' }, { age = 'young' }], weights = [2, 5, 1] }": (
+        lambda c, s, a: {"young": 1, "middle": 2, "old": 5}[a]
+    ),
+    "{ level = 'all', where = [{ sex = 'f' }, { county = 'B', adult = 'yes' }], weights = [1, -2] }": lambda c, s, a: (
+        (s == "f") - 2 * (c == "B" and a != "young")
+    ),
 }
+"""Invariants, and how often each counts a record."""
 
 
 def frame(rng):
@@ -89,7 +97,8 @@ def twin(invariant, holds, data):
     """The invariant's values, record by record."""
     groups = ["c"] if "level = 'county'" in invariant else []
     groups += ["age"] if "['age']" in invariant else []
-    met = data[[holds(row.c, row.sex, row.age) for row in data.itertuples()]]
+    times = np.array([int(holds(row.c, row.sex, row.age)) for row in data.itertuples()])
+    met = data.assign(n=data["n"] * times)[times != 0]
     if not groups:
         return [int(met["n"].sum())]
     order = [list(product(COUNTIES, AGES)) if "age" in groups else [(c,) for c in COUNTIES]][0]
@@ -274,6 +283,11 @@ def test_a_release_by_parts_refuses_by_name(rng):
         ("{ level = 'all', where = { county = 'Z' } }", "'Z', which is no place of level 'county'"),
         ("{ level = 'all', where = [{ sex = 'f' }, {}] }", "where"),
         ("{ level = 'all', where = { age = 'young', adult = 'yes' } }", "same attribute"),
+        ("{ level = 'all', where = { sex = 'f' }, weights = [1, 2] }", "2 weights for 1 conditions"),
+        ("{ level = 'all', weights = [2] }", "1 weights for 0 conditions"),
+        ("{ level = 'all', where = { sex = 'f' }, weights = [0] }", "not zero"),
+        ("{ level = 'all', where = { sex = 'f' }, weights = [0.5] }", "weights"),
+        ("{ level = 'all', where = [{ sex = 'f' }, { sex = 'f' }], weights = [1, -1] }", "counts no cell"),
         ("{ level = 'all', where = { county = 'A', all = 'B' } }", "no place of level 'all'"),
     ],
 )
@@ -290,3 +304,62 @@ def test_invariants_that_contradict_a_rule_are_named(rng):
     rules = spec.constraints.model_copy(update={"bounds": (few,)})
     with pytest.raises(InfeasibleError, match="where sex=f"):
         reconcile(noisy, spec=spec.model_copy(update={"constraints": rules}))
+
+
+def test_the_smallest_change_that_keeps_a_weighted_sum(rng):
+    """Persons in households of 1, 2 and 3: three change for others, or one of 1 and one of 3 for two of 2."""
+    attribute = "[[attribute]]\nname = 'size'\nvalues = ['1', '2', '3']\n"
+    persons = (
+        "{ level = 'all', where = [{ size = '1' }, { size = '2' }, { size = '3' }], weights = [1, 2, 3] }"
+    )
+    head = HEAD.split("[[attribute]]", 1)[0].replace("person", "household")
+    query = "query = [{ name = 'q', attributes = ['size'], noise = 'lattice-laplace', epsilon = { all = '1/2' } }]"
+    data = pandas.DataFrame({"c": "A", "size": ["1", "2", "3"], "n": [30, 20, 10]})
+    for relation, steps, norm in (("add-remove", 3, 3), ("replace", 2, 4)):
+        spec = parse_spec(
+            f"{head}\n{query}\nconstraints = {{ invariants = [{persons}] }}\n{attribute}".replace(
+                "replace", relation
+            )
+        )
+        problem = Problem.of(spec, data=data)
+        change = problem.guarantee.change
+        assert change is not None
+        assert (change.steps, change.norm) == (steps, norm)
+        assert measure(problem, data).values[0] @ [1, 2, 3] == 100
+
+
+@pytest.mark.thorough
+def test_a_weighted_sum_is_released_verified_and_inferred(rng, tmp_path):
+    data = frame(rng).query("c == 'A'")
+    weighted = [name.replace("'B'", "'A'") for name in CASES if "weights" in name]
+    text = tmp_path / "spec.toml"
+    source = tmp_path / "data.csv"
+    data.to_csv(source, index=False)
+    top, attributes = HEAD.split("[[attribute]]", 1)
+    query = "query = [{ name = 'q', attributes = ['sex', 'age'], epsilon = { county = '1/2' } }]"
+    text.write_text(
+        f"{top}{query}\nconstraints = {{ invariants = [{', '.join(weighted)}] }}\n[[attribute]]{attributes}"
+    )
+    release(text, source, tmp_path / "out")
+    found = {finding.rule: finding.holds for finding in check_bundle(tmp_path / "out")}
+    assert all(found.values())
+    assert sum("x age=old" in rule or "-2 x" in rule for rule in found) == 2
+    measured = read_measurements(tmp_path / "out")
+    rows = invariant_matrix(build_constraints(load_spec(text), measured.cells))
+    draws = infer(measured, spec=load_spec(text), draws=50).draws.reshape(-1, measured.cells.n)
+    assert (np.asarray((rows @ draws.T).T) == np.concatenate(measured.values[1:])).all()
+
+    def change(public, manifest):
+        manifest["headers"][1]["weights"] = [-3, 1]
+
+    assert broken(tmp_path / "out", tmp_path, change)
+
+
+def test_weights_are_part_of_what_an_account_remembers(rng):
+    where = "where = [{ sex = 'f' }, { age = 'old' }]"
+    specs = [
+        spec_of([f"{{ level = 'all', {where}{more} }}"])
+        for more in ("", ", weights = [1, 2]", ", weights = [2, 1]")
+    ]
+    asked = [invariants(spec, public_cells(spec, frame(rng)))[0] for spec in specs]
+    assert len({question.digest for question in asked}) == len({question.text for question in asked}) == 3

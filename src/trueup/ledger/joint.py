@@ -61,7 +61,9 @@ def joint_picture(
     same = together == constraints.invariants and relation == spec.privacy.neighbours
     change = guarantee.change if same else smallest_change(whole, relation)
     return {
-        "of": {str(m): [m.level, m.attributes, m.where] for m in together},
+        "of": {
+            str(m): [m.level, m.attributes, m.where, *([m.weights] if m.weights else ())] for m in together
+        },
         "steps": change.steps if change else None,
         "sentences": [*_determined(whole, relation), _smallest(change, constraints)],
     }
@@ -72,8 +74,9 @@ def _counts_units(spec: Spec) -> bool:
 
 
 def _margin(plain: Any) -> Margin:
-    level, attributes, where = plain
-    return Margin(level, tuple(attributes), tuple(tuple(map(tuple, each)) for each in where))
+    level, attributes, where, *weights = plain
+    conditions = tuple(tuple(map(tuple, each)) for each in where)
+    return Margin(level, tuple(attributes), conditions, *map(tuple, weights))
 
 
 def _means(spec: Spec, cells: Cells, margin: Margin, published: Mapping[str, str]) -> bool:

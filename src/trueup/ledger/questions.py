@@ -103,6 +103,8 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
         )
         for each in margin.where
     ]
+    if margin.weights:
+        whose = [[str(weight), *each] for weight, each in zip(margin.weights, whose)]
     by = [_view(spec, name) for name in margin.attributes]
     described = _described(spec, cells)
     return Question.of(str(margin), {**described, "level": margin.level, "by": by, "whose": sorted(whose)})

@@ -163,7 +163,12 @@ def _noised(cells, counts, headers, guarantee, words: Words, *, simulation: bool
 
 def _sums(cells: Cells, counts: NDArray[np.int64], header: Measured) -> Integers:
     true = header.sums(cells, counts)
-    if (true > MAX_COUNT).any() or (true < 0).any():
+    weights = header.margin.weights
+    if weights:  # of either sign
+        beyond = counts.sum(dtype=float) * max(map(abs, weights)) > MAX_COUNT
+    else:
+        beyond = (true > MAX_COUNT).any() or (true < 0).any()
+    if beyond:
         raise DataError(
             f"a sum in '{header.margin}' is beyond 2^62", needed="counts whose sums stay below 2^62"
         )

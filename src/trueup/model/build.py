@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.model.cells import Cells, Margin, conditions
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
 from trueup.model.family import FamilyCells, family_of
 from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
@@ -93,8 +93,8 @@ def family_if_any(constraints: Constraints, *, demanded: bool = False) -> Family
 
 def query_margin(cells: Cells, query: Query, level: str) -> Margin:
     """Return the margin that a query measures at a level: of the records of one table if a spec links two."""
-    alone = conditions([query.where]) if query.where else ()
-    return canonical(cells, Margin(level, query.attributes, alone))
+    margin = Margin(level, query.attributes)
+    return canonical(cells, margin.among([query.where]) if query.where else margin)
 
 
 def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ()) -> Constraints:
@@ -226,9 +226,9 @@ def _refuse_crossed(cells: Cells, margin: Margin, lower, upper) -> None:
 
 
 def _invariant(cells: Cells, part: InvariantPart) -> Margin:
-    margin = canonical(cells, Margin(part.level, part.attributes, conditions(part.where)))
+    margin = canonical(cells, Margin(part.level, part.attributes).among(part.where, part.weights))
     _refuse_overlap(cells, margin)
-    if margin.where and not cells.among(margin).any():
+    if margin.where and not cells.times(margin).any():
         raise SpecError(
             f"the invariant '{margin}' counts no cell", remedy="correct its condition, or drop it"
         )

@@ -109,33 +109,49 @@ class Margin:
         What the table is by.
     where
         It counts the units alone that meet one of these conditions; all units if there are none.
+    weights
+        How often it counts a unit that meets each condition, whole and not zero; once each if there are none.
 
     Examples
     --------
     >>> str(Margin("county", ("sex",)))
     'county x sex'
-    >>> str(Margin("county", where=((("age", "old"), ("sex", "f")), (("sex", "m"),))))
-    'county where age=old, sex=f or sex=m'
+    >>> old, men = (("age", "old"), ("sex", "f")), (("sex", "m"),)
+    >>> str(Margin("county", where=(old, men))), str(Margin("county", where=(old, men), weights=(1, -2)))
+    ('county where age=old, sex=f or sex=m', 'county where 1 x age=old, sex=f and -2 x sex=m')
     """
 
     level: str
     attributes: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    weights: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        told = " or ".join(", ".join(map("=".join, condition)) for condition in self.where)
-        return " x ".join((self.level, *self.attributes)) + (f" where {told}" if told else "")
+        return " x ".join((self.level, *self.attributes)) + self.whose
 
+    @property
+    def whose(self) -> str:
+        """Return its conditions in words, or nothing."""
+        told = [", ".join(map("=".join, condition)) for condition in self.where]
+        if self.weights:
+            return " where " + " and ".join(f"{w} x {each}" for w, each in zip(self.weights, told))
+        return f" where {' or '.join(told)}" if told else ""
 
-def conditions(alternatives: Iterable[Mapping[str, str]]) -> tuple[Condition, ...]:
-    """Return conditions in a canonical order, so that equal ones compare equal.
+    def among(self, alternatives: Iterable[Mapping[str, str]], weights: Iterable[int] = ()) -> Margin:
+        """Return the margin of the units that meet a condition, in a canonical order, so that equal ones compare equal.
 
-    Examples
-    --------
-    >>> conditions([{"sex": "f", "age": "old"}, {"age": "old", "sex": "f"}])
-    ((('age', 'old'), ('sex', 'f')),)
-    """
-    return tuple(sorted({tuple(sorted(each.items())) for each in alternatives}))
+        Examples
+        --------
+        >>> str(Margin("all").among([{"sex": "f", "age": "old"}, {"age": "old", "sex": "f"}]))
+        'all where age=old, sex=f'
+        >>> str(Margin("all").among([{"size": "2"}, {"size": "1"}, {"size": "2"}], [1, 1, 1]))
+        'all where 1 x size=1 and 2 x size=2'
+        """
+        given = [tuple(sorted(each.items())) for each in alternatives]
+        times: dict[Condition, int] = dict.fromkeys(sorted(given), 0)
+        for each, weight in zip(given, weights):
+            times[each] += weight
+        return replace(self, where=tuple(times), weights=tuple(times.values()) if weights else ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +223,8 @@ class Cells:
         Examples
         --------
         >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]), (Attribute("sex", ("f", "m")),))
-        >>> cells.margin("area x sex"), cells.margin("area")
-        (Margin(level='area', attributes=('sex',), where=()), Margin(level='area', attributes=(), where=()))
+        >>> cells.margin("area x sex")
+        Margin(level='area', attributes=('sex',), where=(), weights=())
         """
         if isinstance(given, str):
             views = (r.name for a in self.attributes for r in a.views)
@@ -303,6 +319,21 @@ class Cells:
             return np.ones(self.n, bool)
         return reduce(np.logical_or, (self._meets(dict(each)) for each in margin.where)).ravel()
 
+    def times(self, margin: Margin | str) -> NDArray[np.int64]:
+        """Return how often a margin counts each finest cell, `(n,)`.
+
+        Examples
+        --------
+        >>> cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("size", ("1", "2", "3")),))
+        >>> cells.times(Margin("all").among([{"size": "1"}, {"size": "3"}], [1, 3])).tolist()
+        [1, 0, 3]
+        """
+        margin = self._named(margin)
+        if not margin.weights:
+            return self.among(margin).astype(np.int64)
+        met = np.array([self._meets(dict(each)).ravel() for each in margin.where])
+        return np.array(margin.weights) @ met
+
     def held(self, margin: Margin | str) -> NDArray[np.int64]:
         """Return the groups of a margin that hold any of the cells it counts.
 
@@ -312,7 +343,7 @@ class Cells:
         >>> cells.held(Margin("area", ("sex",), ((("sex", "m"),),)))
         array([1, 3])
         """
-        margin = self._named(margin)
+        margin = replace(self._named(margin), weights=())
         levels = {name for each in margin.where for name, _ in each} & set(self.tree.levels)
         if levels:
             return np.flatnonzero(self.sum(np.ones(self.n, np.int64), margin))
@@ -366,6 +397,8 @@ class Cells:
         lead = values.shape[:-1]
         if margin.where:
             values = np.where(self.among(margin), values, 0)
+        if margin.weights:
+            values = values * self.times(margin)
         table = marginalise(values.reshape(*lead, self.shape[0], -1), self.marginal(margin.attributes))
         level = self.tree.level(margin.level)
         if level < len(self.tree.levels) - 1:
@@ -396,7 +429,9 @@ class Cells:
         """Return True if every group of `coarse` is a sum of groups of `fine`."""
         coarse, fine = self._named(coarse), self._named(fine)
         level = self.tree.level
-        if coarse.where != fine.where or level(coarse.level) > level(fine.level):
+        if (coarse.where, coarse.weights) != (fine.where, fine.weights) or level(coarse.level) > level(
+            fine.level
+        ):
             return False
         return refines(self.marginal(fine.attributes), self.marginal(coarse.attributes))
 
@@ -406,7 +441,7 @@ class Cells:
         shape = self.margin_shape(margin)
         place, *values = (int(i) for i in np.unravel_index(group, shape))
         parts = (f"{r.name}={r.values[v]}" for r, v in zip(self.kept(margin), values))
-        return ", ".join((self.tree.label(margin.level, place), *parts)) + str(Margin("", (), margin.where))
+        return ", ".join((self.tree.label(margin.level, place), *parts)) + margin.whose
 
     def margin_labels(self, margin: Margin | str) -> Iterator[str]:
         """Name all groups of a margin.
@@ -418,7 +453,7 @@ class Cells:
         ['all, sex=f', 'all, sex=m']
         """
         margin = self._named(margin)
-        kept, condition = self.kept(margin), str(Margin("", (), margin.where))
+        kept, condition = self.kept(margin), margin.whose
         named = [[f", {r.name}={value}" for value in r.values] for r in kept]
         ends = ["".join(values) + condition for values in product(*named)]
         places = range(self.tree.sizes[self.tree.level(margin.level)])

@@ -1,4 +1,4 @@
-"""Counting invariants as integer rows, each fixing how many units fall into a set of cells.
+"""Counting invariants as integer rows, each fixing how many units fall into a set of cells, or a weighted sum of its counts.
 
 Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definition 1 and equation 3.
 """
@@ -16,7 +16,7 @@ from trueup.model.linear_system import margin_rows
 
 
 def invariant_matrix(constraints: Constraints) -> scipy.sparse.csr_array:
-    """Return all invariants as 0/1 rows over the finest cells, `(m, n)` int64; rows may depend on each other.
+    """Return all invariants as whole rows over the finest cells, `(m, n)` int64; rows may depend on each other.
 
     Structural zeros are not among them: what may vary is `{v : A v = 0, v = 0 at constraints.zero_cells}`.
 
@@ -33,7 +33,7 @@ def invariant_matrix(constraints: Constraints) -> scipy.sparse.csr_array:
 
 
 def invariants_over(constraints: Constraints, margin: Margin) -> scipy.sparse.csr_array:
-    """Return the invariants that are sums of groups of a margin, as 0/1 rows over them, `(k, groups)` int64."""
+    """Return the invariants that are sums of groups of a margin, as whole rows over them, `(k, groups)` int64."""
     cells = constraints.cells
     rows = [over for each in constraints.invariants if (over := _over(cells, each, margin)) is not None]
     none: Any = scipy.sparse.csr_array((0, cells.size(margin)), dtype=np.int64)
@@ -50,11 +50,7 @@ def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
         return scipy.sparse.csr_array((ones, place), shape=(cells.size(invariant), size))
     if not invariant.where:
         return None
-    groups = margin_rows(cells, margin)
-    shared = scipy.sparse.csr_array(margin_rows(cells, invariant) @ groups.T)
-    # A sum of groups holds all cells of each group that it shares one with.
-    if not np.array_equal(shared.data, np.asarray(groups.sum(axis=1)).ravel()[shared.indices]):
-        return None
-    return scipy.sparse.csr_array(
-        (np.ones(shared.nnz, np.int64), shared.indices, shared.indptr), shape=shared.shape
-    )
+    groups, rows = margin_rows(cells, margin), margin_rows(cells, invariant)
+    mean = scipy.sparse.csr_array((rows @ groups.T).multiply(1 / groups.sum(axis=1)))
+    # A sum of groups counts all cells of a group equally often.
+    return None if abs(mean @ groups - rows).max() > 1e-6 else mean.rint().astype(np.int64)

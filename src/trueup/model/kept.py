@@ -19,7 +19,7 @@ So a count of u is fixed if and only if it is a rational combination of the sums
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -56,7 +56,7 @@ class Kept:
     free
         Which combinations are no structural zero, `(combinations,)`.
     sums
-        For each invariant its level and its 0/1 sums over the free combinations, `(m, free)`.
+        For each invariant its level and its sums over the free combinations, `(m, free)`.
     flat
         Whether the finest cells stand for the combinations.
     complete
@@ -215,7 +215,7 @@ class Fixed:
 def sums_of(cells: Cells, margin: Margin) -> Matrix:
     """Return the sums of a margin over attribute combinations, `(groups, combinations)`."""
     group = _groups(cells, margin)
-    return ((np.arange(group.max() + 1)[:, None] == group) & _among(cells, margin)).astype(np.int64)
+    return (np.arange(group.max() + 1)[:, None] == group) * _times(cells, margin)
 
 
 def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
@@ -225,11 +225,10 @@ def _groups(cells: Cells, margin: Margin) -> NDArray[np.int64]:
     return index
 
 
-def _among(cells: Cells, margin: Margin) -> NDArray[np.bool_]:
-    """Return a mask of the attribute combinations that a margin counts; its conditions name no place."""
-    if not margin.where:
-        return np.ones(prod(cells.shape[1:]), bool)
-    return np.any([cells.where(dict(each)).ravel() for each in margin.where], axis=0)
+def _times(cells: Cells, margin: Margin) -> NDArray[np.int64]:
+    """Return how often a margin counts each attribute combination; its conditions name no place."""
+    one = Cells(Tree.from_columns(["all"], [{}]), cells.attributes)
+    return one.times(replace(margin, level="all"))
 
 
 class Found(NamedTuple):

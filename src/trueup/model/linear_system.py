@@ -31,12 +31,13 @@ class RowBlock(NamedTuple):
 
 
 def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-    """Return the 0/1 matrix (groups, n) of a margin, or of some of its groups."""
+    """Return the matrix (groups, n) of a margin, of 0 and 1 without weights, or of some of its groups."""
     fine = canonical(cells, margin)
     held = np.flatnonzero(cells.among(fine)) if fine.where else np.arange(cells.n)
-    group = cells.groups(cells.finest, replace(fine, where=()))[held]
+    times = cells.times(fine)[held].astype(float) if fine.weights else np.ones(held.size)
+    group = cells.groups(cells.finest, replace(fine, where=(), weights=()))[held]
     shape = (cells.size(fine), cells.n)
-    matrix = scipy.sparse.csr_array((np.ones(held.size), (group, held)), shape=shape)
+    matrix = scipy.sparse.csr_array((times, (group, held)), shape=shape)
     return matrix if groups is None else scipy.sparse.csr_array(matrix[groups])
 
 

@@ -8,7 +8,7 @@ such a chain, every method for trees applies, whether a step splits places, attr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -91,7 +91,7 @@ def chain(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...] | None:
 
 def canonical(cells: Cells, margin: Margin) -> Margin:
     """Return the margin with its attributes in cell order, so that equal margins compare equal."""
-    return Margin(margin.level, tuple(r.name for r in cells.kept(margin)), margin.where)
+    return replace(margin, attributes=tuple(r.name for r in cells.kept(margin)))
 
 
 def nesting(cells: Cells, margins: Iterable[Margin]) -> tuple[Margin, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import (
     BeforeValidator,
     Field,
+    StrictInt,
     model_validator,
 )
 from pydantic.json_schema import WithJsonSchema
@@ -39,6 +40,10 @@ Budget = Annotated[
     WithJsonSchema({"anyOf": [_RATIONAL, {"type": "object", "additionalProperties": _RATIONAL}]}),
 ]
 """An exact amount for every level that the query names, or one amount per level."""
+
+
+MOST_WEIGHT = 1_000_000
+"""Largest weight of an invariant's counts."""
 
 
 Amount = Annotated[
@@ -166,6 +171,22 @@ class InvariantPart(MarginPart):
         description="count the units alone that meet this condition, or one of several; values of attributes or "
         "recodes, or places by their level",
     )
+    weights: tuple[StrictInt, ...] = Field(
+        (),
+        description="publish a weighted sum: how often a unit that meets each condition is counted, whole numbers",
+    )
+
+    @model_validator(mode="after")
+    def _weighted(self):
+        if self.weights and len(self.weights) != len(self.where):
+            raise ValueError(
+                f"an invariant gives {len(self.weights)} weights for {len(self.where)} conditions in `where`"
+            )
+        if not all(0 < abs(weight) <= MOST_WEIGHT for weight in self.weights):
+            raise ValueError(
+                f"an invariant's weights are whole, not zero, and at most {MOST_WEIGHT:,} in size"
+            )
+        return self
 
 
 class BoundPart(MarginPart):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()
     if twice := next((name for name in added if name in margin.attributes), None):
         raise SpecError(f"'{twice}' is named twice", needed=f"'{margin}' alone")
     names = tuple(r.name for r in cells.recodes((*margin.attributes, *added)) if r.name)
-    return Margin(margin.level, names, margin.where)
+    return replace(margin, attributes=names)
 
 
 def table_of(

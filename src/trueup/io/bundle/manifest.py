@@ -23,7 +23,7 @@ from trueup.errors import BundleError, SpecError
 from trueup.io.bundle.published_spec import read_published_spec
 from trueup.io.bundle.schema import refuse_misshapen
 from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links, refuse_names
-from trueup.model.cells import Margin, conditions
+from trueup.model.cells import Margin
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.records.expected_errors import ExpectedErrors
@@ -218,12 +218,14 @@ def header_in(entry: Mapping[str, Any]) -> Measured:
 def margin_out(margin: Margin) -> dict[str, Any]:
     """Return a margin as a manifest's entry."""
     where = {"where": [dict(each) for each in margin.where]} if margin.where else {}
-    return {"level": margin.level, "attributes": list(margin.attributes), **where}
+    weights = {"weights": list(margin.weights)} if margin.weights else {}
+    return {"level": margin.level, "attributes": list(margin.attributes), **where, **weights}
 
 
 def margin_in(entry: Mapping[str, Any]) -> Margin:
     """Read a margin from a manifest's entry."""
-    return Margin(entry["level"], tuple(entry["attributes"]), conditions(entry.get("where", ())))
+    margin = Margin(entry["level"], tuple(entry["attributes"]))
+    return margin.among(entry.get("where", ()), entry.get("weights", ()))
 
 
 def guarantee_out(guarantee: Guarantee) -> dict[str, Any]:

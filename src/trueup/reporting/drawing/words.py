@@ -107,7 +107,7 @@ def table_name(margin: Margin) -> str:
     'block group by sex and age'
     """
     by = f" by {listing(margin.attributes)}" if margin.attributes else ""
-    return plain(margin.level) + plain(by) + str(Margin("", (), margin.where))
+    return plain(margin.level) + plain(by) + margin.whose
 
 
 def listing(names: Iterable[str]) -> str:

@@ -119,8 +119,10 @@ def stated_rules(part: ConstraintsPart) -> Iterator[str]:
     if part.nonnegative:
         yield "no count is negative"
     for margin in part.invariants:
-        among = " or ".join(map(_where, margin.where))
-        yield f"{_named(margin)}{' where ' + among if among else ''} is exactly as enumerated"
+        told = [_where(each) for each in margin.where]
+        if margin.weights:
+            told = [" and ".join(f"{weight} x {each}" for weight, each in zip(margin.weights, told))]
+        yield f"{_named(margin)}{' where ' + ' or '.join(told) if told else ''} is exactly as enumerated"
     for zero in part.zeros:
         yield f"no count where {_where(zero)} (impossible combination)"
     for bound in part.bounds:
