@@ -54,7 +54,6 @@ class Package:
         self.folder, self.monkeypatch = folder, monkeypatch
 
     def load(self, other: str, calls: str):
-        compiled._file_digest.cache_clear()
         for name, text in {"": "", "other": other, "calls": calls}.items():
             path = self.folder / f"{name or '__init__'}.py"
             path.write_text(text)
@@ -86,6 +85,31 @@ def test_kept_code_is_that_of_all_files_it_was_compiled_from(package, other, nam
     assert (again(2), hits(again)) == (3, 1)
     changed = package.load(other.format(added=5), calls)
     assert (changed(2), hits(changed)) == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("", "# a comment\n\n", True),
+        ("    return x + STEP", '    """Return a sum."""\n    return x + STEP', None),
+        ("x + STEP", "x - STEP", False),
+        ("cache=True", "cache=True, error_model='numpy'", False),
+        ("(x):", "(x, y=2):", False),
+    ],
+)
+def test_only_what_is_compiled_makes_kept_code_stale(package, before, after, kept):
+    calls = CALLS.format(name="STEP", body="x + STEP")
+    package.load("STEP = 1", calls)(2)
+    changed = package.load("STEP = 1", calls.replace(before, after, 1))
+    assert changed(2) == (1 if "-" in after else 3)
+    assert kept is None or hits(changed) == kept
+
+
+def test_a_reworded_docstring_keeps_the_code(package):
+    calls = CALLS.format(name="STEP", body="x + STEP").replace("(x):\n", '(x):\n    """{}"""\n')
+    package.load("STEP = 1", calls.format("Add."))(2)
+    again = package.load("STEP = 1", calls.format("Return\n\n    a sum."))
+    assert (again(2), hits(again)) == (3, 1)
 
 
 def test_code_for_kernels_alone_is_compiled_again_once_python_calls(package):

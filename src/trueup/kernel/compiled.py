@@ -4,6 +4,7 @@ numba keeps the machine code of a function beside its file, and takes it for goo
 code holds that of the functions it calls, from other files, too, which an edit or a new version may have changed; and
 what an older version kept may name a class that is gone, which raises AttributeError for ever after. So here the stamp of
 kept code covers the version of the package and all that was compiled into it, and what cannot be read is compiled anew.
+A new comment, docstring or place in the file changes no bytecode, so that the kept code still serves.
 
 Before numba reads kept code, it fills the tables by which it compiles (all of Python, NumPy and SciPy's linear algebra:
 .3 s of processor time, a third of a small release). Kept code needs none of them; here they wait until something is
@@ -29,13 +30,12 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from pickle import Unpickler
-from pkgutil import get_data
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
 import numpy as np
-from numba.core.caching import FunctionCache
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment
@@ -141,18 +141,29 @@ def _for_python(code: Any) -> bool:
     return code.library.get_pointer_to_function(code.fndesc.llvm_cpython_wrapper_name) != 0
 
 
+class KeptFiles(CompileResultCacheImpl):
+    """Names of cached code's files that do not change with the line at which a function stands."""
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        """Return the name without its suffix."""
+        return f"{fullname.replace('<locals>', 'locals')}.py{sys.version_info[0]}{sys.version_info[1]}{abiflags}"
+
+
 class KeptCode(FunctionCache):
     """The cached code of one function, used only if it is what would be compiled now."""
 
+    _impl_class = KeptFiles
+
     def __init__(self, kernel: Kernel):
         super().__init__(kernel.py_func)
+        self._cache_file._source_stamp = ""  # `stamp` covers what of the file is compiled
         self._kernel = kernel
         self._lock: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code kept for a signature, or None."""
         # numba reads the version first of all, and where it differs, nothing more of the file.
-        self._cache_file._version = f"numba {numba.__version__}, trueup {__version__}, {stamp(self._py_func)}"
+        self._cache_file._version = f"numba {numba.__version__}, trueup {__version__}, {stamp(self._kernel)}"
         rtsys.initialize(target_context)  # the counting of references, which kept code calls
         kept = self._load_unless_damaged(sig, target_context)
         if kept is None:
@@ -230,10 +241,10 @@ def _environment(module: str, constants: list, name: str) -> Environment:
 
 
 def stamp(function: Callable) -> str:
-    """Return a digest of the sources and constants of a function's compiled code.
+    """Return a digest of what a function's compiled code was made of.
 
-    It covers the files of the function, of all that it calls and of the classes it names, as far as they are of its own
-    package, and the values of the constants that they read.
+    It covers the bytecode and options of the function and of all that it calls, the classes that they name, as far as they
+    are of its own package, and the values of the constants that they read: neither comments, docstrings nor line numbers.
 
     Examples
     --------
@@ -246,25 +257,40 @@ def stamp(function: Callable) -> str:
 
 
 def _made_of(value: Any, package: str, seen: set[int]) -> Iterator[str]:
+    options = getattr(value, "targetoptions", None)
     value = getattr(
         value, "py_func", getattr(value, "_defn", value)
     )  # of a compiled function, of an intrinsic
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, FunctionType | type) and value.__module__.partition(".")[0] == package:
-        yield _file_digest(value.__module__)
-        for name, called in _read_by(value):
-            if isinstance(called, int | float | complex | str | tuple | np.ndarray | np.generic):
-                yield f"{name} = {called.tolist() if isinstance(called, np.ndarray) else called!r}"
+    if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == package:
+        yield f"{options} {_function_text(value)}"
+        for name, called in _read_by(value, package):
+            yield from _constant_text(name, called)
             yield from _made_of(called, package, seen)
+    elif isinstance(value, type) and value.__module__.partition(".")[0] == package:
+        yield f"{value.__qualname__} {value.__annotations__ if '__annotations__' in vars(value) else ''}"
+        for name, held in vars(value).items():
+            if not name.startswith("__"):
+                yield from _constant_text(name, held)
 
 
-def _read_by(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the module's names that a function reads, with their values."""
-    if isinstance(value, FunctionType):
-        for name in _code_names(value.__code__):
-            yield name, value.__globals__.get(name)
+def _constant_text(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, int | float | complex | str | tuple | np.ndarray | np.generic):
+        yield f"{name} = {value.tolist() if isinstance(value, np.ndarray) else value!r}"
+
+
+def _read_by(function: FunctionType, package: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a function reads from outside, with its names: globals, their attributes if modules, and closed-over values."""
+    names = set(_code_names(function.__code__))
+    for name in names:
+        found = function.__globals__.get(name)
+        yield name, found
+        if isinstance(found, ModuleType) and found.__name__.partition(".")[0] == package:
+            yield from ((f"{name}.{inner}", getattr(found, inner, None)) for inner in names)
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield name, cell.cell_contents
 
 
 def _code_names(code: CodeType) -> Iterator[str]:
@@ -275,6 +301,14 @@ def _code_names(code: CodeType) -> Iterator[str]:
 
 
 @cache
-def _file_digest(module: str) -> str:
-    text = get_data(module, Path(str(sys.modules[module].__file__)).name)
-    return sha256(text or b"").hexdigest()
+def _function_text(function: FunctionType) -> str:
+    return f"{function.__qualname__} {function.__defaults__} {function.__kwdefaults__} {_code_text(function.__code__, function.__doc__)}"
+
+
+def _code_text(code: CodeType, docstring: str | None) -> str:
+    constants = [
+        _code_text(held, None) if isinstance(held, CodeType) else repr(held)
+        for held in code.co_consts
+        if docstring is None or held != docstring
+    ]
+    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_exceptiontable.hex()} {constants}"
