@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import Margin, margin_of
+from trueup.kernel.margins.whole import margins_polyhedron
 
 
 @dataclass(frozen=True)

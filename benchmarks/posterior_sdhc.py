@@ -19,8 +19,7 @@ from trueup.errors import ConvergenceError
 from trueup.inferring import infer
 from trueup.model.cells import Margin
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.quantity import quotients
-from trueup.model.records.ratios import ratio_weights
+from trueup.model.records.quantity import quotients, ratio_weights
 from trueup.run.local import cores
 
 LEVEL = 0.9

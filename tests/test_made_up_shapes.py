@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trueup.demo.shapes import made_up_shapes
-from trueup.demo.synthetic import synthetic_blocks
+from trueup.demo.synthetic import made_up_shapes, synthetic_blocks
 from trueup.model.cells import Cells
 from trueup.model.tree import Tree
 from trueup.reporting.drawing.outlines import outlines

@@ -47,8 +47,8 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.spec import load_spec as load_spec
     from trueup.model.spec import parse_spec as parse_spec
     from trueup.model.tree import Tree as Tree
+    from trueup.planning.allocation import planned_spec as planned_spec
     from trueup.planning.plan import plan as plan
-    from trueup.planning.planned_spec import planned_spec as planned_spec
     from trueup.planning.planner import Planner as Planner
     from trueup.reconciling import reconcile as reconcile
     from trueup.releasing.by_size import MarginsBySize as MarginsBySize
@@ -92,7 +92,7 @@ _HOMES = {
     "measure": "trueup.measuring",
     "parse_spec": "trueup.model.spec",
     "plan": "trueup.planning.plan",
-    "planned_spec": "trueup.planning.planned_spec",
+    "planned_spec": "trueup.planning.allocation",
     "propose_spec": "trueup.model.proposal",
     "read_measurements": "trueup.io.bundle.read",
     "read_perturbed": "trueup.io.published.perturbed",

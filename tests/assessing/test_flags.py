@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from benchmarks._nonnegative import nonnegative
 from tests.assessing.worlds import ClipThenRescale, NaiveMargin, area_spec, areas, block_spec, blocks
 from trueup.assessing import assess
-from trueup.assessing.intervals import LeastSquares
+from trueup.assessing.estimators import LeastSquares
 from trueup.layouts.tree import TreeProblem
 from trueup.model.spec import load_spec
 from trueup.reconciling.method import Solution
-from trueup.reconciling.tree_method import RoundedTreeMethod
-from trueup.reconciling.tree_topdown import TreeTopDown
+from trueup.reconciling.tree_topdown import RoundedTreeMethod, TreeTopDown
 
 
 def kinds(found):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pandas
 
-from trueup.assessing.intervals import IntervalRule
+from trueup.assessing.estimators import IntervalRule
 from trueup.assessing.replicate import simulate_many
 from trueup.layouts.tree import tree_problem
 from trueup.model.spec import parse_spec

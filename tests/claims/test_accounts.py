@@ -8,8 +8,8 @@ import pytest
 from trueup.errors import BudgetError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.picture import picture
 from trueup.ledger.questions import invariants
+from trueup.ledger.summary import picture
 from trueup.ledger.terms import Terms
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec

@@ -25,7 +25,7 @@ from trueup.io.bundle.read import read_measurements
 from trueup.ledger.questions import invariants
 from trueup.model.build import build_constraints
 from trueup.model.cells import Margin
-from trueup.model.invariants import invariant_matrix, invariants_over
+from trueup.model.mechanism_on_lattice import invariant_matrix, invariants_over
 from trueup.model.problem import Problem, public_cells
 from trueup.model.spec import load_spec, parse_spec
 from trueup.model.spec_queries import BoundPart

@@ -20,7 +20,7 @@ from trueup.checking.bundle import check as check_bundle
 from trueup.errors import DataError, SpecError, TrueupError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers import klein
-from trueup.measuring.rehearsal import public_words, rehearse
+from trueup.measuring import public_words, rehearse
 from trueup.model.cells import Margin
 from trueup.model.header import Measured
 from trueup.model.problem import Problem

@@ -7,7 +7,7 @@ import pytest
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from trueup.errors import ConvergenceError
-from trueup.inferring import infer, tree_approximate, tree_chains, tree_work
+from trueup.inferring import infer, tree_approximate, tree_work
 from trueup.inferring.given import read_given
 from trueup.inferring.hierarchical import given
 from trueup.inferring.tree_approximate import _refined
@@ -210,14 +210,14 @@ def test_trees_that_no_grids_hold_are_drawn_by_chains(rng, no_grids):
     posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=200)
     assert posterior.drawn.stats["chains_of"] == "histogram-gibbs"
     assert "under its prior" in posterior.promise
-    weak = posterior.drawn.stats["largest_r_hat"] > tree_chains.WEAK_R_HAT
+    weak = posterior.drawn.stats["largest_r_hat"] > tree_approximate.WEAK_R_HAT
     assert ("These chains are weak" in posterior.promise) == weak
     low, high = (posterior.summary(Margin("nation"))[name][0] for name in ("low", "high"))
     assert low - 200 < truth.sum() < high + 200
 
 
 def test_chains_that_disagree_are_called_weak(rng, no_grids, monkeypatch):
-    monkeypatch.setattr(tree_chains, "WEAK_R_HAT", np.nan)  # as is an R-hat that is not known
+    monkeypatch.setattr(tree_approximate, "WEAK_R_HAT", np.nan)  # as is an R-hat that is not known
     cells = states([3, 4])
     measured = noisy(cells, rng.poisson(40, cells.n), laplace_tree(cells, "1/20"), rng)
     posterior = infer(measured, TreeExact(tier="approximate"), spec=tree_constraints(cells), draws=20)

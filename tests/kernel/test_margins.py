@@ -9,9 +9,8 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog, nnls
 
-from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import equality, inconsistent, margin_of, nearest, residual
-from trueup.kernel.margins.whole import whole_table
+from trueup.kernel.margins.whole import margins_polyhedron, whole_table
 from trueup.kernel.settling.transport import round_children
 
 TWO = [(0,), (1,)]

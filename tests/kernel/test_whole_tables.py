@@ -10,9 +10,8 @@ from tests.parameters import one_in
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.secants import FitLoss
 from trueup.kernel.linear.whole_fit import whole_fit
-from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import margin_of, nearest, residual
-from trueup.kernel.margins.whole import _completed, _near, holding_margins, whole_table
+from trueup.kernel.margins.whole import _completed, _near, holding_margins, margins_polyhedron, whole_table
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.status import Status
 

@@ -11,8 +11,8 @@ import duckdb  # noqa: F401  (loaded before the fork, like all that follows)
 
 from trueup import cli
 from trueup.demo.areas import AREAS
+from trueup.reconciling.populations import warm
 from trueup.reconciling.tree_topdown import TreeTopDown
-from trueup.reconciling.warming import warm
 from trueup.releasing import pipeline as workflow  # noqa: F401
 
 

@@ -14,7 +14,7 @@ from trueup.io.bundle.posterior import write_posterior
 from trueup.io.bundle.read import read_release
 from trueup.io.export import export
 from trueup.measuring import measure
-from trueup.model.figure_columns import FIGURES
+from trueup.model.names import FIGURES
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec

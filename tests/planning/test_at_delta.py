@@ -11,10 +11,9 @@ import trueup
 from trueup.errors import SpecError
 from trueup.model.mechanism import noise_parts
 from trueup.model.problem import Problem
-from trueup.planning.planned_spec import planned_spec
-from trueup.privacy.accountant import compose
+from trueup.planning.allocation import planned_spec
+from trueup.privacy.accountant import compose, outward
 from trueup.privacy.parts import tight_epsilon
-from trueup.privacy.shown import outward
 
 PLACES = pd.DataFrame({"state": list("aaabb"), "county": ["a1", "a2", "a3", "b1", "b2"]})
 DELTA = Fraction(1, 10**8)

@@ -10,8 +10,7 @@ import pytest
 from tests.reference import planning as dense
 from tests.reference.sums import matrix
 from trueup.errors import SpecError
-from trueup.layouts.histogram import histogram_problem
-from trueup.layouts.histogram_errors import histogram_standard_errors
+from trueup.layouts.histogram import histogram_problem, histogram_standard_errors
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

@@ -121,7 +121,7 @@ def test_a_new_kind_of_record_is_one_line(monkeypatch):
         pass
 
     section = Section("audit", "An audit", (Notice("All <well>."),))
-    monkeypatch.setitem(PAGES, Audit, lambda record, spec, ledger: Page("T", "S", "", (), (section,)))
+    monkeypatch.setitem(PAGES, "Audit", lambda record, spec, ledger: Page("T", "S", "", (), (section,)))
     reader = Reader(report(Audit(), released(PLAIN)[1]))
     assert [e.text for e in reader.all("h2")] == ["Contents", "An audit"]
     assert any(e.text == "All <well>." for e in reader.all("p"))

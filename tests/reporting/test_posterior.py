@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.reporting.records import CROSSED, PLAIN, posterior
 from trueup.reporting import report
-from trueup.reporting.drawing.ridges import MOST_BINS, steps
+from trueup.reporting.drawing.pictures import MOST_BINS, steps
 
 
 @pytest.fixture(scope="module")

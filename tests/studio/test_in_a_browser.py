@@ -13,7 +13,7 @@ import pytest
 
 import trueup
 from tests.studio.helpers import small_table
-from trueup.demo.shapes import made_up_shapes
+from trueup.demo.synthetic import made_up_shapes
 from trueup.ledger.ledger import Ledger
 
 pytestmark = [pytest.mark.thorough, pytest.mark.browser]

@@ -14,7 +14,7 @@ import pytest
 import trueup
 import trueup.studio as studio_package
 from tests.studio.helpers import ORIGIN, SECRET, Visit
-from trueup.demo.shapes import made_up_shapes
+from trueup.demo.synthetic import made_up_shapes
 from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.terms import Terms, keys_taken
@@ -22,7 +22,7 @@ from trueup.planning.margins import normal_ratio
 from trueup.releasing.by_size import MarginsBySize, SizeClass
 from trueup.studio import job, jobs
 from trueup.studio.accuracy import Wishes, precedents
-from trueup.studio.view import ExploredPage
+from trueup.studio.rendering import ExploredPage
 from trueup.studio.words import PRECEDENTS, WORDS
 
 pytest.importorskip("starlette")

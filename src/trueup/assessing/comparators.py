@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.assessing.estimators import ReplicateEstimates
-from trueup.assessing.intervals import Bounds
+from trueup.assessing.estimators import Bounds, ReplicateEstimates
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.records.assessment import COMPARATOR, Assessed

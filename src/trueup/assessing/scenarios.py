@@ -12,8 +12,7 @@ import numpy as np
 
 from trueup import inferring as inference
 from trueup.assessing.comparators import IMPLIED, Comparator
-from trueup.assessing.estimators import POSTERIOR, Estimator, Inferrer, Reconciler
-from trueup.assessing.intervals import RULES, IntervalRule
+from trueup.assessing.estimators import POSTERIOR, RULES, Estimator, Inferrer, IntervalRule, Reconciler
 from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.model.cells import Cells

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.checking.stated import promised
+from trueup.checking.bundle import promised
 from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in, listed
 from trueup.io.bundle.places import limit_column

@@ -50,7 +50,7 @@ def _audited_law(name: str, given: dict[str, str]) -> Any:
 
 
 def _show(found: Any) -> None:
-    from trueup.privacy.shown import outward
+    from trueup.privacy.accountant import outward
 
     written = ", ".join(f"{key} = {value}" for key, value in found.parameters.items())
     print(f"{found.law} ({written}), {found.draws:,} draws; one count moves by one")

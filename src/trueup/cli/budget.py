@@ -221,8 +221,7 @@ def verify(url: Url, against: Against = None, as_json: AsJson = False) -> None:
 
 
 def _show_ledger(ledger: Any, *, as_json: bool) -> None:
-    from trueup.ledger.picture import picture
-    from trueup.ledger.summary import balances
+    from trueup.ledger.summary import balances, picture
 
     state = ledger.state()
     rows = balances(state)

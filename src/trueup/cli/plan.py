@@ -62,8 +62,8 @@ def plan_command(
     """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
     from trueup.model.spec import load_spec
     from trueup.noise.rational import rational
+    from trueup.planning.allocation import planned_spec
     from trueup.planning.plan import plan as plan_spec
-    from trueup.planning.planned_spec import planned_spec
 
     refuse_idle({"--column": column != "area"}, "--areas", areas)
     refuse_idle({"--areas": areas}, f"a --target on '{column}'", _about_areas(target or [], column))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, TrueupError
-from trueup.files.held import Held
+from trueup.files.table import Held
 
 MAX_UNPACKED_BYTES, MAX_CELLS = 500_000_000, 20_000_000
 """Bytes that a workbook may unpack to, and cells that are read of it."""

@@ -15,6 +15,7 @@ from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.given import (
     finest_values,
+    prior_instead,
     read_given,
     read_quantity,
     refuse_draws,
@@ -24,7 +25,6 @@ from trueup.inferring.given import (
     values_for,
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
-from trueup.inferring.prior_instead import prior_instead
 from trueup.inferring.same_records import measured_once
 from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, entry_of, make, refuse_method

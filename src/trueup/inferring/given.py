@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.files.memory import machine_bytes, memory_text
-from trueup.inferring.method import InferenceMethod
+from trueup.inferring.method import InferenceMethod, inference_misfit
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
+from trueup.model.prior import Flat, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.quantity import Ratio
@@ -155,3 +156,30 @@ def read_quantity(part: Mapping[str, Any]) -> Ratio:
             needed=f"name, numerator and perhaps denominator, not {sorted(part)}",
         )
     return Ratio(**part)
+
+
+def prior_instead(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
+    """Return which prior replaces the hierarchical one, and why; None if none does."""
+    prior = getattr(method, "prior", None) or Flat()
+    if isinstance(prior, Hierarchical):
+        return None
+    why = _why(method, constraints, measured)
+    return (
+        f"The prior is '{prior.name}', not the hierarchical one of 'tree-exact' and 'histogram-gibbs': {why}."
+    )
+
+
+def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str:
+    if method.released:
+        return "these methods know noisy values, and released counts alone are known here"
+    # The method may be another, and these are slow to import.
+    from trueup.inferring.histogram_gibbs import HistogramGibbs
+    from trueup.inferring.tree_exact import TreeExact
+
+    misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
+    fitting = next((name for name, misfit in misfits.items() if not misfit), None)
+    if fitting is None:
+        return "; ".join(f"'{name}' does not fit: {misfit}" for name, misfit in misfits.items())
+    if fitting == method.name:
+        return "published values are perturbed, not noisy"
+    return f"method '{method.name}' does not take it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
+from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
-from trueup.inferring.tree_chains import chains_for, drawn_by_chains
 from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_grid import Settled, TreeGrid
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits, splits_of
+from trueup.model.cells import Attribute, Cells
+from trueup.model.constraints import Constraints
 from trueup.model.prior import Hierarchical
 from trueup.model.records.drawn import Drawn
 from trueup.run.deadline import Deadline
@@ -231,3 +233,54 @@ def approximate(
             f"{deadline.allowed / 60:g} minutes are spent before a tree of {len(state.child_ptr) - 1:,} counts is solved",
             remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",
         ) from None
+
+
+WEAK_R_HAT = 1.2
+"""Largest R-hat from which on chains are called weak."""
+ONE_COLUMN = (Attribute("counted", ("all",)),)
+PRIOR = (
+    "No grids hold the posterior under the prior of 'tree-exact'. These are draws of the chains of 'histogram-gibbs' under its "
+    "prior, in which the compositions of places vary around those of the places above them."
+)
+WEAK = "These chains are weak: intervals are rough, and other seeds would move them."
+
+
+def chains_for(state: TreeState) -> HistogramGibbs | None:
+    """Return the chains that take a tree's prior, constraints and measurements; None where none do."""
+    prior, problem = state.prior, state.problem
+    if not isinstance(prior, Hierarchical) or prior.concentrations:
+        return None
+    chains = HistogramGibbs(prior, "approximate")
+    return None if chains.refuses(_of_columns(problem.constraints), problem.headers) else chains
+
+
+def _of_columns(constraints: Constraints) -> Constraints:
+    """Return the constraints; cells without attributes become histograms of one column."""
+    cells = constraints.cells
+    return constraints if cells.attributes else replace(constraints, cells=Cells(cells.tree, ONE_COLUMN))
+
+
+def drawn_by_chains(
+    chains: HistogramGibbs,
+    state: TreeState,
+    values: NDArray,
+    draws: int,
+    rng: np.random.Generator,
+    progress: Progress,
+    deadline: Deadline,
+) -> Drawn:
+    """Draw the counts of a tree by chains; the record names their prior, and says whether they are weak.
+
+    Raises
+    ------
+    SpecError
+        If they are predicted to take longer than is left, or more memory than there is.
+    ConvergenceError
+        If time is spent before anything can be said.
+    """
+    problem = state.problem
+    prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
+    found = chains.apply(prepared, values, draws, rng, progress, deadline=deadline)
+    weak = not found.stats["largest_r_hat"] <= WEAK_R_HAT  # nor is one good whose R-hat is not known
+    said = " ".join([PRIOR, found.approximate, *([WEAK] if weak else [])])
+    return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})

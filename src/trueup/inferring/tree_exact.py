@@ -14,14 +14,13 @@ from trueup.errors import ConvergenceError
 from trueup.inferring.closed_tree import ClosedTree
 from trueup.inferring.family_odds import cut_above_families, estimate_odds, families_at
 from trueup.inferring.hierarchical import given
-from trueup.inferring.margins_of_nodes import by_margin, holds_all_levels
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.tree_approximate import approximate
 from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
-from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState
+from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
 from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals

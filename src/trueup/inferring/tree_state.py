@@ -1,22 +1,30 @@
-"""A tree problem with its prior: factor tables of every node, and errors that name what is impossible or improper."""
+"""A tree problem with its prior: factor tables of every node, and errors that name what is impossible or improper.
+
+Attainable sums of a tree whose leaves take some counts only: a prior with holes, and an invariant.
+A set of counts is a whole number whose bit k says that k is in it. The sums of one count of each of two sets are the
+larger set shifted by every count of the smaller.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.inferring.attainable import nothing_attained
 from trueup.inferring.estimated import estimated_prior
 from trueup.kernel.messages.kinds import with_divisors
-from trueup.kernel.messages.partition import Partition, cut_at
+from trueup.kernel.messages.partition import Partition, cut_at, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable, FittedMasses, Split
 from trueup.layouts.tree import TreeProblem
+from trueup.model.cells import Margin
+from trueup.model.nested import NestedTree
 from trueup.model.prior import Prior
+from trueup.model.records.marginals import Marginals
 from trueup.noise.law import Law
 
 DEPTHS = np.array([30.0, 50.0, 100.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0])
@@ -182,3 +190,84 @@ def _within(
         np.maximum(least, np.floor(published - wide).astype(np.int64)),
         np.minimum(most, np.ceil(published + wide).astype(np.int64)),
     )
+
+
+WORK = 2_000_000_000
+"""Bits that may be shifted before the question is left open."""
+
+
+def nothing_attained(
+    child_ptr: NDArray, low: NDArray, high: NDArray, allowed: Mapping[int, NDArray]
+) -> int | None:
+    """Return the first node from below whose range holds no sum of its leaves' counts; None if none is found.
+
+    Parameters
+    ----------
+    child_ptr
+        (n + 1,) children of each node, in level order.
+    low, high
+        (n,) whole-number range of every node.
+    allowed
+        For every leaf its counts, each 0 or more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tree, twos = np.array([1, 3, 3, 3]), np.array([0, 2])
+    >>> nothing_attained(tree, np.array([3, 0, 0]), np.array([3, 9, 9]), {1: twos, 2: twos})
+    0
+    >>> nothing_attained(tree, np.array([3, 0, 0]), np.array([4, 9, 9]), {1: twos, 2: twos}) is None
+    True
+    """
+    sums: dict[int, int] = {}
+    work = 0
+    for v in range(len(child_ptr) - 2, -1, -1):
+        children = range(child_ptr[v], child_ptr[v + 1])
+        if children:
+            total = 1
+            for child in children:
+                one, two = sorted((total, sums.pop(child)), key=int.bit_count)
+                work += one.bit_count() * (one.bit_length() + two.bit_length())
+                if work > WORK:
+                    return None
+                total = _sum_sets(one, two)
+        else:
+            total = sum(1 << int(count) for count in allowed[v])
+        sums[v] = _sums_between(total, int(low[v]), int(high[v]))
+        if not sums[v]:
+            return v
+    return None
+
+
+def _sum_sets(few: int, many: int) -> int:
+    found, shift = 0, 0
+    while few:
+        step = (few & -few).bit_length() - 1
+        few, shift = few >> step + 1, shift + step
+        found |= many << shift
+        shift += 1
+    return found
+
+
+def _sums_between(counts: int, low: int, high: int) -> int:
+    counts = counts >> low << low if low > 0 else counts
+    return counts & ((1 << high + 1) - 1) if 0 <= high < counts.bit_length() else counts * (high >= 0)
+
+
+def holds_all_levels(nested: NestedTree) -> bool:
+    """Return True if every level's totals are among the margins: else tables from draws would not add up with exact ones."""
+    return {Margin(level) for level in nested.cells.tree.levels} <= set(nested.margins)
+
+
+def by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
+    """Cut the nodes' marginals into those of each margin, in the order of its groups."""
+    result = {}
+    for margin, nodes in zip(nested.margins, nested.nodes):
+        sizes = np.diff(start)[nodes]
+        begin = np.concatenate([[0], np.cumsum(sizes)])
+        if (np.diff(nodes) == 1).all():  # side by side: no copy of a nation's masses
+            own = masses[start[nodes[0]] : start[nodes[-1] + 1]]
+        else:
+            own = masses[spread_messages(start[nodes], sizes)]
+        result[margin] = Marginals(begin, offset[nodes], own)
+    return result

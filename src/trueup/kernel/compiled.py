@@ -146,7 +146,9 @@ class KeptFiles(CompileResultCacheImpl):
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
         """Return the name without its suffix."""
-        return f"{fullname.replace('<locals>', 'locals')}.py{sys.version_info[0]}{sys.version_info[1]}{abiflags}"
+        return (
+            f"{fullname.replace('<locals>', 'locals')}.py{sys.version_info[0]}{sys.version_info[1]}{abiflags}"
+        )
 
 
 class KeptCode(FunctionCache):
@@ -302,7 +304,8 @@ def _code_names(code: CodeType) -> Iterator[str]:
 
 @cache
 def _function_text(function: FunctionType) -> str:
-    return f"{function.__qualname__} {function.__defaults__} {function.__kwdefaults__} {_code_text(function.__code__, function.__doc__)}"
+    given = f"{function.__qualname__} {function.__defaults__} {function.__kwdefaults__}"
+    return f"{given} {_code_text(function.__code__, function.__doc__)}"
 
 
 def _code_text(code: CodeType, docstring: str | None) -> str:
@@ -311,4 +314,6 @@ def _code_text(code: CodeType, docstring: str | None) -> str:
         for held in code.co_consts
         if docstring is None or held != docstring
     ]
-    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_exceptiontable.hex()} {constants}"
+    return (
+        f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_exceptiontable.hex()} {constants}"
+    )

@@ -29,7 +29,7 @@ from trueup.layouts.family_rules import (
     refuse_unmeasured_tables,
     rooted,
 )
-from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.layouts.linear import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, Recode, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in

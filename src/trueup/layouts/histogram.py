@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
-from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.histogram.spine import Spine
-from trueup.kernel.histogram.structural_zeros import close, restrict
+from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
 from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.layouts.histogram_bounds import (
@@ -236,3 +235,26 @@ def _zeros(constraints: Constraints, spine: Spine) -> tuple[NDArray[np.bool_], .
         return ()
     above = [np.zeros((spine.size(level), mask.shape[1]), bool) for level in range(spine.depth - 1)]
     return close(spine, [*above, mask])
+
+
+def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray]:
+    """Return standard errors (counts) of least squares for every measured margin and every level's total."""
+    cells, tree = problem.cells, problem.tree
+    margins = (
+        {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
+    )
+    return {
+        m: _spread(
+            problem,
+            m,
+            np.sqrt(tree.margin_variances(cells.tree.level(m.level), problem.marginal(m.attributes))),
+        )
+        for m in sorted(margins, key=str)
+    }
+
+
+def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:
+    """Return a folded table's errors in the full table: zero for impossible cells."""
+    full = np.zeros((len(errors), problem.cells.size(margin) // len(errors)))
+    full[:, problem.fold.columns(problem.cells.marginal(margin.attributes))] = errors
+    return full.ravel()

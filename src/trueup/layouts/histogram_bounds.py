@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
-from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, shape
+from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
 from trueup.model.cells import Cells
 from trueup.model.constraints import Bound, Constraints

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from trueup.errors import SpecError
 from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.fuse_zeros import Fold
 from trueup.kernel.histogram.marginals import Marginal, refines
 from trueup.kernel.histogram.node_filter import determines
-from trueup.layouts.span import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.kernel.histogram.structural_zeros import Fold
+from trueup.layouts.linear import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.family_sets import cyclic

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from hashlib import shake_256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import entropy
-from trueup.measuring.rehearsal import rehearse
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints, refuse_broken
@@ -28,7 +28,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
-from trueup.noise.law import Integers, Words
+from trueup.noise.law import Integers, Law, Words
 
 
 @takes_records
@@ -173,3 +173,50 @@ def _sums(cells: Cells, counts: NDArray[np.int64], header: Measured) -> Integers
             f"a sum in '{header.margin}' is beyond 2^62", needed="counts whose sums stay below 2^62"
         )
     return true
+
+
+def rehearse(headers: Iterable[Measured], more: Law | None = None) -> None:
+    """Draw once from every law with public words, and discard the draws.
+
+    Tables, walks and compiled kernels are made ready on the way, on public things alone: what fails here fails before a
+    confidential count is read and before a budget is charged.
+
+    Raises
+    ------
+    TrueupError
+        A law cannot be drawn.
+
+    Examples
+    --------
+    >>> from trueup.model.cells import Margin
+    >>> from trueup.noise import DiscreteLaplace
+    >>> rehearse([Measured("total", Margin("all"), DiscreteLaplace("1/2"))])
+    """
+    headers = tuple(headers)
+    alone = {header.law: None for header in headers if not header.law.joint} | (
+        {} if more is None else {more: None}
+    )
+    for header in headers:
+        law: Any = header.law
+        if law.joint:
+            law.sample(law.bound.n, public_words())
+    for law in alone:
+        law.sample(1, public_words())
+
+
+def public_words() -> Words:
+    """Return a source of public words for discarded draws.
+
+    Examples
+    --------
+    >>> len(public_words()(5))
+    5
+    """
+    taken = 0
+
+    def words(count: int) -> bytes:
+        nonlocal taken
+        taken += 1
+        return shake_256(taken.to_bytes(8, "little")).digest(count)
+
+    return words

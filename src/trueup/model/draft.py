@@ -13,7 +13,7 @@ from typing import Any
 from trueup.errors import SpecError
 from trueup.files.source import open_table
 from trueup.files.table import require
-from trueup.model.figure_columns import bare_name, is_figure
+from trueup.model.names import bare_name, is_figure
 from trueup.model.place_columns import Document, is_place, propose_levels
 from trueup.noise.rational import rational
 

@@ -14,9 +14,8 @@ from typing import Literal
 
 from trueup.errors import PrivacyError
 from trueup.noise.cost import Cost, Currency
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy.accountant import Loss, compose, outward
 from trueup.privacy.contribution import Relation
-from trueup.privacy.shown import outward
 
 
 @dataclass(frozen=True)

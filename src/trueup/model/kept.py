@@ -86,7 +86,7 @@ class Kept:
 
     @classmethod
     def _flat(cls, constraints: Constraints, total: bool) -> Kept:
-        from trueup.model.invariants import invariant_matrix
+        from trueup.model.mechanism_on_lattice import invariant_matrix
 
         cells, free = constraints.cells, ~constraints.zero_cells
         one, rows = Tree.from_columns(["all"], [{}]), np.ones((int(total), int(free.sum())), np.int64)

@@ -1,13 +1,17 @@
-"""Names that a spec declares and refers to."""
+"""Names that a spec declares and refers to.
+
+Column names reserved for figures in tables, beside keys of places, readable names and attributes.
+One list for all who write tables: a key or an attribute of the same name would be overwritten in some of them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trueup.errors import did_you_mean
-from trueup.model.figure_columns import bare_name, is_figure
 
 
 def refuse_alike(what: str, names: list[str]) -> None:
@@ -70,3 +74,33 @@ def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys:
     for what, name in (*every, *(("column", name) for name in columns)):
         if is_figure(name):
             raise ValueError(f"{what} '{name}' is called as a column of figures in tables: {remedies[what]}")
+
+
+MEASURED = ("noisy", "exact", "margin of error")
+RELEASED = ("released", "noisy", "margin of error")
+COUNTED = ("count", "standard_error")
+"""In the tables of a bundle."""
+DESCRIBED = ("label", "mean", "sd", "median", "low", "high", "mass", "mcse", "ess", "r_hat")
+"""Of a posterior."""
+DRAW_COLUMNS = ("chain", "draw", "count")
+ASSESSED = ("method", "budget", "statistic", "about", "value", "mc_error")
+FIGURES = frozenset({*MEASURED, *RELEASED, *COUNTED, *DESCRIBED, *DRAW_COLUMNS, *ASSESSED})
+
+
+def is_figure(name: str) -> bool:
+    """Return True if a name is that of a figure's column but for case and punctuation, which DuckDB and SDMX ignore.
+
+    Examples
+    --------
+    >>> is_figure("Margin_of_error"), is_figure("margin")
+    (True, False)
+    """
+    return bare_name(name) in _TAKEN
+
+
+def bare_name(name: str) -> str:
+    """Return a name without case and punctuation."""
+    return re.sub(r"\W", "_", name).casefold()
+
+
+_TAKEN = frozenset(map(bare_name, FIGURES))

@@ -20,10 +20,8 @@ from pydantic import (
 
 from trueup.errors import SpecError
 from trueup.files.staging import write_whole
-from trueup.model.draft import draft
 from trueup.model.faults import fault_text, innermost
-from trueup.model.spec_document import SpecDocument
-from trueup.model.spec_rules import refuse_disagreement
+from trueup.model.spec_document import SpecDocument, refuse_disagreement
 from trueup.model.spec_table import SpecPart
 from trueup.model.stacking import stacked
 from trueup.model.three_lines import ThreeLines
@@ -145,6 +143,8 @@ class Spec(ThreeLines, SpecDocument):
         >>> sorted(spec.undecided)
         ['constraints', 'query', 'table', 'title']
         """
+        from trueup.model.draft import draft
+
         document, undecided = draft(table, levels, attributes, public, **decided)
         spec = cls(**document)
         spec._undecided.update(undecided)

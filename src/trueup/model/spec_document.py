@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 from pydantic import Field
 
+from trueup.model.linear import parse_sum
+from trueup.model.names import refuse_alike, refuse_repeats, refuse_taken_columns, refuse_unknown_name
+from trueup.model.prior import read_prior
 from trueup.model.spec_queries import AboutPart, ConstraintsPart, LeftOutPart, Query
 from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, SpecPart, TablePart
+from trueup.model.stacking import COUNTED
+from trueup.noise import law_named
 
 
 class SpecDocument(SpecPart):
-    """All parts of a spec; `spec_rules` checks that they agree."""
+    """All parts of a spec; `refuse_disagreement` checks that they agree."""
 
     format: Literal[2] = Field(description="version of this format")
     title: str
@@ -52,3 +58,192 @@ class SpecDocument(SpecPart):
             *(covariates if isinstance(covariates, list | tuple) else ()),
         ]
         return tuple(dict.fromkeys(x for x in named if isinstance(x, str) and x != "uniform"))
+
+
+def refuse_disagreement(spec: SpecDocument) -> None:
+    """Refuse a spec whose parts do not fit together: names declared twice or not at all, files that cannot be read.
+
+    Raises
+    ------
+    ValueError
+        With the first fault.
+    """
+    refuse_repeats("level", [level.name for level in spec.levels])
+    views = [name for a in spec.attributes for name in (a.name, *(r.name for r in a.recodes))]
+    refuse_repeats("attribute", views)
+    refuse_repeats("query", [q.name for q in spec.queries])
+    refuse_alike("level", [level.name for level in spec.levels])
+    refuse_alike("attribute", views)
+    _levels_have_columns(spec)
+    _parents_have_a_file(spec)
+    _limits_have_a_file(spec)
+    _columns_are_free(spec)
+    for where, margin in _margins(spec):
+        refuse_unknown_name(margin[0], [level.name for level in spec.levels], "level", where)
+        _refuse_misnamed(spec, margin[1], where)
+    _conditions_are_known(spec)
+    _units_hold_records(spec)
+    _tables_are_two(spec)
+    _cells_cover(spec)
+    _parameters_have_a_method(spec)
+    _priors_can_be_read(spec)
+
+
+def _levels_have_columns(spec: SpecDocument) -> None:
+    if spec.levels[0].column is not None:
+        raise ValueError("the first level is the root: it holds every place and has no column")
+    if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
+        raise ValueError(f"level '{read[0]}' names columns, but the places come from parent pointers")
+    if spec.parents is None and (bare := [x.name for x in spec.levels[1:] if x.column is None]):
+        raise ValueError(f"level '{bare[0]}' has no column")
+
+
+def _parents_have_a_file(spec: SpecDocument) -> None:
+    if spec.parents and spec.table.keys == "public":
+        raise ValueError(
+            "parent pointers name inner places, which a table of counts does not hold: give a geography"
+        )
+
+
+def _limits_have_a_file(spec: SpecDocument) -> None:
+    columns = [column for level in spec.limit_columns for column in level]
+    if columns and (spec.table.keys == "public" or len(spec.levels) == 1):
+        prior = columns[0] in spec.prior_columns
+        reader = "a prior takes its shares" if prior else "a bound takes its limits"
+        raise ValueError(
+            f"{reader} from the column '{columns[0]}' of the public list of places, which is "
+            "not the confidential table: keep keys confidential, give a geography"
+        )
+
+
+def _columns_are_free(spec: SpecDocument) -> None:
+    """Refuse names that key, attribute and count columns would share."""
+    keys = ["id"] if spec.parents else [level.key for level in spec.levels]
+    refuse_taken_columns(spec.levels, spec.attributes, keys)
+    held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
+    read = [*(x.column for x in spec.levels), *(x.label for x in spec.levels)]
+    read += [a.column or a.name for a in spec.attributes] if not spec.table.cells else []
+    if both := [name for name in read if name is not None and name in held]:
+        raise ValueError(f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values")
+
+
+def _margins(spec: SpecDocument):
+    for query in spec.queries:
+        yield from ((f"query '{query.name}'", (level, query.attributes)) for level in query.budgets)
+    for part in (*spec.constraints.invariants, *spec.constraints.bounds):
+        yield "a constraint", (part.level, part.attributes)
+    for rule in spec.constraints.linear:
+        yield f"'{rule.rule}'", (rule.level or spec.levels[-1].name, ())
+
+
+def _refuse_misnamed(spec: SpecDocument, names: Collection[str], where: str) -> None:
+    """Refuse margins and conditions that name an attribute, or one of its recodes, twice."""
+    for name in names:
+        refuse_unknown_name(name, [view for a in spec.attributes for view in a.views], "attribute", where)
+    for attribute in spec.attributes:
+        if len(same := [name for name in attribute.views if name in names]) > 1:
+            raise ValueError(
+                f"{where} names '{same[0]}' and '{same[1]}', which are the same attribute: "
+                + attribute.crossed(same[0], same[1])
+            )
+
+
+def _conditions_are_known(spec: SpecDocument) -> None:
+    conditions = (*spec.constraints.zeros, *(b.where for b in spec.constraints.bounds))
+    for condition in conditions:
+        _refuse_misnamed(spec, condition, "a condition")
+    among = _conditions_of_invariants(spec)
+    for cell in spec.table.cells:
+        for name in cell.where:
+            refuse_unknown_name(name, [a.name for a in spec.attributes], "attribute", "[[table.cell]]")
+    domains = {name: values for a in spec.attributes for name, values in a.views.items()}
+    every = (*conditions, *among, *(c.where for c in spec.table.cells))
+    for name, value in (pair for condition in every for pair in condition.items()):
+        refuse_unknown_name(value, list(domains[name]), f"value of '{name}'", "a condition")
+
+
+def _conditions_of_invariants(spec: SpecDocument) -> list[dict[str, str]]:
+    """Return the conditions of invariants on attributes; those on places are checked once places are read."""
+    levels, found = [level.name for level in spec.levels], []
+    for condition in (each for part in spec.constraints.invariants for each in part.where):
+        found.append({name: value for name, value in condition.items() if name not in levels})
+        _refuse_misnamed(spec, found[-1], "an invariant's condition")
+    return found
+
+
+def _units_hold_records(spec: SpecDocument) -> None:
+    privacy = spec.privacy
+    if spec.left_out is not None and (privacy.id is None or spec.table.join is not None):
+        raise ValueError(
+            "[left_out] measures how many records a limit leaves out, but [privacy] names no `id` of one table of records by "
+            "which it is enforced"
+        )
+    if privacy.contribution is None:
+        return
+    if spec.table.kind != "records":
+        raise ValueError("[privacy] limits the records of a unit, but the table holds counts")
+    if both := [q.name for q in spec.queries if q.contribution is not None]:
+        raise ValueError(
+            f"query '{both[0]}' states a contribution, which already follows from that of [privacy]"
+        )
+    read = [*(x.column for x in spec.levels), *(a.column or a.name for a in spec.attributes)]
+    if privacy.id is not None and privacy.id in [*read, spec.parents and spec.parents.id]:
+        raise ValueError(
+            f"column '{privacy.id}' identifies units, so it cannot hold keys or attribute values"
+        )
+    if privacy.id is not None and spec.constraints.invariants:
+        raise ValueError(
+            "an invariant would publish the records that units keep, not those that there are: "
+            "declare no invariant beside `id`"
+        )
+
+
+def _tables_are_two(spec: SpecDocument) -> None:
+    """Refuse parts that only two linked tables can have if there is one table."""
+    join = spec.table.join
+    if join is None:
+        for name, attribute in ((a.name, a) for a in spec.attributes):
+            if attribute.of is not None or attribute.persons is not None:
+                raise ValueError(f"attribute '{name}' is of another table, but there is no [table.join]")
+        for query in spec.queries:
+            if query.counts or query.cumulative or query.where:
+                raise ValueError(
+                    f"query '{query.name}' says which table it counts, but there is no [table.join]"
+                )
+        return
+    if spec.parents is not None:
+        raise ValueError("places of two linked tables are named by columns, not by parent pointers")
+    if spec.privacy.unit != join.counts:
+        raise ValueError(
+            f'two linked tables protect one {join.counts}, with all its {spec.table.counts}s: unit = "{join.counts}"'
+        )
+    for query in spec.queries:
+        if query.where.get(COUNTED) not in (spec.table.counts, join.counts):
+            raise ValueError(f"query '{query.name}' does not say which of two tables it counts")
+        if law_named(query.noise).joint:
+            raise ValueError(f"query '{query.name}' has noise on a lattice, which two linked tables have not")
+
+
+def _parameters_have_a_method(spec: SpecDocument) -> None:
+    if spec.reconcile and "method" not in spec.reconcile:
+        name = next(iter(spec.reconcile))
+        raise ValueError(f"[reconcile] gives '{name}' without the method that it is a parameter of")
+
+
+def _priors_can_be_read(spec: SpecDocument) -> None:
+    for part in (spec.reconcile, spec.infer):
+        for name in ("prior", "prior_total"):
+            if name in part:
+                read_prior(part[name])
+
+
+def _cells_cover(spec: SpecDocument) -> None:
+    if not spec.table.cells:
+        return
+    listed = [tuple(c.where.get(a.name, "") for a in spec.attributes) for c in spec.table.cells]
+    refuse_repeats("combination in [[table.cell]]", [", ".join(c) for c in listed])
+    wanted = 1
+    for attribute in spec.attributes:
+        wanted *= len(attribute.values)
+    if any("" in c for c in listed) or len(listed) != wanted:
+        raise ValueError(f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values")

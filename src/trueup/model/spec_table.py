@@ -21,9 +21,8 @@ from pydantic import (
 )
 
 from trueup.files.text import folded_case, plain_text
-from trueup.model.figure_columns import is_figure
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_repeats, refuse_unknown_name, repeated
+from trueup.model.names import is_figure, refuse_repeats, refuse_unknown_name, repeated
 
 _SPELT_OUT = 12  # groups of a recode that a message writes down
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.files.text import encoded
-from trueup.model.parent_pointers import paths_of
 from trueup.model.place_keys import (
     Keys,
     first_rows,
@@ -20,6 +19,7 @@ from trueup.model.place_keys import (
     key_text,
     keys_at,
     keys_down_to,
+    paths_of,
     refuse_same_place,
     refuse_two_limits,
     refuse_two_parents,

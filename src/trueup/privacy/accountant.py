@@ -9,8 +9,10 @@ With a delta the same holds outside an event of probability delta (section 8 the
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 
 from trueup.arrays.losses import epsilon_of
@@ -116,3 +118,31 @@ def _check(cost: object) -> None:
             raise SpecError(f"the {name} of a cost is of type {type(value).__name__}", needed="a Fraction")
         if value < 0:
             raise SpecError(f"the {name} of a cost is negative", needed="zero or more")
+
+
+DIGITS = 4
+"""Significant digits of a figure, unless told otherwise."""
+
+
+def outward(amount: Fraction | float, digits: int = DIGITS) -> str:
+    """Return a loss in a few significant digits, never below the amount.
+
+    Parameters
+    ----------
+    amount
+        Zero or more.
+    digits
+        Significant digits, 15 at most.
+
+    Examples
+    --------
+    >>> outward(Fraction(1, 3), 3), outward(Fraction(1, 20)), outward(Fraction(100_001, 10_000)), outward(Fraction(1, 10**10))
+    ('0.334', '0.05', '10.01', '1e-10')
+    """
+    up = decimal.Context(digits, decimal.ROUND_CEILING, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+    exact = Fraction(amount)
+    near = up.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    double = float(near)
+    if not near or 1e-300 < double < 1e300:  # then so many digits are written as they are
+        return f"{double:.{digits}g}"
+    return f"{near.normalize():e}"

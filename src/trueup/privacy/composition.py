@@ -23,8 +23,7 @@ import numpy as np
 
 from trueup.noise.law import Reals
 from trueup.noise.losses import ROUNDING
-from trueup.privacy.loss_grid import on_grid
-from trueup.privacy.loss_masses import Composed, LossMasses, power, rounded_up
+from trueup.privacy.loss_grid import Composed, LossMasses, on_grid, power, rounded_up
 
 MAX_DIRECT_LOSSES, SHORT = 1 << 20, 1 << 12
 """Most losses of a convolution that is summed as it is: of all steps, and of those of one kind."""

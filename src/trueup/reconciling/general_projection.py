@@ -12,10 +12,16 @@ from numpy.typing import NDArray
 from trueup.arrays.projection import Whole, nearest_point
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.status import Status, largest
-from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
-from trueup.layouts.span import OF_PROGRAMS, refuse_wide_span
+from trueup.layouts.linear import (
+    OF_PROGRAMS,
+    LinearProblem,
+    log_slope,
+    refuse_unmeasured_rows,
+    refuse_wide_span,
+)
+from trueup.model.cells import Cells
 from trueup.model.constraints import ONE_TABLE, Constraints
-from trueup.model.header import Measured
+from trueup.model.header import Measured, split
 from trueup.reconciling.method import Method, Solution
 
 WHOLE: dict[str, Whole] = {"none": False, "controlled": "near", "optimal": "optimal"}
@@ -108,3 +114,41 @@ def largest_gap(answers: Sequence[Answer]) -> float | None:
     """Return the largest of the proved gaps, or None if some answer has no proof."""
     gaps = [a.gap for a in answers]
     return None if None in gaps else largest(g for g in gaps if g is not None)
+
+
+MOST_CELLS = 20_000  # above this, the answer is that it was not solved
+
+
+def at_once(
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    values: NDArray,
+    rng: np.random.Generator,
+    *,
+    whole: bool,
+    seconds: float = 60.0,
+) -> Answer:
+    """Return the nearest (whole) counts `(n,)` to one row of values `(q,)`, by least squares under all rules.
+
+    Raises
+    ------
+    InfeasibleError
+        If it is proved that the rules exclude each other; it names them.
+    """
+    problem = LinearProblem(constraints, tuple(headers))
+    if constraints.cells.n > MOST_CELLS:
+        return Answer(np.zeros(constraints.cells.n), Status.UNSOLVED, np.inf, np.inf, None)
+    general = GeneralProjection(rounding="controlled" if whole else "none", seconds=seconds)
+    return general.project(problem, values, rng)
+
+
+def invariants_kept(
+    cells: Cells, headers: Sequence[Measured], values: NDArray, counts: NDArray
+) -> NDArray[np.bool_]:
+    """Return a mask of the rows of whole counts `(b, n)` that have exactly the invariants of their values `(b, q)`."""
+    found = np.ones(len(counts), bool)
+    for header, part in zip(headers, split(values, headers, cells), strict=True):
+        if header.exact:
+            table = cells.sum(counts, header.margin)
+            found &= ((table if header.groups is None else table[:, header.groups]) == part).all(axis=1)
+    return found

@@ -40,8 +40,7 @@ from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
 from trueup.layouts.histogram import CONFLICT, UNSETTLED
 from trueup.reconciling.from_the_top import settling_stats
-from trueup.reconciling.known_sums import Exact, summed_up
-from trueup.reconciling.segments import Segment
+from trueup.reconciling.segments import Exact, Segment, summed_up
 
 Answers = Sequence[Sequence[NDArray]]
 """Per level of `Segment.measured` and per header of that level, in the headers' order: `(places, groups)` counts."""

@@ -14,15 +14,14 @@ from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
-from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem
-from trueup.layouts.histogram_errors import histogram_standard_errors
+from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, histogram_standard_errors
 from trueup.layouts.histogram_plan import refuses_on_histogram
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.reconciling.at_once import at_once, invariants_kept
 from trueup.reconciling.from_the_top import FromTheTop, in_chunks, settling_stats
+from trueup.reconciling.general_projection import at_once, invariants_kept
 from trueup.reconciling.method import Solution
 
 if TYPE_CHECKING:

@@ -17,20 +17,17 @@ from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.linear.secants import FitLoss
 from trueup.kernel.linear.whole_fit import whole_fit
-from trueup.kernel.margins.fixed import margins_polyhedron
 from trueup.kernel.margins.projection import Projection, inconsistent, margin_of, nearest, residual
-from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, whole_table
+from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, margins_polyhedron, whole_table
 from trueup.kernel.settling.nearest import Metric, tolerance_for
 from trueup.kernel.settling.root import settle_marginals
 from trueup.kernel.settling.transport import SNAP, round_children
 from trueup.kernel.status import Status, largest
-from trueup.layouts.histogram import HistogramProblem, histogram_problem
-from trueup.layouts.histogram_errors import histogram_standard_errors
+from trueup.layouts.histogram import HistogramProblem, histogram_problem, histogram_standard_errors
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, violations
 from trueup.model.header import Measured, split
-from trueup.reconciling.at_once import at_once, invariants_kept
-from trueup.reconciling.general_projection import largest_gap
+from trueup.reconciling.general_projection import at_once, invariants_kept, largest_gap
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.method import Method, Solution
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.multinomial.mode import multinomial_mode_tree
 from trueup.model.prior import FLAT, EachPrior
-from trueup.reconciling.estimates import EstimateLayout, Estimator
-from trueup.reconciling.on_multinomial import Multinomial
+from trueup.reconciling.estimates import EstimateLayout, Estimator, Multinomial
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.multinomial.draw import multinomial_draw_tree
 from trueup.model.prior import FLAT, EachPrior
-from trueup.reconciling.estimates import Estimator
-from trueup.reconciling.on_multinomial import Multinomial
+from trueup.reconciling.estimates import Estimator, Multinomial
 
 
 @dataclass(frozen=True)

@@ -9,25 +9,23 @@ and the doubt about each of them. Nested margins are drawn on their tree, crossi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError, SpecError
-from trueup.kernel.settling.tree_draws import tree_draws
+from trueup.errors import ConvergenceError, SpecError, TrueupError
+from trueup.kernel.settling.table_draws import tree_draws
 from trueup.kernel.status import Status
 from trueup.kernel.tree.least_squares import sweep_up
 from trueup.kernel.tree.topdown import attainable
-from trueup.layouts.histogram import histogram_problem
 from trueup.layouts.tree import refuse_conflicts, refuse_unidentified, tree_problem, whole_values
+from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
-from trueup.reconciling.family_tree import FamilyTree
-from trueup.reconciling.histogram_tree import solution
-from trueup.reconciling.joined_tree import JoinedTree
-from trueup.reconciling.margins_projection import MarginsProjection
-from trueup.reconciling.method import Solution
+from trueup.model.spec import Spec
+from trueup.reconciling.method import Method, Solution
 
 
 def drawn_populations(
@@ -70,11 +68,18 @@ def drawn_populations(
         return _within_margins(constraints, headers, values, number, rng)
     rows = np.tile(values, (number, 1))
     if structure == "joined":
+        from trueup.reconciling.joined_tree import JoinedTree
+
         method = JoinedTree(estimates="least-squares")
         return _solved(method.apply(method.prepare(constraints, headers), rows, rng, drawn=rng))
     if structure == "family":
+        from trueup.reconciling.family_tree import FamilyTree
+
         family = FamilyTree()
         return _solved(family.apply(family.prepare(constraints, headers), rows, rng, drawn=rng))
+    from trueup.layouts.histogram import histogram_problem
+    from trueup.reconciling.histogram_tree import solution
+
     some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
     problem = histogram_problem(some, headers, folded=True)
     return _solved(solution(problem, rows, problem.chains, rng, integer=True, posterior=True, drawn=rng))
@@ -94,6 +99,8 @@ def _within_margins(
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
     """Draw from the noisy values alone, and return the nearest tables that have the exact margins."""
+    from trueup.reconciling.margins_projection import MarginsProjection
+
     parts = split(values, headers, constraints.cells)
     noisy = [(h, part) for h, part in zip(headers, parts, strict=True) if not h.exact]
     flat = np.concatenate([part for _, part in noisy])
@@ -124,3 +131,28 @@ def _of_tree(
     level_ptr = problem.nested.level_ptr
     draws = tree_draws(problem.child_ptr, level_ptr, nodes, spread, low, high, number, rng)
     return problem.finest(whole_values(problem, draws, rng))
+
+
+def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
+    """Reconcile zeros on two places of every level but the first, so that kernels are compiled for their types.
+
+    Noise that is drawn for all places together is left out: its law holds for these places alone.
+
+    Examples
+    --------
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.reconciling.tree_topdown import TreeTopDown
+    >>> warm(AREAS, [], TreeTopDown())
+    """
+    if any(h.law.joint for h in headers):
+        return
+    with suppress(
+        TrueupError
+    ):  # a rule may not hold of these places; the kernels before it are ready all the same
+        cells = cells_of_sizes(spec, [1, *[2] * (len(spec.levels) - 1)])
+        few = [Measured(h.query, h.margin, h.law).at(cells) for h in headers]
+        state = method.prepare(build_constraints(spec, cells), few)
+        values = np.zeros(sum(h.sums(cells, np.zeros(cells.n, np.int64)).size for h in few), np.int64)
+        method.apply(state, values, np.random.default_rng(0))
+        method.errors(state)
+        drawn_populations(build_constraints(spec, cells), few, values, 1, np.random.default_rng(0))

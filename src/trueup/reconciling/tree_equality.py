@@ -11,7 +11,7 @@ from trueup.kernel.tree.least_squares import least_squares
 from trueup.layouts.tree import TreeProblem, refuse_conflicts
 from trueup.model.constraints import Constraints
 from trueup.reconciling.method import Solution
-from trueup.reconciling.tree_method import RoundedTreeMethod
+from trueup.reconciling.tree_topdown import RoundedTreeMethod
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from trueup.errors import SpecError
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import CONFIDENCES, ErrorClass, read_confidence
 from trueup.model.spec import Spec
-from trueup.planning.planned_spec import planned_spec
+from trueup.planning.allocation import planned_spec
 from trueup.planning.planner import Planner
 from trueup.releasing.explain import explain
 

@@ -22,8 +22,8 @@ from trueup.io.bundle.read import read_release
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.change import CountChanges
-from trueup.model.records.draws_described import describe_draws
 from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import describe_draws
 from trueup.model.records.release import Release
 from trueup.model.tables import probability_of
 

@@ -31,7 +31,7 @@ from trueup.files.target import claimed, is_own, refuse_strange
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
-from trueup.measuring.rehearsal import rehearse
+from trueup.measuring import rehearse
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
@@ -39,7 +39,7 @@ from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
 from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
-from trueup.reconciling.warming import warm
+from trueup.reconciling.populations import warm
 from trueup.releasing.log import Log, Watch, quiet, stages
 from trueup.releasing.refusals import read_under
 from trueup.releasing.whole import Whole

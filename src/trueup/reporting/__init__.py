@@ -9,22 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.model.perturbed import PerturbedSpec
-from trueup.model.records.assessment import Assessment
-from trueup.model.records.measurements import Measurements
-from trueup.model.records.posterior import Posterior
-from trueup.model.records.release import Release
-from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
-from trueup.planning.allocation import Allocation
 from trueup.reporting.drawing.blocks import Page
 from trueup.reporting.html import Report
 from trueup.reporting.sections.origin import Ledger
+
+if TYPE_CHECKING:
+    from trueup.model.perturbed import PerturbedSpec
+    from trueup.model.spec import Spec
 
 LayOut = Callable[..., Page]
 
@@ -35,14 +32,14 @@ def _page(home: str) -> LayOut:
     return lambda *given, **options: getattr(import_module(module), name)(*given, **options)
 
 
-PAGES: dict[type, LayOut] = {
-    Measurements: _page("measurements.measurements_page"),
-    Release: _page("release.release_page"),
-    Allocation: _page("plan.plan_page"),
-    Assessment: _page("assessment.assessment_page"),
-    Posterior: _page("posterior.posterior_page"),
+PAGES: dict[str, LayOut] = {
+    "Measurements": _page("release.measurements_page"),
+    "Release": _page("release.release_page"),
+    "Allocation": _page("plan.plan_page"),
+    "Assessment": _page("assessment.assessment_page"),
+    "Posterior": _page("posterior.posterior_page"),
 }
-"""The layout of every kind of record."""
+"""The layout of every kind of record, by its name, so that no record is imported for another's page."""
 
 
 @takes_records
@@ -95,21 +92,23 @@ def report(
     Traceback (most recent call last):
     trueup.errors.SpecError: there is no report for a int. Needed: one of Measurements, Release, ...
     """
-    lay_out = next((PAGES[kind] for kind in type(record).__mro__ if kind in PAGES), None)
-    if lay_out is None:
-        known = ", ".join(kind.__name__ for kind in PAGES)
-        raise SpecError(f"there is no report for a {type(record).__name__}", needed=f"one of {known}")
+    kind = next((kind.__name__ for kind in type(record).__mro__ if kind.__name__ in PAGES), None)
+    if kind is None:
+        raise SpecError(
+            f"there is no report for a {type(record).__name__}", needed=f"one of {', '.join(PAGES)}"
+        )
     stated = getattr(record, "spec", None) if spec is None else spec
     if stated is None:
         raise SpecError(
             f"the {type(record).__name__} was made without its spec", remedy="give it: report(record, spec)"
         )
-    if isinstance(record, Release):
-        return Report.of(lay_out(record, stated, ledger, level=level, shapes=shapes))
-    if shapes is not None:
-        raise SpecError(f"shapes are given for a {type(record).__name__}", needed="a Release")
-    if isinstance(record, Posterior):
-        return Report.of(lay_out(record, stated, ledger, areas=areas))
-    if areas is not None:
-        raise SpecError(f"areas are given for a {type(record).__name__}", needed="a Posterior")
-    return Report.of(lay_out(record, stated, ledger))
+    lay_out, options = PAGES[kind], {}
+    if kind == "Release":
+        options = {"level": level, "shapes": shapes}
+    elif shapes is not None:
+        raise SpecError(f"shapes are given for a {kind}", needed="a Release")
+    if kind == "Posterior":
+        options = {"areas": areas}
+    elif areas is not None and kind != "Release":
+        raise SpecError(f"areas are given for a {kind}", needed="a Posterior")
+    return Report.of(lay_out(record, stated, ledger, **options))

@@ -23,8 +23,7 @@ from trueup.reporting.drawing.map import Map
 from trueup.reporting.drawing.outlines import matched, read_shapes
 from trueup.reporting.drawing.words import plural
 from trueup.reporting.pages.release import release_map
-from trueup.studio.rendering import internal
-from trueup.studio.view import ExploredPage
+from trueup.studio.rendering import ExploredPage, internal
 
 ROWS = 50
 """Rows of a page."""

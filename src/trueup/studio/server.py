@@ -13,8 +13,7 @@ from pathlib import Path
 import uvicorn
 
 import trueup
-from trueup.demo.shapes import made_up_shapes
-from trueup.demo.synthetic import synthetic_blocks
+from trueup.demo.synthetic import made_up_shapes, synthetic_blocks
 from trueup.errors import BundleError, BusyError, TrueupError
 from trueup.files.columns import write_csv
 from trueup.files.target import claimed

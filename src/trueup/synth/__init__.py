@@ -15,7 +15,6 @@ from trueup.model.spec import Spec
 from trueup.run.local import LocalPool
 from trueup.synth.layout import Digits, region_level, synth_layout
 from trueup.synth.places import level_sizes
-from trueup.synth.readme import readme
 from trueup.synth.totals import (
     PERSONS_PER_BLOCK,
     PERSONS_PER_PLACE,
@@ -26,6 +25,7 @@ from trueup.synth.totals import (
 )
 from trueup.synth.wide import WideTable
 from trueup.synth.write import RegionPlan, WriteRegion
+from trueup.version import __version__
 
 SEED = 20200401
 
@@ -175,3 +175,20 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
         raise SpecError(f"codes of regions are longer than level '{spec.levels[1].name}' takes")
     plans = zip(regions, sizes, before)
     return laid, [RegionPlan(r, s, b, first=not i) for i, (r, s, b) in enumerate(plans)]
+
+
+def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
+    """Return a note that the data are synthetic, what made them and how to use them."""
+    persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
+    kind = "records" if spec.table.kind == "records" else "counts"
+    second = "\n- `households/`: the second table (`--households`)" if spec.table.join is not None else ""
+    return f"""# Synthetic data
+
+No {spec.table.counts} and no place in these files exists. They were drawn by `trueup synth` {__version__} with the seed {seed}
+for the spec "{spec.title}": {persons:,} x {spec.table.counts} in {places:,} places of level '{spec.levels[-1].name}', in
+{len(regions)} region(s). Totals of regions were stated; everything else is made up, so nothing can be learnt from it about
+anybody. Every Parquet file says so in its metadata (key `synthetic`).
+
+- `places/`: the public list of places (`--geography`)
+- `{kind}/`: the table (`--data`){second}
+"""

@@ -17,10 +17,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from trueup.errors import BundleError, SpecError
-from trueup.io.bundle.published_spec import read_published_spec
 from trueup.io.bundle.schema import refuse_misshapen
 from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links, refuse_names
 from trueup.model.cells import Margin
@@ -31,6 +30,9 @@ from trueup.model.spec import Spec, parse_spec
 from trueup.noise import law_named
 from trueup.noise.cost import Cost
 from trueup.noise.laws.exact import Exact
+
+if TYPE_CHECKING:
+    from trueup.model.perturbed import PerturbedSpec
 
 FORMAT = 2
 MANIFEST = Path("public/manifest.json")
@@ -262,3 +264,16 @@ def _read_public_file(folder: Path, name: str) -> str:
         return read_text(folder / "public" / name)
     except (OSError, ValueError):
         raise BundleError(f"'{folder}' lacks public/{name}", remedy="restore the bundle") from None
+
+
+def read_published_spec(text: str, manifest: Mapping[str, Any]) -> PerturbedSpec:
+    """Return the spec of published tables with the margins that were found in them."""
+    from trueup.model.perturbed import parse_perturbed
+
+    spec = parse_perturbed(text)
+    shown: dict[str, dict[tuple[str, tuple[str, ...]], None]] = {part.name: {} for part in spec.published}
+    for entry in manifest["headers"]:
+        shown.get(entry["query"], {})[(entry["level"], tuple(entry["attributes"]))] = None
+    known = spec.showing([tuple(shown[part.name]) for part in spec.published])
+    known.note(manifest.get("noted", ()))
+    return known

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.rows import Where, rows_at
 from trueup.files.table import Source
-from trueup.files.whole import is_missing
+from trueup.files.whole import Where, is_missing, rows_at
 
 PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
 """Topics of refusals of confidential rows, beside those of columns; see `TrueupError`."""

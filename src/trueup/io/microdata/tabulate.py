@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.rows import Numbered, Where, rows_at
 from trueup.files.source import open_table
 from trueup.files.table import COUNT, Columns, Source, require, select
 from trueup.files.text import plain_texts
-from trueup.files.whole import MAX_COUNT, whole_counts
+from trueup.files.whole import MAX_COUNT, Numbered, Where, rows_at, whole_counts
 from trueup.io.microdata.refusals import IDS, PLACES, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.io.microdata.values import compared_values, value_read

@@ -13,8 +13,8 @@ from trueup.digits import to_figure
 from trueup.errors import SpecError
 from trueup.files.frames import as_frame
 from trueup.model.records.asked import AskedDraws
-from trueup.model.records.draws_described import described_where_defined
 from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import described_where_defined
 from trueup.model.three_lines import ThreeLines
 
 

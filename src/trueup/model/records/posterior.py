@@ -20,12 +20,18 @@ from trueup.kernel.histogram.marginals import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.records.drawn import Conflict, Drawn
-from trueup.model.records.draws_described import describe_draws, described_where_defined
 from trueup.model.records.labels import Area, Labels, area_name, listed_places, places_of_area
 from trueup.model.records.marginals import Columns, Reals
 from trueup.model.records.places_asked import Names
-from trueup.model.records.quantity import Quantity, Ratio, quotients
-from trueup.model.records.ratios import noisy_ratio, ratio_weights
+from trueup.model.records.quantity import (
+    Quantity,
+    Ratio,
+    describe_draws,
+    described_where_defined,
+    noisy_ratio,
+    quotients,
+    ratio_weights,
+)
 from trueup.model.records.tabled import Tabled
 from trueup.model.spec import Spec
 from trueup.model.tables import named_columns, probability_of

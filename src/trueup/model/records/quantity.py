@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.model.records.marginals import Reals
+from trueup.model.cells import Cells
+from trueup.model.constraints import name_mask
+from trueup.model.linear import parse_sum
+from trueup.model.records.marginals import Columns, Reals
 from trueup.model.tables import probability_of
 
 
@@ -123,3 +128,107 @@ def quantile_at(count: int, probability: float) -> int:
     (4, 1, 0)
     """
     return min(max(int(np.ceil(count * probability - 1e-9)) - 1, 0), count - 1)
+
+
+def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: bool = True) -> Columns:
+    """Describe draws `(chains, draws, k)` of any quantities.
+
+    Parameters
+    ----------
+    level
+        Probability of the intervals.
+    independent
+        Whether draws are independent; otherwise they are Markov chains, whose effective sizes are estimated.
+    ranked
+        Whether these are estimated by ranks; from means of batches otherwise, which takes less memory.
+
+    Returns
+    -------
+    Columns `mean`, `sd`, `median`, `low`, `high`, `mass`, `mcse`, `ess`, `r_hat`; see `Posterior.summary`.
+
+    Examples
+    --------
+    >>> found = describe_draws(np.arange(1, 101).reshape(1, 100, 1), 0.9, independent=True)
+    >>> [float(found[name][0]) for name in ("mean", "low", "high", "mass")]
+    [50.5, 5.0, 95.0, 0.91]
+    """
+    flat = np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1, kind="stable")
+    low, median, high = (
+        flat[:, quantile_at(flat.shape[1], p)] for p in ((1 - level) / 2, 0.5, (1 + level) / 2)
+    )
+    r_hat, ess = _diagnostics(draws, independent, ranked)
+    sd = flat.std(axis=1)
+    return {
+        "mean": flat.mean(axis=1),
+        "sd": sd,
+        "median": median,
+        "low": low,
+        "high": high,
+        "mass": ((flat >= low[:, None]) & (flat <= high[:, None])).mean(axis=1),
+        "mcse": sd / np.sqrt(ess),
+        "ess": ess,
+        "r_hat": r_hat,
+    }
+
+
+def _diagnostics(draws: NDArray, independent: bool, ranked: bool) -> tuple[Reals, Reals]:
+    if independent:
+        return np.full(draws.shape[-1], np.nan), np.full(draws.shape[-1], float(np.prod(draws.shape[:2])))
+    from trueup.kernel.statistics.diagnostics import diagnose, diagnose_means
+
+    return diagnose(draws) if ranked else diagnose_means(draws)
+
+
+def described_where_defined(draws: NDArray, describe: Callable[[NDArray], Columns]) -> Columns:
+    """Describe columns of draws `(chains, draws, k)` over the draws that are not NaN."""
+    gaps = np.isnan(draws)
+    columns = describe(np.where(gaps, 0.0, draws))
+    for k in np.flatnonzero(gaps.any(axis=(0, 1))):
+        known = [chain[~gap] for chain, gap in zip(draws[..., k], gaps[..., k])]
+        shortest = min(map(len, known))
+        own = describe(np.array([chain[:shortest] for chain in known])[..., None]) if shortest else {}
+        for name, column in columns.items():
+            column[k] = own[name][0] if shortest else np.nan
+    return columns
+
+
+Weights = tuple[Reals, Reals, float]
+"""Coefficients above and below, and what is added below."""
+
+
+def ratio_weights(cells: Cells, ratio: Ratio) -> Weights:
+    """Return the coefficients `(attribute combinations,)` above and below, and the constant below: 1 without a denominator."""
+    above = _weights(cells, parse_sum(ratio.numerator))
+    below = _weights(cells, parse_sum(ratio.denominator)) if ratio.denominator else np.zeros(len(above))
+    return above, below, float(not ratio.denominator)
+
+
+def _weights(cells: Cells, terms: Mapping[str, Fraction]) -> Reals:
+    return np.sum([float(c) * name_mask(cells, name).ravel() for name, c in terms.items()], axis=0)
+
+
+def noisy_ratio(
+    cells: Cells, noisy: tuple[Reals, Reals], weights: Weights, name: str, level: float
+) -> Columns:
+    """Return the ratio of noisy values and its Fieller set at every place of the last level; None above it.
+
+    Parameters
+    ----------
+    noisy
+        Each cell's noisy value and its variance, `(n,)`.
+    """
+    from scipy.special import ndtri
+
+    from trueup.kernel.statistics.fieller import fieller
+
+    if name != cells.tree.levels[-1]:
+        places = cells.tree.sizes[cells.tree.level(name)]
+        none = np.full(places, np.nan)
+        return {"noisy": none, "fieller": np.full(places, ""), "fieller_low": none, "fieller_high": none}
+    above, below, whole = weights
+    values, variances = (v.reshape(cells.shape[0], -1) for v in noisy)
+    num, den = values @ above, values @ below + whole
+    spread = variances @ above**2, variances @ below**2
+    kind, low, high = fieller(num, den, spread, float(ndtri(0.5 + level / 2)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {"noisy": num / den, "fieller": kind, "fieller_low": low, "fieller_high": high}

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from trueup.reporting.drawing.charts import Chart
 from trueup.reporting.drawing.map import Map
-from trueup.reporting.drawing.pictures import Figure
-from trueup.reporting.drawing.ridges import Ridges
+from trueup.reporting.drawing.pictures import Figure, Ridges
 
 
 @dataclass(frozen=True, init=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.digits import to_digits
 from trueup.model.cells import Margin
-from trueup.privacy.shown import outward
+from trueup.privacy.accountant import outward
 
 _PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "persons"}
 

@@ -7,24 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Margin
+from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
+from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing.blocks import Page, Section
+from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.map import Map, draw_map, shaded_by_count
 from trueup.reporting.drawing.outlines import read_shapes
-from trueup.reporting.drawing.words import number, plural, table_name
-from trueup.reporting.pages.measurements import warning
-from trueup.reporting.pages.published import published_page
-from trueup.reporting.sections.adjustments import adjustments
-from trueup.reporting.sections.counts import enumerated, released_counts
-from trueup.reporting.sections.error import release_error
-from trueup.reporting.sections.glossary import glossary
-from trueup.reporting.sections.opening import about, counted_line, opening
-from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
+from trueup.reporting.drawing.pictures import Figure, strips
+from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, table_name
+from trueup.reporting.pages.published import published_page, published_tables_page
+from trueup.reporting.sections.counts import enumerated, noisy_counts, released_counts
+from trueup.reporting.sections.error import noise_error, release_error
+from trueup.reporting.sections.opening import about, counted_line, glossary, opening
+from trueup.reporting.sections.origin import Ledger, checks, making, noise_making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 from trueup.reporting.sections.results import released_results
 
@@ -127,3 +128,109 @@ def _typical(release: Release, unit: str, level: float | str) -> list[tuple[str,
             f"± {number(margin)} {unit}: half of these counts have a smaller one, half a larger one",
         )
     ]
+
+
+def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) -> Page:
+    """Lay out the report of measurements."""
+    if measurements.guarantee.kind == "none":
+        return published_tables_page(measurements, spec, ledger)
+    unit = plural(spec.table.counts)
+    return Page(
+        spec.title,
+        "Report on noisy counts with formal privacy protection",
+        warning(measurements),
+        (*counted_line(spec, unit), *_noise_summary(measurements)),
+        (
+            protected(measurements.guarantee),
+            cost(measurements),
+            noise_error(measurements, unit),
+            noisy_counts(measurements, unit),
+            enumerated(measurements),
+            noise_making(measurements),
+            origin(measurements, spec, ledger),
+            glossary(measurements.guarantee),
+        ),
+    )
+
+
+def warning(measurements: Measurements) -> str:
+    """Return a warning if the noise protects nobody."""
+    if not measurements.simulation:
+        return ""
+    return (
+        "Simulation, not for publication: the noise came from a seeded generator and can be reproduced, so it "
+        "protects nobody. The statements on privacy below describe what real noise of the same laws would give."
+    )
+
+
+def _noise_summary(measurements: Measurements) -> tuple[tuple[str, str], ...]:
+    cells, guarantee = measurements.cells, measurements.guarantee
+    margins = dict.fromkeys(canonical(cells, h.margin) for h in measurements.headers)
+    return (
+        ("Measured", "; ".join(f"{table_name(m)} ({cells.size(m):,})" for m in margins)),
+        ("Protected", f"each {guarantee.unit}"),
+        ("Privacy loss", total_loss(guarantee)),
+    )
+
+
+_AT = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
+_NAMES = ("Smallest", "5 % quantile", "25 % quantile", "Median", "75 % quantile", "95 % quantile", "Largest")
+
+
+def adjustments(release: Release, unit: str) -> Section:
+    """Show how far released counts lie from the noisy counts they were made from."""
+    heading = "What reconciliation changed"
+    changes = _changes(release)
+    if not changes:
+        return Section("changes", heading, (Text("Nothing: no count carries noise."),))
+    text = Text(
+        f"To make the counts add up,{_kept_rules(release)} reconciliation moved them away from the noisy counts. The "
+        "change is a public quantity: it is computed from noisy and released counts only. "
+        "It removes noise as well, so a change is not an error."
+    )
+    quantiles = {name: np.quantile(change, _AT) for name, change in changes.items()}
+    return Section("changes", heading, (text, _picture(quantiles, unit), _table(changes, quantiles, unit)))
+
+
+def _kept_rules(release: Release) -> str:
+    """Return in words what else was kept; continuous methods, and those that allow negative counts, keep less."""
+    facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
+    kept = " and ".join(name for name, holds in facts.items() if holds)
+    return f" and keep them {kept}," if kept else ""
+
+
+def _changes(release: Release) -> dict[str, NDArray]:
+    noisy = (h for h in release.measurements.headers if not h.exact)
+    return {
+        f"{plain(header.query)}, {table_name(header.margin)}": change
+        for header, change in zip(noisy, release.adjustments().values(), strict=True)
+    }
+
+
+def _picture(quantiles: dict[str, NDArray], unit: str) -> Figure:
+    rows = {name: row[1:6].tolist() for name, row in quantiles.items()}
+    widest = max(quantiles, key=lambda name: quantiles[name][5] - quantiles[name][1])
+    message = (
+        f"Picture of the distribution of changes: they are widest in {widest}, where 90 % lie between "
+        f"{number(quantiles[widest][1])} and {number(quantiles[widest][5])} {unit}."
+    )
+    caption = "How the changes of each table are distributed. The extremes are in the table below."
+    return strips(rows, f"released − noisy count ({unit})", message, caption)
+
+
+def _table(changes: dict[str, NDArray], quantiles: dict[str, NDArray], unit: str) -> Table:
+    spread = np.array(list(quantiles.values()))
+    columns = (
+        Column("Noisy table", list(changes)),
+        *(
+            Column(f"{name} ({unit})", numbers(column), numeric=True)
+            for name, column in zip(_NAMES, spread.T)
+        ),
+        Column(
+            f"Root mean square ({unit})",
+            numbers(np.array([np.sqrt(np.mean(np.square(c, dtype=float))) for c in changes.values()])),
+            numeric=True,
+        ),
+        Column("Unchanged (%)", [percent(np.mean(c == 0)) for c in changes.values()], numeric=True),
+    )
+    return Table("Released minus noisy count, by table", columns)

@@ -9,8 +9,7 @@ from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
 from trueup.reporting.sections.error import expected_blocks, noise_margin
-from trueup.reporting.sections.glossary import glossary
-from trueup.reporting.sections.opening import about, counted_line, opening
+from trueup.reporting.sections.opening import about, counted_line, glossary, opening
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 from trueup.reporting.sections.protection import cost, protected, total_loss
 

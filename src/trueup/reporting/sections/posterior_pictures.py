@@ -9,8 +9,17 @@ from trueup.model.cells import Cells
 from trueup.model.records.marginals import Marginals
 from trueup.model.records.posterior import Posterior
 from trueup.reporting.drawing.blocks import Section, Text
-from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis, Shape
-from trueup.reporting.drawing.ridges import BINS_OF_DRAWS, MOST_BINS, Ridge, Ridges, steps
+from trueup.reporting.drawing.pictures import (
+    BINS_OF_DRAWS,
+    MOST_BINS,
+    Figure,
+    Mark,
+    PictureAxis,
+    Ridge,
+    Ridges,
+    Shape,
+    steps,
+)
 from trueup.reporting.drawing.words import number, percent
 from trueup.reporting.sections.counts import names_with_parents
 

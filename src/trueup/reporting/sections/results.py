@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
-from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
 from trueup.reporting.drawing.blocks import Block, Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis
 from trueup.reporting.drawing.words import number, percent, plain
 from trueup.reporting.sections.counts import names_with_parents
+
+if TYPE_CHECKING:
+    from trueup.model.records.posterior import Posterior
 
 MOST_ROWS = 15
 """Bars of a picture."""
