@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -162,14 +162,18 @@ def infer_command(
         page = report(replace(posterior, chosen=shown), spec, areas=found)
         write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
         shutil.rmtree(chains or "", ignore_errors=True)
-    missed = _missed(measurements, posterior) if perturbed is not None else []
+    missed = _missed(measurements, posterior) if perturbed is not None else None
     if as_json:
-        more = {"inconsistency": missed} if perturbed is not None else {}
-        more |= {} if found is None else {"areas": {k: v.tolist() for k, v in found.items()}}
-        print_json(posterior_as_json(posterior) | more)
+        _print_as_json(posterior, found, missed)
     else:
         print_posterior(posterior, show, out, found, column)
-        print_missed(missed)
+        print_missed(missed or [])
+
+
+def _print_as_json(posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None) -> None:
+    more = {} if missed is None else {"inconsistency": missed}
+    more |= {} if areas is None else {"areas": {name: drawn.tolist() for name, drawn in areas.items()}}
+    print_json(posterior_as_json(posterior) | more)
 
 
 def _refuse_inside(bundle: Path, out: Path | None) -> None:
@@ -205,7 +209,6 @@ def _goes_on(chains: Path | None) -> Iterator[None]:
 
 def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
     """Refuse estimates of anything but an S-DHC table with ratios."""
-    from trueup.errors import SpecError
     from trueup.files.target import refuse_file
 
     if not census or not spec.infer.get("quantity"):

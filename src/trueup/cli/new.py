@@ -147,9 +147,15 @@ def new_command(
     print(made)
     for part, text in made.undecided.items():
         print(f"To decide, {part}: {text}.")
+    _print_next_steps(spec, data, geography, encoding, own_places=places is table)
+
+
+def _print_next_steps(
+    spec: Path, data: Path, geography: Path | None, encoding: str | None, *, own_places: bool
+) -> None:
     read = ["--encoding", encoding] if encoding else []
     listed = ["--geography", str(geography)] if geography is not None else []
-    own = ["--geography", str(data)] if places is table else listed
+    own = ["--geography", str(data)] if own_places else listed
     print(f"See what it will do: trueup explain {shlex.join([str(spec), *own, *read])}")
     given = shlex.join([str(spec), *listed, *read])
     print(f"Release: trueup release {given} --data {shlex.quote(str(data))} --out NEW")

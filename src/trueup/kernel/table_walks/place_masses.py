@@ -362,6 +362,39 @@ def _log_of_ratios(ratios, size, logs):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v):
+    """Set a place's law by the prior's ratios and the logs of the noise; return False if rounding left no mass."""
+    last, row, at = places.level_ptr.size - 2, v - places.level_ptr[level], message_at(places, v)
+    low, size, masses, long = work.ends[v, 0], work.ends[v, 1], room.masses, stride > LONGEST
+    logs = room.logs[: NARROW if level == last else WIDE]
+    for attempt in range(1 if long else 0, 2):
+        # Products of the prior's ratios, and where these are too large or vanish, their logs.
+        if attempt == 0:
+            _cumulate(room.ratios, 1.0, 1.0, masses[:size])
+            logs[:] = 0.0
+        else:
+            masses[:] = 1.0
+            if not long:
+                _log_of_ratios(room.ratios, size, logs)
+            elif level == last:
+                _leaf_logs(places, state, columns, stride, row, low, size, room.balance, logs)
+            else:
+                _inner_logs(places, state, columns, stride, level, v, low, size, room.balance, logs)
+        _log_noise(state.gap, room, level, row, stride, low, logs)
+        if level == 0 and tables.pull.size:
+            _message(tables, state.top, columns, stride, low, logs)
+        _add_logs(logs, masses, size)
+        if level == last:
+            masses[size:NARROW] = 0.0
+            kept = _keep(masses[:NARROW], work.own[at : at + NARROW])
+        else:
+            kept = _keep_wide(masses, size, work.tail, room.heads[v], work.own[at : at + WIDE])
+        if kept:
+            return True
+    return False
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
     """Set the law of every place of a level: the prior's masses times the noise's; return False if rounding left none."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
@@ -401,31 +434,6 @@ def weigh_places(rng, places, tables, moves, state, work, columns, stride, level
             _cumulate(room.ratios, ratio, curve, masses[:size])
             if _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE]):
                 continue
-        logs, kept = room.logs[: NARROW if level == last else WIDE], False
-        for attempt in range(1 if long else 0, 2):
-            # Products of the prior's ratios, and where these are too large or vanish, their logs.
-            if attempt == 0:
-                _cumulate(room.ratios, 1.0, 1.0, masses[:size])
-                logs[:] = 0.0
-            else:
-                masses[:] = 1.0
-                if not long:
-                    _log_of_ratios(room.ratios, size, logs)
-                elif level == last:
-                    _leaf_logs(places, state, columns, stride, row, low, size, room.balance, logs)
-                else:
-                    _inner_logs(places, state, columns, stride, level, v, low, size, room.balance, logs)
-            _log_noise(state.gap, room, level, row, stride, low, logs)
-            if level == 0 and tables.pull.size:
-                _message(tables, state.top, columns, stride, low, logs)
-            _add_logs(logs, masses, size)
-            if level == last:
-                masses[size:NARROW] = 0.0
-                kept = _keep(masses[:NARROW], work.own[at : at + NARROW])
-            else:
-                kept = _keep_wide(masses, size, work.tail, child, work.own[at : at + WIDE])
-            if kept:
-                break
-        if not kept:
+        if not _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v):
             return False
     return True

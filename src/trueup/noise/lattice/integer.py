@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -137,7 +138,6 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         beyond = f"{len(piece.invariants)} dependent cells, at most {MOST_INVARIANTS}"
         return Choice("free", "integer", math.inf, math.inf, nothing_drawn, beyond=beyond)
     laplace = kind == "laplace"
-    parameters = sorted(set(factors))
     cells = [laplace_factor(f) if laplace else gaussian_factor(f) for f in factors]
     masses = np.array([mass for mass, _, _ in cells])
     matrix = piece.invariants
@@ -156,29 +156,7 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
 
     @lru_cache(maxsize=1)
     def tables():
-        from trueup.noise.lattice.tables import (
-            Decisions,
-            gaussian_aggregates,
-            gaussian_steps,
-            laplace_aggregates,
-            laplace_steps,
-        )
-
-        decisions = Decisions()
-        sorts = sorted({(factors[aggregate[0]], len(aggregate)) for aggregate in dependent}) or [
-            (parameters[0], 1)
-        ]
-        kinds = [sorts.index((factors[aggregate[0]], len(aggregate))) for aggregate in dependent]
-        layout = integer_plan(matrix, dependent, [parameters.index(f) for f in factors], kinds)
-        if laplace:
-            return (
-                decisions,
-                layout,
-                laplace_steps(decisions, parameters),
-                laplace_aggregates(decisions, sorts),
-            )
-        aggregated = gaussian_aggregates(decisions, [variance for variance, _ in sorts])
-        return decisions, layout, gaussian_steps(decisions, parameters), aggregated
+        return _free_tables(matrix, dependent, factors, laplace=laplace)
 
     def draw(count: int, words: Words):
         from trueup.kernel.lattice_samplers.free import draw_free
@@ -189,21 +167,48 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         return run(draw_free, arguments, (count, len(factors)), words, decisions.settle)
 
     seconds = tries * len(factors) * CELL
-    most = max(map(len, dependent), default=1)
-    beyond = (
-        too_long(2 * NOISE_REACH_NATS / float(parameters[0]) * (1 + most / NOISE_REACH_NATS))
-        if laplace
-        else ""
-    )
-    if not laplace and max(factors) > WIDEST_TABLE:
-        beyond = f"a table of the Gaussian with sigma2 {float(max(factors)):.3g}, at most {WIDEST_TABLE:,}"
+    beyond = _too_large(dependent, factors, laplace=laplace)
     if not beyond and seconds < NEVER:
-        shared = integer_plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
-        largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * max(
-            noise_reach(p, laplace) for p in parameters
-        )
-        beyond = f"sums up to {largest:.3g}, at most 2^62" if largest > LARGEST_SUM else ""
+        beyond = _sum_too_large(matrix, dependent, factors, laplace=laplace)
     return Choice("free", "integer", tries, seconds, draw, beyond=beyond)
+
+
+def _free_tables(matrix, dependent, factors: Sequence[Fraction], *, laplace: bool) -> tuple:
+    """Return the open decisions, which cells are free, and the tables of their steps and of aggregates."""
+    from trueup.noise.lattice.tables import (
+        Decisions,
+        gaussian_aggregates,
+        gaussian_steps,
+        laplace_aggregates,
+        laplace_steps,
+    )
+
+    decisions, parameters = Decisions(), sorted(set(factors))
+    kinds = [(factors[aggregate[0]], len(aggregate)) for aggregate in dependent]
+    sorts = sorted(set(kinds)) or [(parameters[0], 1)]
+    laws = [parameters.index(f) for f in factors]
+    layout = integer_plan(matrix, dependent, laws, [sorts.index(kind) for kind in kinds])
+    if laplace:
+        return decisions, layout, laplace_steps(decisions, parameters), laplace_aggregates(decisions, sorts)
+    aggregated = gaussian_aggregates(decisions, [variance for variance, _ in sorts])
+    return decisions, layout, gaussian_steps(decisions, parameters), aggregated
+
+
+def _too_large(dependent, factors: Sequence[Fraction], *, laplace: bool) -> str:
+    """Return the reason why a table of one cell or aggregate would be too large, or an empty text."""
+    if laplace:
+        most = max(map(len, dependent), default=1)
+        return too_long(2 * NOISE_REACH_NATS / float(min(factors)) * (1 + most / NOISE_REACH_NATS))
+    if max(factors) > WIDEST_TABLE:
+        return f"a table of the Gaussian with sigma2 {float(max(factors)):.3g}, at most {WIDEST_TABLE:,}"
+    return ""
+
+
+def _sum_too_large(matrix, dependent, factors: Sequence[Fraction], *, laplace: bool) -> str:
+    shared = integer_plan(matrix, dependent, [0] * len(factors), [0] * len(dependent)).matrix
+    reach = max(noise_reach(factor, laplace) for factor in set(factors))
+    largest = float(np.abs(shared).sum(axis=1).max(initial=0)) * reach
+    return f"sums up to {largest:.3g}, at most 2^62" if largest > LARGEST_SUM else ""
 
 
 def _aggregates(piece: Piece, factors) -> list[list[int]]:
