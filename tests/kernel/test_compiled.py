@@ -105,6 +105,22 @@ def test_only_what_is_compiled_makes_kept_code_stale(package, before, after, kep
     assert kept is None or hits(changed) == kept
 
 
+def test_the_stamp_is_the_same_in_every_process():
+    code = """if True:
+        from trueup.kernel.compiled import stamp
+        from trueup.kernel.table_walks.columns import column_sweep
+        print(stamp(column_sweep))
+    """
+    run = [sys.executable, "-c", code]
+    stamps = {
+        subprocess.run(
+            run, capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(stamps) == 1
+
+
 def test_a_reworded_docstring_keeps_the_code(package):
     calls = CALLS.format(name="STEP", body="x + STEP").replace("(x):\n", '(x):\n    """{}"""\n')
     package.load("STEP = 1", calls.format("Add."))(2)

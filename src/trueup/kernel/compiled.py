@@ -259,7 +259,7 @@ def stamp(function: Callable) -> str:
 
 
 def _made_of(value: Any, package: str, seen: set[int]) -> Iterator[str]:
-    options = getattr(value, "targetoptions", None)
+    options = {name: _text(option) for name, option in getattr(value, "targetoptions", {}).items()}
     value = getattr(
         value, "py_func", getattr(value, "_defn", value)
     )  # of a compiled function, of an intrinsic
@@ -308,9 +308,14 @@ def _function_text(function: FunctionType) -> str:
     return f"{given} {_code_text(function.__code__, function.__doc__)}"
 
 
+def _text(value: Any) -> str:
+    """Return a value's text, which is the same in every process; that of a set is not."""
+    return repr(sorted(value, key=repr) if isinstance(value, set | frozenset) else value)
+
+
 def _code_text(code: CodeType, docstring: str | None) -> str:
     constants = [
-        _code_text(held, None) if isinstance(held, CodeType) else repr(held)
+        _code_text(held, None) if isinstance(held, CodeType) else _text(held)
         for held in code.co_consts
         if docstring is None or held != docstring
     ]
