@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.reference.lattice import p_value
+from tests.reference.lattice import one_way_margins, p_value
 from trueup.arrays import NoiseWithin, noise_within
 from trueup.errors import DataError, PrivacyError, SpecError
 
@@ -108,14 +108,28 @@ CASES = {
     "a sum within bounds": ({"lower": 0, "upper": 6, "A": np.ones((1, 5), int)}, [6, 5, 0, 1, 0]),
     "a listed set": ({"lower": 0, "upper": 3, "A": [[1, 2, 3]]}, [3, 1, 0]),
     "sums kept": ({"A": [[1, 1, 1]]}, [3, 1, 0]),
+    "a table of answers, by its sums": ({"lower": 0, "upper": 1, "A": one_way_margins(3, 4)}, [1, 0, 1] * 4),
+    "weights and a rule, by their sums": (
+        {
+            "lower": -1,
+            "upper": 2,
+            "A": [[1, 2, -1, 0]],
+            "R": [[1, 0, 2, 1], [0, -1, 0, 1]],
+            "least": [-1, -2],
+        },
+        [1, 0, 2, -1],
+    ),
 }
+"""Rules and counts; where nothing is said of sums, tables are listed if they are few."""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_draws_follow_the_law(rng, name):
     rules, x = CASES[name]
     x = np.array(x)
-    noise = NoiseWithin.of(x, epsilon="1/5" if name == "a slow box" else 1, **rules)
+    by_sums = "by the" in name or "by its" in name
+    noise = NoiseWithin.of(x, epsilon="1/5" if name == "a slow box" else 1, known=not by_sums, **rules)
+    assert by_sums <= ("weights of their sums" in noise.explain()[0])
     window = rules | {
         "lower": np.maximum(rules.get("lower", -30), x - 30), "upper": np.minimum(rules.get("upper", 30), x + 30),
     }  # fmt: skip

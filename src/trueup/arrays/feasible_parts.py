@@ -16,6 +16,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.arrays.lattice import bind
+from trueup.arrays.whole_weights import BITS, CellSums, draw_position, factor_above, rate_of
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.kernel.table_walks.rows import enumerate_fibre
 from trueup.noise.lattice.cost import laplace_factor, log_mass, tries_for
@@ -26,12 +27,10 @@ from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 Reals = NDArray[np.float64]
 LISTED = 600
 """Tables of a part up to which they are listed."""
-BITS = 32
-"""Binary digits of the factor `exp(-rate)` that whole weights are drawn from; it is rounded up, which lowers the loss."""
 WIDEST_SLOW = 2**16
 """Largest width of a box that is below 1 / rate."""
-LONGEST_WEIGHTS, MOST_STEPS = 2**18, 2_000_000
-"""Bits of the weights of a sum, and products for its tables, up to which it is drawn by them."""
+LONGEST_WEIGHTS = 2**18
+"""Bits of the weights of sums up to which cells are drawn by them."""
 SLACK, MARGIN = 1e-9, 1e-9
 
 
@@ -93,13 +92,13 @@ class Rules:
 PINNED = "one value, published as it is"
 
 
-def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float) -> FeasiblePart:
-    """Choose how cells that rules tie together are drawn."""
+def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, known: bool) -> FeasiblePart:
+    """Choose how cells that rules tie together are drawn; unless their sums are known, whatever these are."""
     own = rules.among(cells)
     bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
-    if bounded and (tables := _listed_tables(own)) is not None:
+    if bounded and known and (tables := _listed_tables(own)) is not None:
         return _listed_part(cells, tables, epsilon)
-    if bounded and (part := _sum(cells, own, epsilon)) is not None:
+    if bounded and (part := _by_sums(cells, own, epsilon, known=known)) is not None:
         return part
     return _tried(cells, own, epsilon, slowest, bounded)
 
@@ -119,7 +118,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
     narrow = float(largest) * width < 1
     if narrow and width > WIDEST_SLOW:
         raise SpecError(f"epsilon is too small for a box of {width:.3g} counts", needed="a larger one")
-    factor = _factor(float(largest))
+    factor = factor_above(float(largest))
 
     def propose(x: Integers, at: Integers, words: Words) -> tuple[Integers, NDArray[np.bool_]]:
         if not narrow:
@@ -150,7 +149,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
         mass = np.exp(-rate * np.abs(y - x[:, None]))
         return (mass * y).sum(axis=1) / mass.sum(axis=1)
 
-    rate = _factor_rate(factor) if narrow else float(largest)
+    rate = rate_of(factor) if narrow else float(largest)
     return FeasiblePart(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
 
 
@@ -202,62 +201,50 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Feasib
         return rate + float(((z[:, None] - z) / pairs).max())
 
     alike = (np.sort(apart, axis=1) == np.sort(apart[0])).all()  # the same distances from each: Z is constant
-    factor = _factor(float(epsilon) if alike else _largest_rate(loss, float(epsilon)))
-    if not alike and loss(_factor_rate(factor)) > float(epsilon):
-        factor = _factor(float(epsilon) / 2)
+    factor = factor_above(float(epsilon) if alike else _largest_rate(loss, float(epsilon)))
+    if not alike and loss(rate_of(factor)) > float(epsilon):
+        factor = factor_above(float(epsilon) / 2)
     longest = int(apart.max())
     weight = [factor**d << BITS * (longest - d) for d in range(longest + 1)]
 
     def draw(x: Integers, count: int, words: Words) -> Integers:
         distance = np.abs(tables - x).sum(axis=1).tolist()
         running = np.cumsum(np.array([weight[d] for d in distance], object)).tolist()
-        return tables[[_position(running, words) for _ in range(count)]]
+        return tables[[draw_position(running, words) for _ in range(count)]]
 
     def mean(x: Integers) -> Reals:
         mass = (factor / 2.0**BITS) ** np.abs(tables - x).sum(axis=1)
         return mass @ tables / mass.sum()
 
     told = "a set whose tables are listed, drawn by whole weights; its loss exactly"
-    return FeasiblePart(cells, told, _factor_rate(factor), draw, mean)
+    return FeasiblePart(cells, told, rate_of(factor), draw, mean)
 
 
-def _sum(cells: Integers, own: Rules, epsilon: Fraction) -> FeasiblePart | None:
-    """Return a part with one sum within finite bounds, drawn cell by cell; None for other parts."""
+def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> FeasiblePart | None:
+    """Return a part of bounded cells under whole rules, drawn cell by cell; None where that takes long, or of others."""
     width = own.high - own.low
-    one = own.kept.shape[0] == 1 and not own.rows.shape[0] and (own.kept.data == 1).all()
-    if not one or not (width.sum() * BITS <= LONGEST_WEIGHTS):
+    matrix: Any = scipy.sparse.vstack([own.kept, own.rows]).toarray()
+    whole = (own.rows.data == np.rint(own.rows.data)).all() and np.isfinite(own.least).all()
+    if (
+        not whole
+        or not (width.sum() * BITS <= LONGEST_WEIGHTS)
+        or (np.abs(matrix) @ width).max(initial=0) >= 2**40
+    ):
         return None
-    widths, low = width.astype(np.int64).tolist(), own.low.astype(np.int64)
-    if sum(w + 1 for w in widths) * sum(widths) > MOST_STEPS:
+    least, most = np.append(own.sums, own.least - SLACK), np.append(own.sums, np.full(own.least.size, inf))
+    sums = CellSums(matrix, own.low, own.high, least, most)
+    if not known:  # then it has to be quick for all of them
+        least[: own.sums.size] = -inf
+    if not (sums if known else CellSums(matrix, own.low, own.high, least, np.full(most.size, inf))).small:
         return None
-    total, two = int(own.sums[0] - low.sum()), max(widths) == 1
-    factor = _factor(float(epsilon if two else epsilon / 2))
+    alike = max(sums.widths) == 1 and not own.least.size and own.sums.size == 1 and (own.kept.data == 1).all()
+    factor = factor_above(float(epsilon if alike else epsilon / 2))
 
     def draw(x: Integers, count: int, words: Words) -> Integers:
-        at = (x - low).tolist()
-        weights = [
-            [factor ** abs(v - c) << BITS * (w - abs(v - c)) for v in range(w + 1)]
-            for c, w in zip(at, widths)
-        ]
-        left = [[1]]  # of the cells from i on, the weight of each sum
-        for row in reversed(weights):
-            sums = [0] * (len(left[-1]) + len(row) - 1)
-            for v, own in enumerate(row):
-                for s, rest in enumerate(left[-1]):
-                    sums[v + s] += own * rest
-            left.append(sums[: total + 1])
-        out = np.empty((count, cells.size), np.int64)
-        for drawn in out:
-            rest = total
-            for i, row in enumerate(weights):
-                behind = left[-2 - i]
-                mass = [w * behind[rest - v] if 0 <= rest - v < len(behind) else 0 for v, w in enumerate(row)]
-                drawn[i] = _position(np.cumsum(np.array(mass, object)).tolist(), words)
-                rest -= int(drawn[i])
-        return out + low
+        return sums.draw(x, count, factor, words)
 
-    told = f"a sum within bounds, drawn cell by cell by whole weights; its loss {'exactly' if two else 'at most'}"
-    return FeasiblePart(cells, told, _factor_rate(factor), draw, None)
+    told = f"cells within bounds, drawn by the whole weights of their sums; its loss {'exactly' if alike else 'at most'}"
+    return FeasiblePart(cells, told, rate_of(factor), draw, None)
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
@@ -307,25 +294,3 @@ def _rounded_down(rate: float) -> Fraction:
     """Return a fraction of 30 bits just below."""
     scale = 2.0 ** (30 - ceil(log2(rate)))
     return Fraction(floor(rate * scale)) / Fraction(scale)
-
-
-def _factor(rate: float) -> int:
-    """Return `exp(-rate)` in units of 2^-32, rounded up: its rate is no larger."""
-    return min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS)
-
-
-def _factor_rate(factor: int) -> float:
-    return BITS * log(2) - log(factor)
-
-
-def _position(running: list[int], words: Words) -> int:
-    """Draw a position in proportion to whole weights, given their running sums, exactly."""
-    total, low = running[-1], 0
-    size = (total.bit_length() + 7) // 8
-    while (number := int.from_bytes(words(size), "little") >> (8 * size - total.bit_length())) >= total:
-        pass
-    high = len(running) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if number < running[middle] else (middle + 1, high)
-    return low

@@ -63,11 +63,15 @@ class NoiseWithin:
         R: Matrix | None = None,
         least: ArrayLike = (),
         slowest: float = 60.0,
+        known: bool = True,
     ) -> NoiseWithin:
-        """Return noise within the feasible set of counts x, of which only the public `A x` is used."""
+        """Return noise within the feasible set of counts x, of which only the public `A x` is used.
+
+        Unless A x is `known`, it is not used either to choose how the noise is drawn, nor to refuse it.
+        """
         rules = _rules_of(x, A, (lower, upper), R, least)
         amount = DiscreteLaplace(exact_number(epsilon, "epsilon")).epsilon  # refused where it is extreme
-        parts = tuple(_choose_parts(rules, amount, slowest))
+        parts = tuple(_choose_parts(rules, amount, slowest, known=known))
         if all(part.how == PINNED for part in parts):
             raise PrivacyError("the rules leave one table", needed="a set that holds at least two")
         return cls(amount, parts, rules)
@@ -139,10 +143,10 @@ def _components(rules: Rules) -> tuple[list[Integers], Integers]:
     return ties, np.flatnonzero(~named)
 
 
-def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float) -> list[FeasiblePart]:
+def _choose_parts(rules: Rules, epsilon: Fraction, slowest: float, *, known: bool) -> list[FeasiblePart]:
     """Choose how each part is drawn."""
     ties, alone = _components(rules)
-    parts = [ruled(rules, cells, epsilon, slowest) for cells in ties]
+    parts = [ruled(rules, cells, epsilon, slowest, known=known) for cells in ties]
     low, high = rules.low[alone], rules.high[alone]
     kind = np.stack([high - low, low == -inf, high == inf], axis=1)
     for one in np.unique(kind, axis=0):
