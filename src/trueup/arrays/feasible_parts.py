@@ -16,7 +16,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.arrays.lattice import bind
-from trueup.arrays.whole_weights import BITS, CellSums, draw_position, factor_above, rate_of
+from trueup.arrays.whole_weights import BITS, CellSums, draw_below, draw_position, factor_above, rate_of
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.kernel.table_walks.rows import enumerate_fibre
 from trueup.noise.lattice.cost import laplace_factor, log_mass, tries_for
@@ -50,6 +50,10 @@ class FeasiblePart:
         `draw(x, count, words)`: feasible counts `(count, k)` given the part's own.
     mean
         The mean of what is drawn given x; None where it is not known.
+    constant
+        Whether the normaliser is the same for all counts, so that the law of y given x is a product over cells.
+    widest, reach
+        The largest noise of a cell; `reach(p)`, the noise that a cell exceeds with a probability of at most p.
     """
 
     cells: Integers
@@ -57,6 +61,13 @@ class FeasiblePart:
     rate: float
     draw: Callable[[Integers, int, Words], Integers]
     mean: Callable[[Integers], Reals] | None
+    constant: bool = False
+    widest: float = inf
+    reach: Callable[[float], float] = lambda _: inf
+
+    def tail(self, probability: float) -> float:
+        """Return a count that the noise of a cell exceeds with at most a probability."""
+        return min(self.widest, self.reach(probability))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +135,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
         if not narrow:
             y = x + law.sample(x.size, words)
             return y, (y >= low[at]) & (y <= high[at])
-        y = low[at].astype(np.int64) + _uniform(int(width) + 1, x.size, words)
+        y = low[at].astype(np.int64) + draw_below(int(width) + 1, x.size, words)
         kept = np.ones(x.size, bool)
         left = np.abs(y - x)
         while (again := np.flatnonzero(kept & (left > 0))).size:  # with probability factor^|y - x|
@@ -150,7 +161,11 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
         return (mass * y).sum(axis=1) / mass.sum(axis=1)
 
     rate = rate_of(factor) if narrow else float(largest)
-    return FeasiblePart(cells, "cells in boxes, drawn one by one; their loss exactly", rate, draw, mean)
+    told, constant = "cells in boxes, drawn one by one; their loss exactly", open_ or width == 1
+    # Bounds leave no more far from zero, on one side or both, than unbounded noise has on both.
+    return FeasiblePart(
+        cells, told, rate, draw, mean, constant, width, DiscreteLaplace(_rounded_down(rate)).reach
+    )
 
 
 def _side(rate: float, most: Reals) -> tuple[Reals, Reals]:
@@ -160,22 +175,11 @@ def _side(rate: float, most: Reals) -> tuple[Reals, Reals]:
     return q * (1 - last) / gap, q * (1 - last) / gap**2 - q * np.where(last > 0, most, 0.0) * last / gap
 
 
-def _uniform(size: int, count: int, words: Words) -> Integers:
-    """Draw whole numbers below `size`, exactly."""
-    out, left = np.empty(count, np.int64), np.arange(count)
-    most = 2**32 // size * size
-    while left.size:
-        drawn = np.frombuffer(words(4 * left.size), np.uint32)
-        kept = drawn < most
-        out[left[kept]] = drawn[kept] % size
-        left = left[~kept]
-    return out
-
-
 def _pinned(cells: Integers) -> FeasiblePart:
-    return FeasiblePart(
-        cells, PINNED, 0.0, lambda x, count, words: np.tile(x, (count, 1)), lambda x: x.astype(float)
-    )
+    def draw(x: Integers, count: int, words: Words) -> Integers:
+        return np.tile(x, (count, 1))
+
+    return FeasiblePart(cells, PINNED, 0.0, draw, lambda x: x.astype(float), True, 0.0)
 
 
 def _listed_tables(own: Rules) -> Integers | None:
@@ -217,7 +221,8 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Feasib
         return mass @ tables / mass.sum()
 
     told = "a set whose tables are listed, drawn by whole weights; its loss exactly"
-    return FeasiblePart(cells, told, rate_of(factor), draw, mean)
+    widest = float(np.ptp(tables, axis=0).max())
+    return FeasiblePart(cells, told, rate_of(factor), draw, mean, bool(alike), widest)
 
 
 def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> FeasiblePart | None:
@@ -225,36 +230,37 @@ def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> 
     width = own.high - own.low
     matrix: Any = scipy.sparse.vstack([own.kept, own.rows]).toarray()
     whole = (own.rows.data == np.rint(own.rows.data)).all() and np.isfinite(own.least).all()
-    if (
-        not whole
-        or not (width.sum() * BITS <= LONGEST_WEIGHTS)
-        or (np.abs(matrix) @ width).max(initial=0) >= 2**40
-    ):
+    if not (whole and width.sum() * BITS <= LONGEST_WEIGHTS and abs(matrix).max(initial=0) < 2**20):
         return None
-    least, most = np.append(own.sums, own.least - SLACK), np.append(own.sums, np.full(own.least.size, inf))
-    sums = CellSums(matrix, own.low, own.high, least, most)
-    if not known:  # then it has to be quick for all of them
-        least[: own.sums.size] = -inf
-    if not (sums if known else CellSums(matrix, own.low, own.high, least, np.full(most.size, inf))).small:
+
+    def tabled(least: NDArray, most: NDArray) -> CellSums:
+        limits = np.append(least, own.least - SLACK), np.append(most, np.full(own.least.size, inf))
+        return CellSums(matrix, own.low, own.high, *limits)
+
+    wide = np.full(own.sums.size, inf)
+    sums = tabled(own.sums, own.sums) if known else tabled(-wide, wide)
+    if not sums.small:
         return None
-    alike = max(sums.widths) == 1 and not own.least.size and own.sums.size == 1 and (own.kept.data == 1).all()
+    one_sum = own.sums.size == 1 and not own.least.size and bool((own.kept.data == 1).all())
+    alike = one_sum and max(sums.widths) == 1
     factor = factor_above(float(epsilon if alike else epsilon / 2))
 
     def draw(x: Integers, count: int, words: Words) -> Integers:
-        return sums.draw(x, count, factor, words)
+        own_sums = own.kept @ x
+        return (sums if known else tabled(own_sums, own_sums)).draw(x, count, factor, words)
 
     told = f"cells within bounds, drawn by the whole weights of their sums; its loss {'exactly' if alike else 'at most'}"
-    return FeasiblePart(cells, told, rate_of(factor), draw, None)
+    return FeasiblePart(cells, told, rate_of(factor), draw, None, alike, float(max(sums.widths)))
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
     """Noise that keeps the sums, until it obeys the rest."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
-        bound = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest}).bound
+        law = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest})
     except PrivacyError:
         return _pinned(cells)
-    factor = laplace_factor(rate)
+    bound, factor = law.bound, laplace_factor(rate)
     total = sum(log_mass(piece.invariants, [factor] * piece.cells.size) for piece in bound.lattice.pieces)
     tries = tries_for(-total) if bounded else 1.0
     if (seconds := tries * sum(choice.seconds for _, choice in bound.pieces)) > slowest:
@@ -275,9 +281,10 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
 
     if bounded:
         told = "cells under rules, redrawn until they hold; its loss at most"
-        return FeasiblePart(cells, told, float(rate), draw, None)
+        return FeasiblePart(cells, told, float(rate), draw, None, reach=lambda p: law.tail(p / tries).counts)
+    told = "sums that are kept; its loss exactly"
     return FeasiblePart(
-        cells, "sums that are kept; its loss exactly", float(rate), draw, lambda x: x.astype(float)
+        cells, told, float(rate), draw, lambda x: x.astype(float), True, reach=lambda p: law.tail(p).counts
     )
 
 

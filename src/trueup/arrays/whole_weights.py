@@ -40,6 +40,18 @@ def draw_position(running: list[int], words: Words) -> int:
     return low
 
 
+def draw_below(size: int, count: int, words: Words) -> Integers:
+    """Draw whole numbers below `size`, exactly."""
+    out, left = np.empty(count, np.int64), np.arange(count)
+    most = 2**32 // size * size
+    while left.size:
+        drawn = np.frombuffer(words(4 * left.size), np.uint32)
+        kept = drawn < most
+        out[left[kept]] = drawn[kept] % size
+        left = left[~kept]
+    return out
+
+
 class CellSums:
     """The sums that bounded cells from each one on can have, and what is left for those behind once a cell has a value.
 

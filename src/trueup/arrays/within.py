@@ -77,6 +77,35 @@ class NoiseWithin:
         return cls(amount, parts, rules)
 
     @property
+    def n(self) -> int:
+        """Return the number of cells."""
+        return self._rules.low.size
+
+    @property
+    def constant(self) -> bool:
+        """Return True if the mass of y given x is a product over cells: two values each, alone or under one sum."""
+        return all(part.constant for part in self.parts)
+
+    @property
+    def attained(self) -> bool:
+        """Return True if two tables lose what is stated; else it is a bound."""
+        return not any(part.how.endswith("at most") for part in self.parts)
+
+    @property
+    def variance(self) -> float:
+        """Return roughly the mean squared error of a cell, that of counts at a bound."""
+        total = 0.0
+        for part in self.parts:
+            far = np.arange(1 + min(part.widest, 60 / part.rate)) if part.rate else np.zeros(1)
+            mass = np.exp(-part.rate * far)
+            total += part.cells.size * float(mass @ far**2 / mass.sum())
+        return total / self.n
+
+    def tail(self, probability: float) -> int:
+        """Return a count that the noise of no cell exceeds with more than a probability."""
+        return int(max(part.tail(probability) for part in self.parts))
+
+    @property
     def rates(self) -> Reals:
         """Return the rate of each cell `(n,)`, 0 where nothing varies; the law of y is `exp(-sum rate |x - y|)` on the set."""
         out = np.zeros(self._rules.low.size)

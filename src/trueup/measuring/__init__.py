@@ -156,7 +156,7 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
 
 def _noised(cells, counts, headers, guarantee, words: Words, *, simulation: bool) -> Measurements:
     true = [_sums(cells, counts, header) for header in headers]
-    noise = draw_noise(headers, [t.size for t in true], 1, words)
+    noise = draw_noise(headers, true, 1, words)
     values = tuple(t + v[0] for t, v in zip(true, noise))
     return Measurements(cells, tuple(headers), values, guarantee, simulation=simulation)
 

@@ -110,21 +110,22 @@ def simulate_many(
 ) -> NDArray[np.int64]:
     """Simulate `b` measurements with seeded noise: all `q` values of each replicate, `(b, q)`."""
     true = [header.sums(cells, counts) for header in headers]
-    noise = draw_noise(headers, [t.size for t in true], replicates, rng.bytes)
+    noise = draw_noise(headers, true, replicates, rng.bytes)
     return np.concatenate([t + v for t, v in zip(true, noise)], axis=1)
 
 
 def draw_noise(
-    headers: Sequence[Measured], sizes: Sequence[int], count: int, words: Words
+    headers: Sequence[Measured], true: Sequence[NDArray[np.int64]], count: int, words: Words
 ) -> list[NDArray[np.int64]]:
-    """Draw the noise of every header `count` times, `(count, size)` each; none of exact values.
+    """Draw the noise of every header's true counts `count` times, `(count, size)` each; none of exact values.
 
-    Levels of a query whose noise adds up are drawn together.
+    Levels of a query whose noise adds up are drawn together. Noise within a set alone depends on the counts.
     """
     together: dict[str, NDArray[np.int64]] = {}
     drawn = []
-    for header, size in zip(headers, sizes):
+    for header, own in zip(headers, true):
         law: Any = header.law
+        size = own.size
         if header.exact:
             noise = np.zeros((count, size), np.int64)
         elif law.joint and law.bound is not None and law.bound.n != size:  # a level of several that add up
@@ -132,7 +133,7 @@ def draw_noise(
                 together[header.query] = law.bound.draw(count, words).vectors
             noise = together[header.query][:, law.first : law.first + size]
         elif law.joint:  # drawn as whole vectors
-            noise = np.stack([law.sample(size, words) for _ in range(count)])
+            noise = law.around(own, count, words)
         else:
             noise = law.sample(count * size, words).reshape(count, size)
         drawn.append(noise)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from trueup.errors import PrivacyError, SpecError
@@ -79,6 +80,11 @@ def plan_measurements(
             _refuse_fixed(query, margin, constraints)
             if level in together:
                 law, sentences = together[level]
+                told += sentences
+            elif query.noise == "within-laplace":
+                from trueup.model.mechanism_within import plan_within
+
+                law, sentences = plan_within(spec, query, margin, budget, reach, constraints)
                 told += sentences
             elif law_named(query.noise).joint:
                 from trueup.model.mechanism_on_lattice import plan_on_lattice
@@ -210,7 +216,7 @@ def _change(
     kept = shared[relation == "replace"]
     found = Changes(kept, relation, tuple((h.margin, h.law) for h in measured)).hardest()
     if found is not None:
-        return found
+        return replace(found, attained=found.attained and all(h.law.attained for h in measured))
     if not kept.fixed(kept.cells.finest).free:
         return "they determine every count"
     return "it was not found within the steps of the search"

@@ -11,7 +11,7 @@ from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.build import query_margin
 from trueup.model.constraints import Constraints
-from trueup.model.mechanism_on_lattice import LatticePlan
+from trueup.model.mechanism_on_lattice import LatticePlan, slowest_of
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.noise.cost import Sensitivity
@@ -39,7 +39,7 @@ def plan_adding_up(
     lattice = Lattice.of(sum(sizes), _sums(sizes, groups), zeros)
     finest = laws[-1].epsilon
     weights = [law.epsilon / finest for law, size in zip(laws, sizes) for _ in range(size)]
-    bound = choose_sampler(LatticeLaplace(finest), lattice, weights=weights, slowest=_slowest(query))
+    bound = choose_sampler(LatticeLaplace(finest), lattice, weights=weights, slowest=slowest_of(query))
     firsts = np.cumsum([0, *sizes[:-1]]).tolist()
     told = (
         f"The noisy counts of '{query.name}' at {', '.join(levels)} add up as they are drawn.",
@@ -68,17 +68,6 @@ def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
     if constraints.cells.is_family:
         return "and counts of several tables", "one table"
     return None
-
-
-def _slowest(query: Query) -> float:
-    """Return the expected seconds of a draw beyond which it is refused: the option `slowest`, and no other is taken."""
-    given = dict(query.options)
-    slowest = given.pop("slowest", 60.0)
-    if given or isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
-        raise SpecError(
-            f"query '{query.name}' has an option that its noise does not take", needed="slowest = 300"
-        )
-    return float(slowest)
 
 
 def _sums(sizes: list[int], groups: list[np.ndarray]) -> scipy.sparse.csr_array:

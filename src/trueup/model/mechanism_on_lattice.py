@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,17 @@ def plan_on_lattice(
     return LatticePlan(bound, _sentences(query, margin, bound))
 
 
+def slowest_of(query: Query) -> float:
+    """Return the expected seconds of a draw beyond which it is refused: the option `slowest`, and no other is taken."""
+    given = dict(query.options)
+    slowest = given.pop("slowest", 60.0)
+    if given or isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
+        raise SpecError(
+            f"query '{query.name}' has an option that its noise does not take", needed="slowest = 300"
+        )
+    return float(slowest)
+
+
 def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
     """Bind laws read from a file to the lattices that their variance depends on."""
     if all(header.law.factors for header in headers):
@@ -87,6 +99,10 @@ def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
     law: Any = header.law
     if law.factors:
         return header
+    if law.name == "within-laplace":
+        from trueup.model.mechanism_within import within
+
+        return replace(header, law=within(law, constraints, header.margin, slowest=inf))
     return replace(header, law=law.over(_lattice(constraints, header.margin)))
 
 
@@ -140,7 +156,22 @@ def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
         return scipy.sparse.csr_array((ones, place), shape=(cells.size(invariant), size))
     if not invariant.where:
         return None
-    groups, rows = margin_rows(cells, margin), margin_rows(cells, invariant)
+    rows = rows_over(cells, margin_rows(cells, invariant), margin)
+    return None if rows is None else rows.rint().astype(np.int64)
+
+
+def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> scipy.sparse.csr_array | None:
+    """Return rows over the finest cells as rows over the groups of a margin, or None if they are no sums of these.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> both = scipy.sparse.csr_array([[3.0, 3.0]])
+    >>> rows_over(cells, both, Margin("all")).toarray(), rows_over(cells, both * [1, 0], Margin("all"))
+    (array([[3.]]), None)
+    """
+    groups = margin_rows(cells, margin)
     mean = scipy.sparse.csr_array((rows @ groups.T).multiply(1 / groups.sum(axis=1)))
     # A sum of groups counts all cells of a group equally often.
-    return None if abs(mean @ groups - rows).max() > 1e-6 else mean.rint().astype(np.int64)
+    return None if abs(mean @ groups - rows).max() > 1e-6 else mean

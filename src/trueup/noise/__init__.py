@@ -30,6 +30,7 @@ JOINT_LAWS: Registry[Any] = Registry(
         "lattice-l2-laplace": "laws.LatticeL2Laplace",
         "lattice-gaussian": "laws.LatticeGaussian",
         "add-up-laplace": "add_up.AddUpLaplace",
+        "within-laplace": "within.WithinLaplace",
     },
 )
 _EVERY = (LAWS, JOINT_LAWS, PERTURBATIONS)

@@ -65,6 +65,8 @@ class Law(Protocol):
         Whether cells with the same records are published with the same value.
     numeric
         Whether what is published is always a number, not a code for an interval.
+    attained
+        Whether its cost is what some change loses, not a bound.
     """
 
     name: ClassVar[str]
@@ -76,6 +78,7 @@ class Law(Protocol):
     factors: ClassVar[bool]
     same_records: ClassVar[bool]
     numeric: ClassVar[bool]
+    attained: ClassVar[bool]
 
     @property
     def form(self) -> Form | None:

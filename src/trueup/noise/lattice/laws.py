@@ -18,6 +18,7 @@ from fractions import Fraction
 from math import ceil, exp, isqrt, log, log1p
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
@@ -81,6 +82,10 @@ class OnLattice:
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)
+
+    def around(self, true: Integers, count: int, words: Words) -> Integers:
+        """Draw `(count, n)` noise of counts, on which it does not depend."""
+        return np.stack([self.sample(true.size, words) for _ in range(count)])
 
     def sample(self, size: int, words: Words) -> Integers:
         """Draw one noise vector `(n,)`.

@@ -46,6 +46,7 @@ class BaseLaw:
     factors: ClassVar[bool] = True
     same_records: ClassVar[bool] = False
     numeric: ClassVar[bool] = True
+    attained: ClassVar[bool] = True
 
     @property
     def form(self) -> Form | None:

@@ -1,0 +1,104 @@
+"""Noise whose outcomes are the feasible counts alone: bounds, sums and inequalities that are known.
+
+What is published is no sum of the count and noise of a law of its own, for near a bound the noise is another one. Which rates
+are proved, and how it is drawn, is said in `trueup.arrays.within`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.errors import SpecError
+from trueup.noise.lattice.laws import OnLattice
+from trueup.noise.law import Form, Integers, Reals, Tail, Words
+from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+
+
+@dataclass(frozen=True)
+class WithinLaplace(OnLattice, DiscreteLaplace):
+    """Counts y of a set that holds the true ones, with mass proportional to `exp(-sum rate |x - y|)` (pure epsilon).
+
+    Parameters
+    ----------
+    epsilon
+        Loss for each unit of L1 distance, exact.
+
+    Examples
+    --------
+    >>> WithinLaplace("1/2")
+    WithinLaplace(epsilon=Fraction(1, 2))
+    """
+
+    name: ClassVar[str] = "within-laplace"
+    title: ClassVar[str] = "Discrete Laplace within known bounds, sums and rules, pure epsilon"
+
+    public = None
+    """A public table of the set."""
+
+    def inside(self, noise: Any, public: Integers) -> Self:
+        """Return this law within a feasible set, given what draws from it and a table of it."""
+        copy = self.over(noise)
+        object.__setattr__(copy, "bound", noise)
+        object.__setattr__(copy, "public", public)
+        return copy
+
+    @property
+    def factors(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return True if the mass of published counts is a product over them, as it is for counts of two values."""
+        return self.bound is not None and self.bound.constant
+
+    @property
+    def attained(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Return True if two tables of the set lose what is stated."""
+        return self.bound is not None and self.bound.attained
+
+    @property
+    def form(self) -> Form | None:
+        """Return the form of a factor; None if there are none."""
+        return super().form if self.factors else None
+
+    @property
+    def variance(self) -> float:
+        """Return roughly the mean squared error of a count (counts squared)."""
+        return super().variance if self.bound is None else self.bound.variance
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Return the log of a factor, up to a constant; refuse where the mass is no product."""
+        if not self.factors:
+            raise SpecError(
+                "the mass of noise within a set depends on all counts together",
+                needed="counts of two values each, alone or with one sum",
+            )
+        return super().logpmf(noise)
+
+    def reach(self, probability: float) -> float:
+        """Return a count that the noise of one count exceeds with at most that probability."""
+        return float(self.bound.tail(probability)) if self.bound is not None else super().reach(probability)
+
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Return bounds on quantiles of the noise of one count, away from zero."""
+        p = np.asarray(probability, float)
+        return np.sign(p - 0.5) * np.vectorize(self.reach)(2 * np.minimum(p, 1 - p))
+
+    def tail(self, probability: float) -> Tail:
+        """Return the count that the noise of one count exceeds with at most that probability: a bound."""
+        return Tail(int(self.reach(probability)), exact=False)
+
+    def around(self, true: Integers, count: int, words: Words) -> Integers:
+        """Draw `(count, n)` noise of confidential counts."""
+        return self.bound.draw(true, count, words) - true
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw one noise vector of a public table in the set."""
+        return self.around(np.asarray(self.public), 1, words)[0]
+
+    def sentence(self) -> str:
+        """Return the law in one plain sentence."""
+        return (
+            "Whole counts within the known bounds, sums and rules are published, of which those that are d counts from the true "
+            f"ones in all lose at most {self.epsilon} d; near a bound their mean is not the true count."
+        )
