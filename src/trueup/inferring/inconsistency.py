@@ -103,6 +103,7 @@ def _published_numbers(measured: Measurements) -> dict[Margin, _Numbers]:
 
 def _compared(cells: Cells, shown: dict[Margin, _Numbers], posterior: Posterior) -> Iterator[Inconsistency]:
     draws = posterior.draws.reshape(-1, cells.n)[:DRAWS]
+    moments = {margin: _change_moments(cells, margin, numbers, draws) for margin, numbers in shown.items()}
     for total, coarse in shown.items():
         for parts, fine in shown.items():
             if parts == total or not cells.contains(total, parts):
@@ -112,10 +113,7 @@ def _compared(cells: Cells, shown: dict[Margin, _Numbers], posterior: Posterior)
             use = np.isfinite(differ)
             if not use.any():
                 continue
-            one, other = (
-                _change_moments(cells, total, coarse, draws),
-                _change_moments(cells, parts, fine, draws),
-            )
+            one, other = moments[total], moments[parts]
             shift = np.bincount(group, minlength=size) * other.mean - one.mean
             spread = one.squares - one.mean**2 + np.bincount(group, other.squares - other.mean**2, size)
             published = np.isfinite(coarse.values)

@@ -211,16 +211,16 @@ def closed_draws(rng, child_ptr, low, start, masses, roots):
         if first == last:
             continue
         at, sums, bottom = _forward(child_ptr, low, start, masses, v)
+        room = np.empty(np.diff(start[first : last + 1]).max())
         for d in range(draws):
             left = counts[d, v]
             for k in range(last - first - 1, 0, -1):
                 c = first + k
-                size = start[c + 1] - start[c]
-                weights = np.zeros(size)
-                for x in range(size):
-                    s = left - low[c] - x - bottom[k - 1]
-                    if 0 <= s < at[k] - at[k - 1]:
-                        weights[x] = masses[start[c] + x] * sums[at[k - 1] + s]
+                weights = room[: start[c + 1] - start[c]]
+                weights[:] = 0.0
+                ahead = left - low[c] - bottom[k - 1]
+                for x in range(max(0, ahead - (at[k] - at[k - 1]) + 1), min(len(weights), ahead + 1)):
+                    weights[x] = masses[start[c] + x] * sums[at[k - 1] + ahead - x]
                 counts[d, c] = low[c] + _draw_position(rng, weights)
                 left -= counts[d, c]
             counts[d, first] = left

@@ -157,6 +157,8 @@ class ByChange(Perturbation):
 
     def _row(self, true: Integers) -> Integers:
         first = len(self.rows) - self.period
+        if self.period == 1:
+            return np.minimum(true, first)
         return np.where(true < first, true, first + (true - first) % self.period)
 
     def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
