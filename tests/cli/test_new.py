@@ -138,6 +138,13 @@ def test_public_places_are_read_from_a_table_of_counts_when_it_is_said(folder):
         succeeds(f"{line} --quick" if line.startswith("explain") else line)
 
 
+def test_a_value_with_a_comma_stands_in_double_quotes(folder):
+    (folder / "counts.csv").write_text('town,work,n\na,"farming, fishing",3\na,none,4\n')
+    given = """--attribute 'work="farming, fishing",none' --public-places"""
+    succeeds(f"new towns.toml --data counts.csv {given} --yes")
+    assert tu.Spec.read("towns.toml").attributes[0].values == ("farming, fishing", "none")
+
+
 def test_named_columns_of_a_table_of_counts_are_its_places_whatever_they_are_called(folder):
     (folder / "stays.csv").write_text("house,ward,sex,n\nA,1,f,3\nA,1,m,4\nB,1,f,5\nB,1,m,0\n")
     succeeds("new stays.toml --data stays.csv --attribute sex=f,m --levels house,ward --public-places --yes")

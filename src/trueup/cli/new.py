@@ -53,7 +53,10 @@ Count = Annotated[str | None, option("--count", "The column of counts; '' if eac
 Levels = Annotated[str | None, option("--levels", "Columns of places, from large to small: county,town.")]
 Attributes = Annotated[
     list[str] | None,
-    option("--attribute", "A column to count by with all values that it may have, sex=f,m; may be repeated."),
+    option(
+        "--attribute",
+        "A column to count by with all values that it may have, sex=f,m, one with a comma in double quotes; may be repeated.",
+    ),
 ]
 Tables = Annotated[
     list[str] | None,

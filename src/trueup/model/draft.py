@@ -6,6 +6,7 @@ One file: what is drafted and what is left to decide are one list of questions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from csv import reader
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -242,22 +243,40 @@ def measured_tables(measured: Iterable[Any]) -> list[str]:
 
 
 def attributes_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read attributes with their values from text.
+    """Read attributes with their values from text; a value with a comma stands in double quotes.
 
     Examples
     --------
-    >>> attributes_of(["sex=f, m"])
-    {'sex': ['f', 'm']}
+    >>> attributes_of(["sex=f, m", 'work=none, "farming, fishing"'])
+    {'sex': ['f', 'm'], 'work': ['none', 'farming, fishing']}
     """
     found = {}
     for text in texts:
         name, _, values = text.partition("=")
-        found[name.strip()] = [value.strip() for value in values.split(",") if value.strip()]
+        found[name.strip()] = listed_values(values)
         if not found[name.strip()]:
             raise SpecError(
                 f"the attribute '{text}' has no values", needed="all that it may have, such as sex=f,m"
             )
     return found
+
+
+def listed_values(text: str) -> list[str]:
+    """Return the values between commas or on lines; one in double quotes may hold commas."""
+    each = (value.strip() for row in reader(text.splitlines(), skipinitialspace=True) for value in row)
+    return [value for value in each if value]
+
+
+def written_values(values: Iterable[str]) -> str:
+    """Return values as `listed_values` reads them.
+
+    Examples
+    --------
+    >>> written_values(["none", 'farming, "wild" fishing'])
+    'none, "farming, ""wild"" fishing"'
+    """
+    quoted = (value.replace('"', '""') for value in values)
+    return ", ".join(f'"{value}"' if {",", '"'} & set(value) else value for value in quoted)
 
 
 def _level(level: Any) -> Document:

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from trueup import Spec, TrueupError, parse_spec
+from trueup.model.draft import listed_values
 from trueup.model.proposal import queries_of
 from trueup.model.toml import toml_text
 
@@ -87,8 +88,7 @@ def _level(row: Mapping[str, str], *, root: bool) -> dict[str, Any]:
 
 
 def _posted_attribute(row: Mapping[str, str], old: Mapping[str, Any]) -> dict[str, Any]:
-    values = [value.strip() for value in row.get("values", "").split(",") if value.strip()]
-    attribute = {**old, "name": row["name"], "values": values}
+    attribute = {**old, "name": row["name"], "values": listed_values(row.get("values", ""))}
     if row.get("column") and row["column"] != row["name"]:
         attribute["column"] = row["column"]
     return attribute

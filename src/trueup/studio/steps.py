@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.digits import to_digits
+from trueup.model.draft import written_values
 from trueup.model.problem import Problem
 from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
 from trueup.reconciling import METHODS, default, misfit
@@ -37,7 +38,7 @@ def shown_table(studio: Studio) -> dict[str, Any]:
 
 def shown_structure(studio: Studio) -> dict[str, Any]:
     spec, choices = studio.spec, studio.open_project.choices
-    attributes = [(a.name, a.column or "", ", ".join(a.values)) for a in spec.attributes]
+    attributes = [(a.name, a.column or "", written_values(a.values)) for a in spec.attributes]
     if not choices.shapes:
         return {"attributes": attributes}
     cells = problem_of(spec, choices).cells
