@@ -8,6 +8,7 @@ import pytest
 from tests.command import run
 from tests.io.test_drafted_values import plain
 from tests.io.test_published_as_they_come import values
+from trueup.inferring import infer
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
@@ -39,6 +40,8 @@ SAME_NAME = (
 SEXES_BELOW = "Area,Sex,0-14,15+\nNorth,Males,12,31\n,Females,9,33\nSouth,Males,6,24\n,Females,3,27\n"
 NO_SUM = "place,kids,adults,seniors\np1,3,12,7\np2,0,9,4\np3,1,15,9\n"
 
+YEARS = "area,2020,2021,2022\nNorth,12,15,13\nSouth,c,9,22\nEast,30,31,:\nWest,8,6,7\nc = confidential (fewer than 5)\n"
+
 FILES = {
     "counts beside rates": (RATES, {("E1", "Female"): 140, ("E1", "Male"): 127, ("E2", "Female"): 285}),
     "months in columns": (MONTHS, {("0301 Oslo",): 1190, ("1103 Stavanger",): 411}),
@@ -56,6 +59,7 @@ FILES = {
     "a total in each group": (TOTALS, {("A01", "Men", "Full-time"): 120, ("A01", "Men", "Part-time"): 33, ("A01", "Men"): 153, ("A01", "Women", "Full-time"): 99, ("A01", "Women", "Part-time"): 60, ("A01", "Women"): 159, ("A02", "Men", "Full-time"): 18, ("A02", "Men", "Part-time"): 6, ("A02", "Men"): 24, ("A02", "Women"): 22}),
     "marks behind numbers": (MARKS, {("Ash", "Visits"): 123, ("Birch", "Visits"): 45, ("Cedar", "Visits"): 9, ("Dale", "Visits"): 0, ("Ash", "Clients"): 1204, ("Birch", "Clients"): 877, ("Cedar", "Clients"): 64}),
     "a part of the count beside it": (OF_WHICH, {("101",): 21, ("101", "darunter Frauen"): 8, ("102",): 54, ("102", "darunter Frauen"): 27, ("104",): 48, ("104", "darunter Frauen"): 0}),
+    "codes of an earlier year": (YEARS, {("North",): 13, ("South",): 22, ("West",): 7}),
     "tables below each other": (STACKED, BY_SEX),
     "headings within a table": (PANELS, BY_SEX),
     "guarded codes": (GUARDED, {("001",): 15, ("003",): 8}),
@@ -123,6 +127,8 @@ def test_the_draft_reads_the_values(name, tmp_path):
         ("marks behind numbers", ".. not available", "unknown"),
         ("a part of the count beside it", "*", "1-2"),
         ("guarded codes", "*", "1-7"),
+        ("codes of an earlier year", "c", "<5"),
+        ("codes of an earlier year", ":", "unknown"),
     ],
 )
 def test_codes_mean_what_the_file_says(name, code, meaning, tmp_path):
@@ -137,6 +143,25 @@ def test_marks_behind_numbers_are_said_in_the_record(tmp_path):
     draft = draft_published([tmp_path / "t.csv"])
     measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"])
     assert any("has marks behind 5 different numbers" in text for text in measured.spec.noted)
+
+
+@pytest.mark.parametrize("places", [20, 60])
+def test_tables_of_small_counts_below_each_other_are_one_population_with_the_prior_that_the_docs_say(
+    places, rng, tmp_path
+):
+    """Three columns of small counts, one near the sum of the two others in four of five rows by chance, are no sum."""
+    rows = []
+    for sex in ("Men", "Women"):
+        counts = 3 * rng.binomial(4, 0.5, (places, 3))
+        lines = (f"w{k:02d},{a},{b},{c}" for k, (a, b, c) in enumerate(counts))
+        rows += [sex, "ward,0-15,16-64,65+", *lines, ""]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    draft = draft_published([tmp_path / "t.csv"])
+    measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"])
+    assert [(a.name, a.values) for a in measured.cells.attributes] == [("age", ("0-15", "16-64", "65+")), ("sex", ("Men", "Women"))]  # fmt: skip
+    assert {header.margin.attributes for header in measured.headers} == {("age", "sex")}
+    # 50 published values of each combination of age and sex, in two entries of the spec
+    assert f"'{'estimated' if places > 50 else 'flat'}'" in infer(measured, draws=1).prior
 
 
 def test_sheets_of_the_same_cells_are_values_of_an_attribute(tmp_path):

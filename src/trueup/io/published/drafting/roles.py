@@ -58,13 +58,18 @@ def sorted_out(
     keys, values, beside = _one_value(keys, values)
     ignored += beside
     keys, values = _with_numbered_keys(keys, values)
+    left: list[SeenColumn] = []
     if len(values) > 1 and all(_COLUMN_PERIOD.fullmatch(column.name) for column in values):
         ignored.append(
             f"columns of periods before {values[-1].name} are left out: one spec describes one population"
         )
-        values = values[-1:]
+        *left, last = values
+        values = [last]
     places, attributes, more = sorted_keys(keys, len(values[0].texts))
-    return SeenTable(file, sheet, titles, places, attributes, values, variance, [*ignored, *more], headless)
+    ignored += more
+    return SeenTable(
+        file, sheet, titles, places, attributes, values, variance, ignored, headless, left=tuple(left)
+    )
 
 
 def _marks_of(held: list[str]) -> str:

@@ -67,6 +67,8 @@ class SeenTable(NamedTuple):
         Whether it has no header.
     label, skip, below
         Of a table among others in one file: its heading, and the rows above and below it.
+    left
+        Columns of values that are left out, of earlier periods: they have codes, too.
     indents
         What stands before the name in the first cell of each row: blanks, or marks such as `>>`.
     """
@@ -83,6 +85,7 @@ class SeenTable(NamedTuple):
     label: str | None = None
     skip: int | None = None
     below: int | None = None
+    left: tuple[SeenColumn, ...] = ()
     indents: tuple[str, ...] = ()
 
 

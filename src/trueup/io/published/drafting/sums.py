@@ -31,8 +31,9 @@ def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
         t + 3 >= max(x) and abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t)  # pyright: ignore
         for t, x in whole
     ]
-    large = [t for t, _ in whole if t > 0]
-    return bool(large) and sum(near) >= 0.8 * len(near)
+    totals, sums = sum(t for t, _ in whole), sum(sum(x) for _, x in whole)
+    together = abs(totals - sums) <= 0.25 * totals  # small parts are near a sum by chance, in all rows together not
+    return totals > 0 and together and sum(near) >= 0.8 * len(near)
 
 
 def sums_exclude(measured: Measurements, law: str) -> bool:

@@ -150,7 +150,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
 def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
     """Codes that say no interval by themselves, with the meanings that they or notes of the file give them."""
     seen = entry.seen
-    every = _texts(seen.values)
+    every = _texts([*seen.values, *seen.left])
     texts = Counter(t for t in every if not is_number(without_mark(t)) and read_interval(t) is None)
     zeros = "0" in every
     codes = {}
