@@ -11,7 +11,10 @@ import pytest
 from tests.reporting.page_reader import Reader
 from tests.reporting.records import CROSSED, PLAIN, released
 from trueup.errors import DataError, TrueupError
+from trueup.measuring import simulate
+from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
+from trueup.reconciling import reconcile
 from trueup.reporting import report
 from trueup.reporting.drawing.map import draw_map
 from trueup.reporting.drawing.outlines import MAX_OUTLINE_CHARACTERS, matched
@@ -33,6 +36,26 @@ def test_the_opening_says_how_far_numbers_may_be_off():
     assert "epsilon = 1" in said
     assert "A number of 0 does not mean that there is nobody" in said
     assert "as enumerated" not in said
+
+
+def test_a_table_without_places_is_not_said_to_be_by_its_one_place():
+    """Where there is one place, its level's name, `all`, is no word of a sentence: "by all", "all by sex"."""
+    spec = parse_spec(
+        """
+format = 2
+title = "Visits"
+table = { name = "visits", kind = "counts", counts = "visit", count = "n" }
+privacy = { unit = "visit", neighbours = "add-remove" }
+level = [{ name = "all" }]
+attribute = [{ name = "sex", values = ["f", "m"] }, { name = "age_group", values = ["young", "old"] }]
+query = [{ name = "total", epsilon = { all = "1" } }, { name = "cells", attributes = ["sex", "age_group"], epsilon = { all = "1" } }]
+"""
+    )
+    noisy = simulate(Problem.of(spec, None), np.array([40, 30, 20, 10]), np.random.default_rng(5))
+    said = opening_of(report(reconcile(noisy, spec=spec), spec))
+    assert "numbers of visits in all and by sex and age group." in said
+    assert "in all: ±" in said
+    assert not re.search(r"\ball (by|:)|\bby all\b", said)
 
 
 def test_the_opening_says_what_is_published_as_enumerated():

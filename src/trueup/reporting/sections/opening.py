@@ -18,7 +18,7 @@ from trueup.reporting.sections.protection import total_loss
 
 def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     """Return what was released, how it was protected, how far numbers may be off, and what not to conclude."""
-    tables = listing([table_name(m) for m in release.published])
+    tables = listing([_by(release, m) for m in release.published])
     exact = [h for h in release.headers if h.exact]
     named = listing([table_name(h.margin) for h in exact]) if exact else ""
     kept = (
@@ -28,7 +28,7 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     )
     guarantee, what = release.guarantee, counted(release.spec, unit)
     return (
-        f"This release publishes numbers of {what} by {tables}.",
+        f"This release publishes numbers of {what} {tables}.",
         *what_is_left_out(release, unit, level),
         f"Random noise was added to what was counted before anything was published. It bounds how much the data of one "
         f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}: a smaller one "
@@ -37,6 +37,19 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
         "A number of 0 does not mean that there is nobody, a small number is not exact, and two numbers that differ by "
         "less than their margins of error may in truth be equal or the other way round.",
     )
+
+
+def _by(release: Release, margin: Margin) -> str:
+    """Return by what a table counts, which says nothing of places where there is only one."""
+    if not _has_one_place(release):
+        return f"by {table_name(margin)}"
+    return plain(f"by {listing(margin.attributes)}" if margin.attributes else "in all") + str(
+        Margin("", (), margin.where)
+    )
+
+
+def _has_one_place(release: Release) -> bool:
+    return release.cells.tree.sizes[-1] == 1
 
 
 def counted(spec: Spec | None, unit: str) -> str:
@@ -80,7 +93,10 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     if not found:
         return ()
     percent = read_confidence(level)
-    said = [f"{plain(m.level)}: {_between(*reach)} {unit}" for m, reach in found.items()]
+    said = [
+        f"{'in all' if _has_one_place(release) else plain(m.level)}: {_between(*reach)} {unit}"
+        for m, reach in found.items()
+    ]
     of = f" of {what}" if (what := counted(release.spec, unit)) != unit else ""
     return (
         f"How far a published number may be from the true one{of}, in {percent} of 100 cases and by forecast: "
