@@ -165,6 +165,8 @@ class BaseLaw:
     def says(self, published: float) -> str:
         """Return in words what a value implies about the true count."""
         low, high = (int(end) for end in self.bounds(published))
+        if low == high:
+            return f"published as {published}" + (f" (exactly {low})" if low != published else "")
         return f"published as {published} (from {low} to {high})"
 
     @classmethod

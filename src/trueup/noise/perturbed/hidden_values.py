@@ -115,7 +115,8 @@ class HiddenValues(OneValue, LawOfShown):
     def says(self, published: float) -> str:
         """Return in words what the code implies about the true count."""
         seen = f"published as a code for a value {range_text(self.published)}" if self.published else "hidden"
-        return f"{seen} (from {self._window[0]} to {self._window[1]})"
+        low, high = self._window
+        return f"{seen} ({f'from {low} to {high}' if low < high else f'exactly {low}'})"
 
     @property
     def centre(self) -> int:
