@@ -48,7 +48,13 @@ table = { name = "visits", kind = "counts", counts = "visit", count = "n" }
 privacy = { unit = "visit", neighbours = "add-remove" }
 level = [{ name = "all" }]
 attribute = [{ name = "sex", values = ["f", "m"] }, { name = "age_group", values = ["young", "old"] }]
-query = [{ name = "total", epsilon = { all = "1" } }, { name = "cells", attributes = ["sex", "age_group"], epsilon = { all = "1" } }]
+[[query]]
+name = "total"
+epsilon = { all = "1" }
+[[query]]
+name = "cells"
+attributes = ["sex", "age_group"]
+epsilon = { all = "1" }
 """
     )
     noisy = simulate(Problem.of(spec, None), np.array([40, 30, 20, 10]), np.random.default_rng(5))

@@ -32,7 +32,9 @@ def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
         for t, x in whole
     ]
     totals, sums = sum(t for t, _ in whole), sum(sum(x) for _, x in whole)
-    together = abs(totals - sums) <= 0.25 * totals  # small parts are near a sum by chance, in all rows together not
+    together = (
+        abs(totals - sums) <= 0.25 * totals
+    )  # small parts are near a sum by chance, in all rows together not
     return totals > 0 and together and sum(near) >= 0.8 * len(near)
 
 
