@@ -11,17 +11,20 @@ import pandas
 import pytest
 
 import trueup
-from tests.fuzz.honest import GOLDEN
+from tests.fuzz.honest import GOLDEN, PERTURBED, published
 from tests.fuzz.mutate import signed
 from trueup.checking.bundle import check
 from trueup.demo.areas import AREAS
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
+from trueup.files.source import open_table
 from trueup.files.workbook import open_workbook
 from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.io.bundle.manifest import listed, read_manifest
 from trueup.io.bundle.read import read_measurements, read_release
+from trueup.io.published.drafting import draft_published
 from trueup.model.spec import parse_spec
 from trueup.releasing.again import reconcile_bundle, render_bundle
+from trueup.releasing.published import reconcile_published
 
 
 @pytest.fixture(scope="module")
@@ -247,3 +250,35 @@ def test_a_checkpoint_that_is_packed_damaged_or_a_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "chains")
     with pytest.raises(BundleError, match="is a link"):
         Checkpoint.of(tmp_path / "link", key_of("x"))
+
+
+def test_lists_of_millions_of_values_in_a_few_bytes_are_not_unpacked(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"n": [[7] * 10_000] * 2_500}), path)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(DataError, match="several values in a row"):
+        open_table(path).select(["n"])
+
+
+def test_a_zero_byte_in_a_name_is_refused(tmp_path):
+    """NumPy drops it at the end of a text, so that the column would be found by one name and not by the other."""
+    path = tmp_path / "table.csv"
+    path.write_text("place,se\0,n\na,f,5\na,m,6\nb,f,7\nb,m,8\n")
+    with pytest.raises(DataError, match="cannot be read as CSV"):
+        draft_published([path], "made up", None)
+
+
+@pytest.mark.parametrize("value", [np.inf, 1e30, 0.5])
+def test_a_measured_value_that_no_noise_gives_is_refused(value, tmp_path):
+    (tmp_path / "perturbed.toml").write_text(PERTURBED)
+    reconcile_published(tmp_path / "perturbed.toml", [published()], tmp_path / "bundle")
+    path = tmp_path / "bundle" / "public" / "published.parquet"
+    table = pandas.read_parquet(path)
+    table.loc[0, "value"] = value
+    table.to_parquet(path)
+    signed(tmp_path / "bundle")
+    with pytest.raises(BundleError, match="cannot give"):
+        read_measurements(tmp_path / "bundle")

@@ -147,6 +147,10 @@ def _too_large(name: str) -> ResourceError:
     )
 
 
+_NESTED = ("list", "array", "struct", "map", "union")
+"""Kinds of columns that hold several values in a row."""
+
+
 class Relation:
     """A table that DuckDB reads."""
 
@@ -185,7 +189,14 @@ class Relation:
 
     def _fetch(self, asked: Callable[[], Any]) -> Columns:
         with quiet_duckdb(self.name, self.files):
-            return {name: unmasked(values) for name, values in asked().fetchnumpy().items()}
+            found = asked()
+            for name, kind in zip(found.columns, found.types):
+                if kind.id in _NESTED:  # a few bytes of a file may hold lists of millions of values
+                    raise DataError(
+                        f"the column '{name}' of {self.name} holds several values in a row ({kind.id})",
+                        needed="one value a row",
+                    )
+            return {name: unmasked(values) for name, values in found.fetchnumpy().items()}
 
 
 def unmasked(values: NDArray) -> NDArray:

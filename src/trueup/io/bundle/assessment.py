@@ -100,6 +100,7 @@ def read_assessment(folder: str | Path) -> tuple[Assessment, Spec]:
             refuse_misshapen_assessment(manifest)
             refuse_links(inside.parent, ["summary.parquet"])
             summary = read_typed(inside.parent / "summary.parquet", _SUMMARY, MOST_FIGURES, may_lack=_UNKNOWN)
+            summary |= {name: summary[name].astype(float) for name in _UNKNOWN}
             return replace(_read_assessment(manifest, summary), spec=spec), spec
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BundleError(f"the assessment in '{folder}' is damaged", remedy="restore it") from None

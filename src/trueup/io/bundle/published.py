@@ -21,6 +21,8 @@ from trueup.model.cells import Cells
 from trueup.model.header import Measured
 
 FILE = "published.parquet"
+LARGEST = 2.0**63 - 2.0**10
+"""No value is larger: the largest double that is a whole number of 64 bits."""
 
 
 def write_published(
@@ -53,6 +55,11 @@ def read_published(
                 f"'{FILE}' does not hold the values of '{header.query}'", remedy="restore the bundle"
             )
         values = np.asarray(rows["value"][here], np.float64)
+        if not (np.abs(values) <= LARGEST).all() or (header.law.discrete and (values % 1).any()):
+            raise BundleError(
+                f"'{FILE}' holds a value of '{header.query}' that its noise cannot give",
+                remedy="restore the bundle",
+            )
         headers.append(
             Measured(header.query, header.margin, header.law, None if len(groups) == size else groups)
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
@@ -28,6 +29,8 @@ KINDS = {
     "wholes": {f"{kind}[]" for kind in _INTEGER_TYPES},
 }
 """Kinds of columns, and DuckDB's types that each may have."""
+LARGEST = 1e100
+"""No count, error or loss is larger, and products of a few such numbers are still finite."""
 
 
 def read_typed(
@@ -68,6 +71,10 @@ def read_typed(
         named = ", ".join(map(quoted, kinds)) or "1"
         with _as_damaged([path]):
             rows = connection.execute(f"SELECT {named} FROM {parquet([path])}").fetchnumpy()
+    for name, kind in kinds.items():
+        held = np.abs(np.ma.filled(rows[name], 0)) if kind == "number" else np.zeros(1)
+        if ((held > LARGEST) & (held < np.inf)).any():
+            raise _damaged([path], f"holds a number beyond {LARGEST:g} in '{name}'")
     return {name: unmasked(rows[name]) for name in kinds}
 
 

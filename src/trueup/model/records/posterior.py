@@ -427,5 +427,5 @@ def _parameters(prior: Mapping[str, Any]) -> str:
 
 def _short(given: Any) -> str:
     if isinstance(given, Mapping):
-        return f"{given['name']}{_parameters(given)}"
+        return f"{given.get('name', '')}{_parameters(given)}"
     return f"one of {len(given)} values each" if isinstance(given, list | tuple) else str(given)

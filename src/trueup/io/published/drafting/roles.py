@@ -88,6 +88,8 @@ def _one_value(
     rest = [column for column in values if column not in named]
     if len(named) != 1:
         coded = [c for c in rest if any(len(set(k.texts)) < len(k.texts) and _alike(k, c) for k in keys)]
+        if len(coded) == len(values):
+            return keys, values, []
         said = [f"column '{c.name}' numbers what another key says, and is left out" for c in coded]
         return keys, [c for c in values if c not in coded], said
     said = [f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest]

@@ -9,7 +9,7 @@ import csv
 import datetime
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
     encoding = source.encoding if isinstance(source, Encoded) else _encoding(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
-            read = csv.reader(text, delimiter=delimiter)
+            read = csv.reader(_without_zeros(text), delimiter=delimiter)
             rows = ([unguarded(cell.strip()) for cell in row] for row in read) if stripped else read
             yield from _apart(rows) if delimiter == "\t" else rows
     except FileNotFoundError:
@@ -72,6 +72,14 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
         ) from None
     except (*DAMAGED, csv.Error):
         raise DataError(f"'{path.name}' cannot be read as CSV", remedy="check the file") from None
+
+
+def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, none of which holds a zero byte: names that end in one are other names once NumPy has held them."""
+    for line in lines:
+        if "\0" in line:
+            raise csv.Error
+        yield line
 
 
 def unguarded(text: str) -> str:
