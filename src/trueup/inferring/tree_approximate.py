@@ -52,6 +52,14 @@ SOUGHT = 0.6
 """Share of the time allowed after which hyperparameters of a large tree are sought no further."""
 POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
+WEAK_R_HAT = 1.2
+"""Largest R-hat from which on chains are called weak."""
+ONE_COLUMN = (Attribute("counted", ("all",)),)
+PRIOR = (
+    "No grids hold the posterior under the prior of 'tree-exact'. These are draws of the chains of 'histogram-gibbs' under its "
+    "prior, in which the compositions of places vary around those of the places above them."
+)
+WEAK = "These chains are weak: intervals are rough, and other seeds would move them."
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,41 +216,56 @@ def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
         coarse = fine
 
 
-def approximate(
-    state: TreeState,
-    values: NDArray,
-    draws: int,
-    rng: np.random.Generator,
-    progress: Progress,
-    deadline: Deadline,
-) -> Drawn:
-    """Draw the counts of a tree on grids `(1, draws, n)`; where none hold the posterior, by chains that take the problem."""
-    chains = chains_for(state)
-    until = deadline.sooner(1 - FOR_CHAINS) if chains else deadline
-    try:
-        return ApproximateTree(state, values, progress, until, bool(chains)).drawn(draws, rng)
-    except (OutOfTimeError, ConvergenceError) as error:
-        if chains and not deadline.passed:
-            announce(progress, "no grids hold the posterior: Markov chains")
-            found = drawn_by_chains(chains, state, values, draws, rng, progress, deadline)
-            if not found.refused:
-                return found
-        if isinstance(error, ConvergenceError):
-            raise
-        raise ConvergenceError(
-            f"{deadline.allowed / 60:g} minutes are spent before a tree of {len(state.child_ptr) - 1:,} counts is solved",
-            remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",
-        ) from None
+@dataclass(frozen=True, eq=False)
+class ApproximateDraws:
+    """Draws of a tree's counts on grids `(1, draws, n)` or, where none hold the posterior, by chains that take the problem."""
 
+    state: TreeState
+    values: NDArray
+    draws: int
+    rng: np.random.Generator
+    progress: Progress
+    deadline: Deadline
 
-WEAK_R_HAT = 1.2
-"""Largest R-hat from which on chains are called weak."""
-ONE_COLUMN = (Attribute("counted", ("all",)),)
-PRIOR = (
-    "No grids hold the posterior under the prior of 'tree-exact'. These are draws of the chains of 'histogram-gibbs' under its "
-    "prior, in which the compositions of places vary around those of the places above them."
-)
-WEAK = "These chains are weak: intervals are rough, and other seeds would move them."
+    def drawn(self) -> Drawn:
+        """Draw the counts by the deadline."""
+        chains, deadline = chains_for(self.state), self.deadline
+        until = deadline.sooner(1 - FOR_CHAINS) if chains else deadline
+        try:
+            tree = ApproximateTree(self.state, self.values, self.progress, until, bool(chains))
+            return tree.drawn(self.draws, self.rng)
+        except (OutOfTimeError, ConvergenceError) as error:
+            if chains and not deadline.passed:
+                announce(self.progress, "no grids hold the posterior: Markov chains")
+                found = self.by_chains(chains)
+                if not found.refused:
+                    return found
+            if isinstance(error, ConvergenceError):
+                raise
+            tree = f"a tree of {len(self.state.child_ptr) - 1:,} counts"
+            raise ConvergenceError(
+                f"{deadline.allowed / 60:g} minutes are spent before {tree} is solved",
+                remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",
+            ) from None
+
+    def by_chains(self, chains: HistogramGibbs) -> Drawn:
+        """Draw the counts by chains; the record names their prior, and says whether they are weak.
+
+        Raises
+        ------
+        SpecError
+            If they are predicted to take longer than is left, or more memory than there is.
+        ConvergenceError
+            If time is spent before anything can be said.
+        """
+        problem = self.state.problem
+        prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
+        found = chains.apply(
+            prepared, self.values, self.draws, self.rng, self.progress, deadline=self.deadline
+        )
+        weak = not found.stats["largest_r_hat"] <= WEAK_R_HAT  # nor is one good whose R-hat is not known
+        said = " ".join([PRIOR, found.approximate, *([WEAK] if weak else [])])
+        return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})
 
 
 def chains_for(state: TreeState) -> HistogramGibbs | None:
@@ -258,29 +281,3 @@ def _of_columns(constraints: Constraints) -> Constraints:
     """Return the constraints; cells without attributes become histograms of one column."""
     cells = constraints.cells
     return constraints if cells.attributes else replace(constraints, cells=Cells(cells.tree, ONE_COLUMN))
-
-
-def drawn_by_chains(
-    chains: HistogramGibbs,
-    state: TreeState,
-    values: NDArray,
-    draws: int,
-    rng: np.random.Generator,
-    progress: Progress,
-    deadline: Deadline,
-) -> Drawn:
-    """Draw the counts of a tree by chains; the record names their prior, and says whether they are weak.
-
-    Raises
-    ------
-    SpecError
-        If they are predicted to take longer than is left, or more memory than there is.
-    ConvergenceError
-        If time is spent before anything can be said.
-    """
-    problem = state.problem
-    prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
-    found = chains.apply(prepared, values, draws, rng, progress, deadline=deadline)
-    weak = not found.stats["largest_r_hat"] <= WEAK_R_HAT  # nor is one good whose R-hat is not known
-    said = " ".join([PRIOR, found.approximate, *([WEAK] if weak else [])])
-    return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})

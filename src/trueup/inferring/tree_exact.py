@@ -16,7 +16,7 @@ from trueup.inferring.family_odds import cut_above_families, estimate_odds, fami
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
-from trueup.inferring.tree_approximate import approximate
+from trueup.inferring.tree_approximate import ApproximateDraws
 from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
 from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
@@ -121,6 +121,7 @@ class TreeExact(InferenceMethod):
             stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
         deadline = deadline or Deadline.of()
+        otherwise = ApproximateDraws(state, values, draws, rng, progress, deadline)
         auto = self.tier == "auto"
         work = AllowedWork.of(len(state.child_ptr) - 1, deadline) if auto else AllowedWork(deadline=deadline)
         try:
@@ -130,12 +131,12 @@ class TreeExact(InferenceMethod):
         except TooCostly:
             if self.tier == "exact":
                 raise spent_exactly(deadline) from None
-            return approximate(state, values, draws, rng, progress, deadline)
+            return otherwise.drawn()
         except ConvergenceError as error:
             if self.tier == "exact":
                 raise
             try:
-                return approximate(state, values, draws, rng, progress, deadline)
+                return otherwise.drawn()
             except ConvergenceError:
                 raise error from None
 
