@@ -10,7 +10,7 @@ from scipy.special import roots_genlaguerre
 from tests.inferring.problems import noisy
 from tests.reference.histograms_listed import beta_rule, log_cells, log_prior, log_totals, tables
 from trueup.inferring.histogram_walk import HistogramWalk
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin

@@ -32,7 +32,7 @@ from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.io.bundle.posterior import margins
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints

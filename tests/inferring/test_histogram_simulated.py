@@ -19,7 +19,7 @@ from tests.inferring.histograms import (
     walked,
 )
 from tests.inferring.problems import noisy
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.factors import EVEN
 from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
 from trueup.model.cells import Attribute, Cells, Margin

@@ -11,7 +11,8 @@ from tests.reference import posterior_mean as twin
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.marginals import identity
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.posterior_mean import Hyperprior, _total_weights, posterior_means, ratio_moments
+from trueup.kernel.settling.posterior_mean import _total_weights, posterior_means, ratio_moments
+from trueup.kernel.settling.split_draws import Hyperprior
 from trueup.kernel.settling.two_way import nearest_two_way
 
 LAWS = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp, norm
 
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.factors import EVEN
 from trueup.kernel.table_walks.rate_moves import move_rates
 from trueup.layouts.columns import ColumnProblem

@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from scipy.stats import beta, binomtest, chisquare, gamma, kstest, norm
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.compositions import (
     CELL,
     _log_cell,

@@ -22,7 +22,7 @@ from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages
 from trueup.kernel.table_walks.histograms import histogram_sweeps

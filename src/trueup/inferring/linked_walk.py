@@ -18,7 +18,7 @@ from trueup.inferring.chain_driver import Verdict
 from trueup.inferring.chains import AWAY, ESS, ChainLimit, diagnosed_in_pieces, run_side_by_side, told_cost
 from trueup.inferring.laplace_as_normal import normal_given_variances
 from trueup.inferring.method import Progress
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR, Hyperprior
+from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
 from trueup.kernel.table_walks.linked_exchange import exchange_sweep

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
+from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.columns import (
     ChainState,
     Directions,

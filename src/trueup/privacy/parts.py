@@ -22,7 +22,6 @@ from trueup.noise.cost import Cost, Sensitivity
 from trueup.noise.law import Law
 from trueup.noise.losses import Losses, pure_losses
 from trueup.privacy.accountant import compose
-from trueup.privacy.composition import composed_epsilon
 from trueup.privacy.contribution import Reach, Relation
 
 CUT = Fraction(1, 10**12)
@@ -125,6 +124,8 @@ def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
 
 @lru_cache(maxsize=256)
 def _epsilon(kinds: frozenset[tuple[Kind, int]], delta: Fraction) -> float:
+    from trueup.privacy.composition import composed_epsilon
+
     number = sum(count for _, count in kinds)
     cut = float(delta * CUT / max(number, 1))
     steps = [(_losses(kind, cut), count) for kind, count in kinds]

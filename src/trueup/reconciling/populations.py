@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError, TrueupError
-from trueup.kernel.settling.table_draws import tree_draws
+from trueup.kernel.settling.split_draws import tree_draws
 from trueup.kernel.status import Status
 from trueup.kernel.tree.least_squares import sweep_up
 from trueup.kernel.tree.topdown import attainable

@@ -40,7 +40,6 @@ One file: totals, cells and concentrations are updated in turn within each pass,
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +48,7 @@ from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
 from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve_factored
 from trueup.kernel.settling.nearest import Metric, flat
+from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 
 PASSES = 8  # over all sites
 MAX_OPEN_CELLS = 320  # open cells of a parent up to which that is done
@@ -64,28 +64,6 @@ MOST_STEPS = 600  # of a sum; no window takes more where all is finite
 SIZES = 8  # powers of four above and below the mean total at which totals are estimated
 UNIT = 64.0  # counts up to which a law is summed one by one; above that in steps of an eighth of its spread
 MAX_MULTIPLIER_STEP = 1.0  # step of a multiplier, and of the log of a concentration
-
-
-class Hyperprior(NamedTuple):
-    """Lognormal laws of the concentrations: medians, and standard deviations of the logs.
-
-    `kappa` is the median of the median of a parent's cells, `cell_spread` how far cells are apart, `drift` the
-    standard deviation of multipliers that the prior's error makes, and `far` says how many times the mean of its siblings
-    a child is whose cells keep half of what they miss of its total. `factor` is the median of the spreads of factors of chains.
-    """
-
-    a: float = 0.6
-    a_spread: float = 1.5
-    kappa: float = 25.0
-    kappa_spread: float = 1.0
-    cell_spread: float = 1.0
-    drift: float = 0.3
-    far: float = 2.0
-    factor: float = 0.3
-    factor_spread: float = 1.0
-
-
-HYPERPRIOR = Hyperprior()
 
 
 @njit(cache=True, error_model="numpy")

@@ -5,16 +5,21 @@ laws' variances, and to whole counts: for normal laws that is the law given the 
 leave that law as it is: two children, chosen at random, share their sum anew. What the first gets is proposed around what it
 has, around what the estimates say, or by `log((t + 2) / (t + 1))`, a few units or all but a few.
 The laws are those of `kernel.settling.split_laws`.
+
+A tree's counts are drawn so from the top. The root is normal around its estimate, cut at its bounds. Each level's parents are
+split given the children's estimates from their subtrees, all with one concentration: its posterior is found once, at posterior
+means of the levels above, and every draw takes a value from it.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts load when first used
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.settling.posterior_mean import HYPERPRIOR
 from trueup.kernel.settling.split_laws import (
     FIRST_STEPS,
     MAX_RELATIVE_SPREAD,
@@ -30,6 +35,29 @@ NEWTON_STEPS = 6  # Newton's, for the multipliers of a draw
 CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))
 METROPOLIS_SWEEPS = 12  # of Metropolis steps, one for each child
 ESTIMATION_CHILDREN = 4000  # children by which the concentration is estimated
+MIN_DRAWN_COUNT = 1e-9  # counts, and counts squared: below, nothing is drawn
+
+
+class Hyperprior(NamedTuple):
+    """Lognormal laws of the concentrations: medians, and standard deviations of the logs.
+
+    `kappa` is the median of the median of a parent's cells, `cell_spread` how far cells are apart, `drift` the
+    standard deviation of multipliers that the prior's error makes, and `far` says how many times the mean of its siblings
+    a child is whose cells keep half of what they miss of its total. `factor` is the median of the spreads of factors of chains.
+    """
+
+    a: float = 0.6
+    a_spread: float = 1.5
+    kappa: float = 25.0
+    kappa_spread: float = 1.0
+    cell_spread: float = 1.0
+    drift: float = 0.3
+    far: float = 2.0
+    factor: float = 0.3
+    factor_spread: float = 1.0
+
+
+HYPERPRIOR = Hyperprior()
 
 
 @njit(cache=True)
@@ -219,3 +247,58 @@ class EstimatedSplits:
             draws,
         )
         return means, spreads, draws, logs
+
+
+def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw from normal laws cut at zero, shaped like their means (counts).
+
+    Examples
+    --------
+    >>> bool(drawn_totals(np.full(100, -5.0), np.full(100, 4.0), np.random.default_rng(1)).min() >= 0)
+    True
+    """
+    s = np.sqrt(np.maximum(variances, 0.0)) + MIN_DRAWN_COUNT
+    below = scipy.special.log_ndtr(means / s)  # the chance that a normal one is above zero
+    upper = scipy.special.ndtri_exp(below + np.log(rng.random(means.shape)))
+    return np.maximum(means - s * upper, 0.0)
+
+
+def tree_draws(
+    child_ptr: np.ndarray,
+    level_ptr: np.ndarray,
+    estimates: np.ndarray,
+    variances: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    number: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw the counts of all nodes `(number, nodes)`: additive, in fractions, with a whole root.
+
+    Parameters
+    ----------
+    child_ptr, level_ptr : the tree, in level order, and where each level starts
+    estimates, variances : (nodes,) of every total from its own subtree (counts, counts squared)
+    low, high : (nodes,) attainable totals
+
+    Examples
+    --------
+    >>> child_ptr, level_ptr = np.array([1, 3, 3, 3]), np.array([0, 1, 3])
+    >>> z, v = np.array([6.0, 8.0, -1.0]), np.array([2.0, 3.0, 3.0])
+    >>> found = tree_draws(child_ptr, level_ptr, z, v, np.zeros(3), np.full(3, np.inf), 2, np.random.default_rng(1))
+    >>> found.shape, bool(np.allclose(found[:, 0], found[:, 1:].sum(axis=1)))
+    ((2, 3), True)
+    """
+    found = np.empty((number, len(estimates)))
+    root = np.full(number, estimates[0])
+    found[:, 0] = np.clip(np.rint(drawn_totals(root, np.full(number, variances[0]), rng)), low[0], high[0])
+    mean = np.clip(estimates[:1], low[0], high[0])
+    for level in range(1, len(level_ptr) - 1):
+        parents, nodes = (slice(level_ptr[i], level_ptr[i + 1]) for i in (level - 1, level))
+        first = child_ptr[level_ptr[level - 1] : level_ptr[level] + 1] - level_ptr[level]
+        split = EstimatedSplits(first, estimates[nodes], variances[nodes], low[nodes], high[nodes])
+        chances = split.concentrations(mean)
+        mean = split.means(mean, float(CONCENTRATIONS[chances.argmax()]))
+        for row, a in zip(found, rng.choice(CONCENTRATIONS, number, p=chances), strict=True):
+            row[nodes] = split.draw(row[parents], float(a), rng)
+    return found

@@ -4,24 +4,16 @@ A root's total is normal around its estimate, cut at zero, and its tables are sp
 marginal. Below it, a parent's children are drawn cell by cell from gamma laws with their posterior means and variances,
 and their totals likewise; what ties them to their sums moves them in the metric of these variances, which for normal laws
 is the law given the sums. Where there are no such means, each cell of the parent is split among its children by itself.
-
-Draws of a tree's counts from noisy measurements and splits of a Dirichlet-multinomial prior.
-The root is normal around its estimate, cut at its bounds. From the top, each level's parents are split among their
-children given the children's estimates from their subtrees (see `kernel.settling.split_draws`), all with one concentration:
-its posterior is found once, at posterior means of the levels above, and every draw takes a value from it.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import scipy  # its parts load when first used
 
 from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.settling.nearest import Metric
 from trueup.kernel.settling.refine import Coarse
-from trueup.kernel.settling.split_draws import CONCENTRATIONS, EstimatedSplits
-
-MIN_DRAWN_COUNT = 1e-9  # counts, and counts squared: below, nothing is drawn
+from trueup.kernel.settling.split_draws import CONCENTRATIONS, MIN_DRAWN_COUNT, EstimatedSplits, drawn_totals
 
 
 def total_of(marginal: Marginal) -> Marginal:
@@ -48,20 +40,6 @@ def drawn_cells(means: np.ndarray, variances: np.ndarray, rng: np.random.Generat
     m, v = means[free], variances[free]
     draws[free] = rng.gamma(m * m / v) * (v / m)
     return draws
-
-
-def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw from normal laws cut at zero, shaped like their means (counts).
-
-    Examples
-    --------
-    >>> bool(drawn_totals(np.full(100, -5.0), np.full(100, 4.0), np.random.default_rng(1)).min() >= 0)
-    True
-    """
-    s = np.sqrt(np.maximum(variances, 0.0)) + MIN_DRAWN_COUNT
-    below = scipy.special.log_ndtr(means / s)  # the chance that a normal one is above zero
-    upper = scipy.special.ndtri_exp(below + np.log(rng.random(means.shape)))
-    return np.maximum(means - s * upper, 0.0)
 
 
 def mean_variances(metric: Metric) -> np.ndarray:
@@ -135,49 +113,3 @@ def drawn_columns(
 def _drawn(split: EstimatedSplits, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     a = rng.choice(CONCENTRATIONS, p=split.concentrations(totals))
     return split.draw(totals, a, rng)
-
-
-def tree_draws(
-    child_ptr: np.ndarray,
-    level_ptr: np.ndarray,
-    estimates: np.ndarray,
-    variances: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    number: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Draw the counts of all nodes.
-
-    Parameters
-    ----------
-    child_ptr, level_ptr : the tree, in level order, and where each level starts
-    estimates, variances : (nodes,) of every total from its own subtree (counts, counts squared)
-    low, high : (nodes,) attainable totals
-    number : of draws
-
-    Returns
-    -------
-    (number, nodes) additive counts in fractions; a whole root
-
-    Examples
-    --------
-    >>> child_ptr, level_ptr = np.array([1, 3, 3, 3]), np.array([0, 1, 3])
-    >>> z, v = np.array([6.0, 8.0, -1.0]), np.array([2.0, 3.0, 3.0])
-    >>> found = tree_draws(child_ptr, level_ptr, z, v, np.zeros(3), np.full(3, np.inf), 2, np.random.default_rng(1))
-    >>> found.shape, bool(np.allclose(found[:, 0], found[:, 1:].sum(axis=1)))
-    ((2, 3), True)
-    """
-    found = np.empty((number, len(estimates)))
-    root = np.full(number, estimates[0])
-    found[:, 0] = np.clip(np.rint(drawn_totals(root, np.full(number, variances[0]), rng)), low[0], high[0])
-    mean = np.clip(estimates[:1], low[0], high[0])
-    for level in range(1, len(level_ptr) - 1):
-        parents, nodes = (slice(level_ptr[i], level_ptr[i + 1]) for i in (level - 1, level))
-        first = child_ptr[level_ptr[level - 1] : level_ptr[level] + 1] - level_ptr[level]
-        split = EstimatedSplits(first, estimates[nodes], variances[nodes], low[nodes], high[nodes])
-        chances = split.concentrations(mean)
-        mean = split.means(mean, float(CONCENTRATIONS[chances.argmax()]))
-        for row, a in zip(found, rng.choice(CONCENTRATIONS, number, p=chances), strict=True):
-            row[nodes] = split.draw(row[parents], float(a), rng)
-    return found

@@ -21,7 +21,6 @@ from trueup.reporting.drawing.map import Map, draw_map, shaded_by_count
 from trueup.reporting.drawing.outlines import read_shapes
 from trueup.reporting.drawing.pictures import Figure, strips
 from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, table_name
-from trueup.reporting.pages.published import published_page, published_tables_page
 from trueup.reporting.sections.counts import enumerated, noisy_counts, released_counts
 from trueup.reporting.sections.error import noise_error, release_error
 from trueup.reporting.sections.opening import about, counted_line, glossary, opening
@@ -42,6 +41,8 @@ def release_page(
         refuse_map(shapes)
         return parts_page(release, spec, ledger, level)
     if release.guarantee.kind == "none":
+        from trueup.reporting.pages.published import published_page
+
         return published_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
     places = None if shapes is None else release_map(release, unit, level, read_shapes(shapes))
@@ -133,6 +134,8 @@ def _typical(release: Release, unit: str, level: float | str) -> list[tuple[str,
 def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of measurements."""
     if measurements.guarantee.kind == "none":
+        from trueup.reporting.pages.published import published_tables_page
+
         return published_tables_page(measurements, spec, ledger)
     unit = plural(spec.table.counts)
     return Page(
