@@ -79,8 +79,7 @@ def small(rng):
 
 
 def down(search, cut, top, draws, rng):
-    parts = tree_parts.CutTree(search.child_ptr, cut, 1e-9, search.executor)
-    return parts.down(top, [(1.0, top.solved, draws)], rng, lambda done, of: None)
+    return top.tree.down(top, [(1.0, top.solved, draws)], rng, lambda done, of: None)
 
 
 def test_marginals_are_those_of_enumeration(small, rng):
@@ -113,10 +112,9 @@ def test_other_weights_need_the_top_alone(small):
     _, search, cut, _ = small
     first = search.by_parts(cut, 1e-9)
     other = np.log([0.6, 0.3, 0.1])
-    parts = tree_parts.CutTree(search.child_ptr, cut, 1e-9, search.executor)
     search.mixture = search.mixture[0], other
     afresh = search.by_parts(cut, 1e-9)
-    weighed = parts.weighed(first, other)
+    weighed = tree_parts.weighed(first, other)
     assert weighed.evidence == pytest.approx(afresh.evidence, rel=1e-12)
     assert abs(weighed.evidence - first.evidence) > 1e-3
     assert all(np.array_equal(part.log_weights, other) for part in weighed.parts)

@@ -24,7 +24,7 @@ from trueup.inferring import tree_parts as tree_parts
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_parts import CutTree
 from trueup.kernel.messages.partition import Partition, partition_tree
-from trueup.kernel.messages.solve import marginals, solve, tilt
+from trueup.kernel.messages.solve import marginals, solve
 from trueup.model.prior import NegativeBinomial
 from trueup.run.local import LocalPool
 
@@ -61,8 +61,8 @@ def cuts(child_ptr, levels):
 
 
 def by_parts(child_ptr, cut, factors, draws=3, seed=0, workers=None):
-    parts = CutTree(child_ptr, cut, 1e-9, workers or LocalPool())
-    top = parts.up(tilt(child_ptr, factors))
+    parts = CutTree(child_ptr, cut, factors, 1e-9, workers or LocalPool())
+    top = parts.up(parts.look())
     tops, rng = [(1.0, top.solved, draws)], np.random.default_rng(seed)
     return top, *parts.down(top, tops, rng, lambda done, of: None)[:2]
 
@@ -85,7 +85,7 @@ def same(child_ptr, levels, factors):
 
 def dense(start, offset, masses, v):
     """Masses of one node at the counts from 0 on."""
-    out = np.zeros(1000)
+    out = np.zeros(10_000)
     out[offset[v] : offset[v] + start[v + 1] - start[v]] = masses[start[v] : start[v + 1]]
     return out
 
@@ -178,8 +178,8 @@ def test_draws_that_forget_the_root_are_seen(rng):
 
     class Half(Wrong):
         def map(self, task, items):
-            first, rest = items[:1], items[1:]
-            yield from super().map(task, first)
+            first, *rest = items
+            yield from super().map(task, [first])
             for at, answer in LocalPool().map(task, rest):
                 yield at + 1, answer
 

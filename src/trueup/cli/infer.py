@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.app import say_resume
+from trueup.cli.infer_parts import ByParts, EngineOfParts, Log, Master, SummariesAlone, TakeOver
 from trueup.cli.options import (
     AsJson,
     Encoding,
@@ -60,7 +61,12 @@ AsCsv = Annotated[bool, option("--csv", "Write CSV instead of Parquet.")]
 Chosen = Annotated[
     list[str] | None, option("--chosen", "Label of a count that the report's pictures show; repeat it.")
 ]
-Workers = Annotated[int, option("--workers", "Processes that share a large tree.", shown=True, min=1)]
+Workers = Annotated[
+    int,
+    option(
+        "--workers", "Processes that share a large tree; of Spark by default its cores.", shown=True, min=1
+    ),
+]
 Within = Annotated[str | None, option("--within", "Only this place and all below it: county=44001.")]
 Tier = Annotated[
     str | None,
@@ -105,6 +111,11 @@ def infer_command(
     column: AreaColumn = "area",
     by: By = None,
     memory: MemoryLimit = None,
+    engine: EngineOfParts = None,
+    master: Master = None,
+    summaries_alone: SummariesAlone = False,
+    log: Log = None,
+    take_over: TakeOver = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw the posterior of the true counts from a bundle, published measurements or perturbed tables."""
@@ -122,6 +133,25 @@ def infer_command(
     refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
     if out is not None:
         refuse_occupied(out)
+    if engine is not None:
+        idle = {
+            "--perturbed": perturbed,
+            "--table": table,
+            "--released": released,
+            "--csv": as_csv,
+            "--chosen": chosen,
+        }
+        idle |= {"--estimates": estimates, "--within": within, "--tier": tier, "--minutes": minutes}
+        own = engine, master, workers, memory, draws, level, areas, column, by
+        ByParts(*own, log, take_over, summaries_alone, as_json).run(source, out, idle)
+        return
+    unused = {
+        "--master": master,
+        "--summaries-alone": summaries_alone,
+        "--log": log,
+        "--take-over": take_over,
+    }
+    refuse_idle(unused, "--engine", engine)
     limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
     bundle = source if source is not None and source.is_dir() else None
     if bundle is not None:

@@ -80,14 +80,14 @@ def infer_areas(
             own = marginalise(own, cells.marginal(margin.attributes))
         parts.append(posterior.describe(own.reshape(chains, draws, -1), level))
     return {
-        **_labels(posterior, margin, table),
+        **labels_of_areas(cells, margin, table),
         **{k: np.concatenate([p[k] for p in parts]) for k in parts[0]},
     }
 
 
-def _labels(posterior: Posterior, margin: Margin, table: AreaTable) -> dict[str, NDArray]:
+def labels_of_areas(cells: Cells, margin: Margin, table: AreaTable) -> dict[str, NDArray]:
     """Return area and attributes of every row."""
-    kept = posterior.cells.kept(margin)
+    kept = cells.kept(margin)
     grid = np.indices((len(table.names), *(r.size for r in kept))).reshape(1 + len(kept), -1)
     columns = {table.column: np.array(table.names)[grid[0]]}
     return columns | {r.name: np.array(r.values)[at] for r, at in zip(kept, grid[1:])}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.method import Progress, announce
-from trueup.inferring.tree_parts import CutTree, Top
+from trueup.inferring.tree_parts import Top, weighed
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.partition import Partition
@@ -39,9 +39,8 @@ ASKED = 1.0
 
 @dataclass(frozen=True)
 class FamilyOdds:
-    """A tree whose families differ in their odds by a standard deviation `sd`: where it is cut, and its solution."""
+    """A tree whose families differ in their odds by a standard deviation `sd`, and its solution."""
 
-    cut: Partition
     top: Top
     sd: float
 
@@ -92,29 +91,29 @@ def estimate_odds(
     from scipy.optimize import minimize_scalar  # slow to import
 
     announce(progress, "estimating how much families differ in their odds of small parts")
-    each = [splits.parameters(theta, step) for step in STEPS]
+    alpha, total, second, odds, parts_of = splits.parameters(theta)
+    each = [(alpha, total, second, odds + step, parts_of) for step in STEPS]
     search.mixture = each, log_weights(FIRST)
     try:
         first = search.by_parts(cut, search.wanted)
     except ConvergenceError:  # at odds so far off no window may hold the posterior
         search.mixture = None
         return None
-    parts = CutTree(search.child_ptr, cut, search.wanted, search.executor)
 
     def density(sd: float) -> float:
-        return parts.weighed(first, log_weights(sd)).evidence - 0.5 * (sd / SCALE) ** 2
+        return weighed(first, log_weights(sd)).evidence - 0.5 * (sd / SCALE) ** 2
 
     ends = np.log([LEAST, MOST])
     best = minimize_scalar(
         lambda log: -density(np.exp(log)), bounds=ends, method="bounded", options={"xatol": CLOSE}
     )
     sd = float(np.exp(best.x))
-    alike = parts.weighed(first, log_weights(0.05 * LEAST)).evidence
+    alike = weighed(first, log_weights(0.05 * LEAST)).evidence
     if not -float(best.fun) - alike > ASKED:
         search.mixture = None
         return None
     search.mixture = each, log_weights(sd)
-    top = parts.weighed(first, log_weights(sd))
+    top = weighed(first, log_weights(sd))
     if top.dropped > search.wanted:
         top = search.by_parts(cut, search.wanted)
-    return FamilyOdds(cut, top, sd)
+    return FamilyOdds(top, sd)

@@ -78,7 +78,7 @@ class FamilySample(TreeState):
         """Return the sample's factors as `TreeState.factors` does; bounds and invariants of what is left out remain."""
         every = np.full(len(self.problem.child_ptr) - 1, DEPTHS[0])
         every[self.nodes] = depth
-        if (found := super().factors(values, every)) is None:
+        if (found := super().tables(values, every)) is None:
             return None
         low, high = bounds(self.problem.child_ptr, found.lower, found.upper)
         own = take_factors(found, self.nodes)._replace(lower=low[self.nodes], upper=high[self.nodes])

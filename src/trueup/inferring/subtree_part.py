@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,23 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.messages.downward import window_sizes
-from trueup.kernel.messages.kinds import mean_slopes
+from trueup.kernel.messages.kinds import mean_slopes, with_divisors
 from trueup.kernel.messages.mixture import Exact, mixed
 from trueup.kernel.messages.pairs import plan_pairs, sums_below
-from trueup.kernel.messages.partition import (
-    Roots,
-    roots_of,
-)
+from trueup.kernel.messages.partition import Roots, roots_of
+from trueup.kernel.messages.pmf import SPLIT, Factors, reach_all
 from trueup.kernel.messages.solve import (
     Solved,
+    Subtrees,
+    end_too_soon,
+    hold_all,
     joint_draws,
-    marginals,
     rounded_marginals,
     settle_tilts,
+    tilt_part,
     too_short,
 )
 from trueup.kernel.messages.splits import mean_rises
+from trueup.kernel.messages.tilting import bounds
 from trueup.kernel.messages.upward import Tilted, array_of
+from trueup.layouts.factors import Split
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -39,52 +42,66 @@ ALONE = np.zeros(1)
 
 @dataclass(frozen=True, eq=False)
 class SubtreePart:
-    """Subtrees of the roots `0:len(evidence_above)`.
+    """Subtrees of the roots `0:len(above)`; nothing that is done to them depends on other parts but what is said here.
 
     Attributes
     ----------
-    child_ptr, tilted
+    child_ptr, factors
         Their nodes, in level order.
-    evidence_above
-        `(roots,)` log evidence of what is above each root, as far as it is known.
-    tolerance
-        Of the posterior mass that may be dropped, this part's share.
     leaves
         How many of its nodes, the last ones, are of the tree's last level.
+    tolerance
+        Of the posterior mass that may be dropped, this part's share.
+    above, asked
+        `(roots,)` the tilts above the roots, and `(roots, PROBES)` those at which the top asks for bounds; 0 until it is solved.
+    evidence_above
+        `(roots,)` log evidence of what is above each root, as far as it is known.
     passes
         How often messages may be passed up to widen windows.
     components, log_weights
-        Where what is below a root follows a mixture: its nodes under each of the components, and the log weights `(components,)`.
-        The nodes below the roots are then leaves.
+        Where what is below a root follows a mixture: the fields `SPLIT` under each of the components, and the log weights
+        `(components,)`. The nodes below the roots are then leaves.
     """
 
     child_ptr: Integers
-    tilted: Tilted
-    evidence_above: Reals
-    tolerance: float
+    factors: Factors
     leaves: int
-    passes: int
-    components: tuple[Tilted, ...] = ()
+    tolerance: float
+    above: Reals
+    asked: Reals
+    evidence_above: Reals
+    passes: int = 1
+    components: tuple[Split, ...] = ()
     log_weights: Reals = field(default_factory=ALONE.copy)
+
+    def tilted(self) -> Iterator[tuple[Tilted, Subtrees]]:
+        """Yield the windows and tilts under each component, and what is known of messages."""
+        roots = slice(len(self.above))
+        for split in self.components or (None,):
+            own = self.factors if split is None else self.factors._replace(**dict(zip(SPLIT, split)))
+            own = with_divisors(own, *bounds(self.child_ptr, *reach_all(own)))
+            tilted, known = tilt_part(self.child_ptr, own, given=self.above)
+            tilted.above[roots], tilted.asked[roots] = self.above, self.asked
+            yield tilted, known
 
     def solve(self) -> list[Solved]:
         """Pass messages up to the roots, under each component."""
         plan = plan_pairs(self.child_ptr)
         return [
             settle_tilts(plan, one, self.tolerance, self.evidence_above, self.passes)
-            for one in self.components or (self.tilted,)
+            for one, _ in self.tilted()
         ]
 
     def evidence(self, each: Sequence[Solved]) -> Reals:
         """Return the log evidence `(components, roots)` of what is at and below each root (nats)."""
-        n, roots = len(self.tilted.low), slice(len(self.evidence_above))
+        n, roots = len(self.factors.lower), slice(len(self.above))
         own = np.array([one.messages.evidence for one in each])
         own[:, :n] += [one.tilted.top for one in each]
         return np.array([sums_below(one.plan, at)[roots] for one, at in zip(each, own)])
 
     def root_of(self) -> Integers:
         """Return the root of every node, if all other nodes are leaves."""
-        roots = np.arange(len(self.evidence_above))
+        roots = np.arange(len(self.above))
         return np.concatenate([roots, np.repeat(roots, np.diff(self.child_ptr)[roots])])
 
 
@@ -139,7 +156,7 @@ class Components(NamedTuple):
 
     def drawn(self, given: Integers, part: SubtreePart, rng: np.random.Generator) -> Integers:
         """Draw leaves `(draws, leaves)` given counts `(roots, draws)` of the roots: first a component, then the parts."""
-        leaves = slice(len(part.tilted.low) - part.leaves, None)
+        leaves = slice(len(part.factors.lower) - part.leaves, None)
         if len(self.each) == 1:
             return joint_draws(self.each[0], given.shape[1], rng, given)[:, leaves]
         out = np.empty((given.shape[1], part.leaves), given.dtype)
@@ -179,15 +196,31 @@ class Below(NamedTuple):
     rounding: float
 
 
+def look_at(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees]:
+    """Return the leaves whose tables end too soon, if windows hold every count, and what is known of the roots' messages."""
+    found, roots = list(part.tilted()), slice(len(part.above))
+    soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]
+    least = [
+        np.min([getattr(one, end)[roots] for _, one in found], axis=0) for end in ("low", "floor", "room")
+    ]
+    most = [
+        np.max([getattr(one, end)[roots] for _, one in found], axis=0) for end in ("high", "ceiling", "limit")
+    ]
+    middle = found[len(found) // 2][1]
+    ends = least[0], most[0], least[1], most[1]
+    known = Subtrees(*ends, middle.mean[roots], middle.variance[roots], least[2], most[2])
+    return np.any(soon, axis=0), all(hold_all(one) for one, _ in found), known
+
+
 def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_], Integers]:
     """Return, under each component, the messages of a part's roots, and their log evidence `(components, roots)`; the nodes whose
     tables end too soon, and the sizes of windows that hold those of all components.
     """
-    each, n = part.solve(), len(part.tilted.low)
+    each, n = part.solve(), len(part.factors.lower)
     short = [too_short(part.child_ptr, one, part.tolerance, part.evidence_above) for one in each]
     low = np.array([one.messages.offset[:n] for one in each])
     high = low + [window_sizes(one.messages.masses, n) for one in each]
-    roots = [roots_of(one, len(part.evidence_above)) for one in each]
+    roots = [roots_of(one, len(part.above)) for one in each]
     return roots, part.evidence(each), np.any(short, axis=0), high.max(axis=0) - low.min(axis=0)
 
 
@@ -204,13 +237,6 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
     exact = [one for one, _ in found]
     whole = exact[0] if len(exact) == 1 else mixed(exact, components.chances[:, part.root_of()])
     return Below(whole, counts, max(rounding for _, rounding in found))
-
-
-def expect_part(item: tuple[SubtreePart, FromAbove]) -> Reals:
-    """Return the expectations of a part's nodes that `CutTree.expected` needs, without any mixture."""
-    part, known = item
-    (solved,) = part.solve()
-    return expected_of(solved, marginals(solved, known.on(solved)))
 
 
 def expected_of(solved: Solved, exact: Exact) -> Reals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -18,7 +18,7 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, in_bloc
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.tree_approximate import ApproximateDraws
 from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
-from trueup.inferring.tree_parts import CutTree, Top, Weighted, drawn_from
+from trueup.inferring.tree_parts import Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
 from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
@@ -50,6 +50,39 @@ MAX_WHOLE_NODES = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
 PART = 1 << 9
 """Nodes of a part of a larger one."""
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedTree:
+    """A mixture of solutions of a tree, or of its top, ready to be drawn from.
+
+    Attributes
+    ----------
+    search
+        What found them.
+    tops
+        The solutions, with their weights and how many draws come from each.
+    top
+        The top of a tree that is cut; None of a whole tree.
+    record
+        What a reader must know of the prior.
+    varying
+        Where the solutions of a whole tree differ, as `mixed_marginals` has it.
+    best
+        A most probable vector of counts, where it was asked for and is found already.
+    """
+
+    search: SolutionSearch
+    tops: Sequence[Weighted]
+    top: Top | None
+    record: dict
+    varying: tuple[int, int] = (0, 0)
+    best: NDArray | None = None
+
+    def stats(self, rounding: float, draws: int, *, whole: bool = True) -> dict:
+        """Return the record of draws, given a bound of the mass that rounding moved on the way down."""
+        dropped = min(float(sum(w * top.dropped for w, top, _ in self.tops)) + rounding, 1.0)
+        return {**_stats(dropped, self.search.deepest, draws, interrupted=not whole), **self.record}
 
 
 @dataclass(frozen=True)
@@ -127,7 +160,8 @@ class TreeExact(InferenceMethod):
         try:
             if self.tier == "approximate":
                 raise TooCostly
-            return self._exact(state, values, draws, rng, progress, executor or LocalThreads(), work)
+            found = self.solved(state, values, draws, rng, progress, executor or LocalThreads(), work)
+            return self._drawn(found, rng, progress)
         except TooCostly:
             if self.tier == "exact":
                 raise spent_exactly(deadline) from None
@@ -140,7 +174,7 @@ class TreeExact(InferenceMethod):
             except ConvergenceError:
                 raise error from None
 
-    def _exact(
+    def solved(
         self,
         state: TreeState,
         values: NDArray,
@@ -149,8 +183,8 @@ class TreeExact(InferenceMethod):
         progress: Progress,
         executor: Executor,
         work: AllowedWork,
-    ) -> Drawn:
-        """Draw by exact messages, as long as they take no more work than allowed."""
+    ) -> SolvedTree:
+        """Pass exact messages up, as long as they take no more work than allowed."""
         roughly = np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY])
         low, high = state.windows(values, roughly)
         leaves = state.problem.nested.nodes[-1]
@@ -165,15 +199,14 @@ class TreeExact(InferenceMethod):
             search.splits = splits.parameters(given(self.prior, splits))
             record = {"prior": {"concentrations": "given"}} if splits.names else {}
         if state.cut is None or self.mode:  # a most probable vector is searched for in the whole tree
-            solved = search.whole(self.tolerance)
-            return self._drawn(search, [(1.0, solved, draws)], None, rng, progress, record)
+            return SolvedTree(search, [(1.0, search.whole(self.tolerance), draws)], None, record)
         top = search.by_parts(state.cut, self.tolerance)
-        return self._drawn(search, [(1.0, top.solved, draws)], (state.cut, top), rng, progress, record)
+        return SolvedTree(search, [(1.0, top.solved, draws)], top, record)
 
     def _of_two_kinds_or_one(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
-    ) -> Drawn:
-        """Draw under the prior of two kinds of parts if windows hold its posterior, else of one."""
+    ) -> SolvedTree:
+        """Solve under the prior of two kinds of parts if windows hold its posterior, else of one."""
         kinds = self.prior.most_kinds if isinstance(self.prior, Hierarchical) else 1
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
@@ -194,8 +227,8 @@ class TreeExact(InferenceMethod):
         progress: Progress,
         *,
         kinds: int,
-    ) -> Drawn:
-        """Estimate hyperparameters, integrate over the uncertain ones, and draw."""
+    ) -> SolvedTree:
+        """Estimate hyperparameters, and integrate over the uncertain ones."""
         state = search.state
         search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
         search.splits = splits.parameters(estimate.theta)
@@ -203,7 +236,7 @@ class TreeExact(InferenceMethod):
         most = state.deepest_top if families is None else families_at(state) - 1
         level, free = uncertain(splits, estimate, most)
         odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
-        cut = odds.cut if odds else self._cut_below(state, level)
+        cut = self._cut_below(state, level)
         top = odds.top if odds else search.by_parts(cut, self.tolerance) if cut else None
         solved = top.solved if top else search.whole(self.tolerance)
         deeper = partial(search.at, splits, self.tolerance)
@@ -220,9 +253,8 @@ class TreeExact(InferenceMethod):
             record["prior"]["estimates"] |= odds.record(splits)
         if sample is not None:
             record["prior"]["estimated_from"] = sample.record(splits)
-        below = (cut, top) if cut and top else None
-        drawn = self._drawn(search, mixture.parts, below, rng, progress, record, (first, parents))
-        return replace(drawn, mode=mode(solved)[state.problem.nested.nodes[-1]]) if self.mode else drawn
+        best = mode(solved)[state.problem.nested.nodes[-1]] if self.mode else None
+        return SolvedTree(search, mixture.parts, top, record, (first, parents), best)
 
     def _cut_below(self, state: TreeState, level: int) -> Partition | None:
         """Return the cut of a large tree whose top holds the levels with varying splits; None for a search of the mode."""
@@ -230,55 +262,48 @@ class TreeExact(InferenceMethod):
             return None
         return state.cut_below(level + 1, PART) if level and state.cut else state.cut
 
-    def _drawn(
-        self,
-        search: SolutionSearch,
-        tops: Sequence[Weighted],
-        below: tuple[Partition, Top] | None,
-        rng: np.random.Generator,
-        progress: Progress,
-        more: dict,
-        varying: tuple[int, int] = (0, 0),
-    ) -> Drawn:
-        """Return marginals and draws of a mixture of solutions, of the whole tree or of its top.
-
-        `varying` is where they differ, as `mixed_marginals` has it.
-        """
+    def _drawn(self, found: SolvedTree, rng: np.random.Generator, progress: Progress) -> Drawn:
+        """Return marginals and draws of a mixture of solutions, of the whole tree or of its top."""
+        search, tops, top = found.search, found.tops, found.top
         search.start = None  # nothing is sought any more
         nested, draws = search.state.problem.nested, sum(count for _, _, count in tops)
         leaves, whole = nested.nodes[-1], True
-        if below is not None:
-            parts = CutTree(search.child_ptr, below[0], self.tolerance, search.executor)
-            exact, counts, rounding = parts.down(below[1], tops, rng, progress)
+        if top is not None:
+            exact, counts, rounding = top.tree.down(top, tops, rng, progress)
             _reorder(counts, leaves - nested.level_ptr[-2])
-        else:
-            if len(tops) == 1:
-                exact, rounding = rounded_marginals(tops[0][1])
-                counts, whole = in_blocks(
-                    lambda k: np.ascontiguousarray(joint_draws(tops[0][1], k, rng)[:, leaves]),
-                    draws,
-                    DRAWS_AT_ONCE,
-                    progress,
-                )
-            else:
-                exact, rounding = mixed_marginals(
-                    [top for _, top, _ in tops], np.array([w for w, _, _ in tops]), *varying
-                )
-                counts = np.ascontiguousarray(drawn_from(tops, rng)[:, leaves])
-                progress(draws, draws)
-        if not np.isfinite(exact[2]).all():
-            raise ConvergenceError(
-                "some marginals exceed the range of floating-point numbers",
-                remedy="give the prior's concentrations, or another prior",
+        elif len(tops) == 1:
+            exact, rounding = rounded_marginals(tops[0][1])
+            counts, whole = in_blocks(
+                lambda k: np.ascontiguousarray(joint_draws(tops[0][1], k, rng)[:, leaves]),
+                draws,
+                DRAWS_AT_ONCE,
+                progress,
             )
-        dropped = min(float(sum(w * top.dropped for w, top, _ in tops)) + rounding, 1.0)
+        else:
+            weights = np.array([weight for weight, _, _ in tops])
+            exact, rounding = mixed_marginals([one for _, one, _ in tops], weights, *found.varying)
+            counts = np.ascontiguousarray(drawn_from(tops, rng)[:, leaves])
+            progress(draws, draws)
+        refuse_endless(exact[2])
+        best = found.best
+        if self.mode and best is None and len(tops) == 1:
+            best = mode(tops[0][1])[leaves]
         return Drawn(
             counts[None],
             independent=True,
             marginals=by_margin(nested, *exact) if holds_all_levels(nested) else {},
             tables=tuple(nested.margins),
-            mode=mode(tops[0][1])[leaves] if self.mode and len(tops) == 1 else None,
-            stats={**_stats(dropped, search.deepest, len(counts), interrupted=not whole), **more},
+            mode=best,
+            stats=found.stats(rounding, len(counts), whole=whole),
+        )
+
+
+def refuse_endless(masses: NDArray) -> None:
+    """Refuse marginals that floating-point numbers do not hold."""
+    if not np.isfinite(masses).all():
+        raise ConvergenceError(
+            "some marginals exceed the range of floating-point numbers",
+            remedy="give the prior's concentrations, or another prior",
         )
 
 

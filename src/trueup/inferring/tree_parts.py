@@ -1,13 +1,15 @@
 """The posterior on a large tree by parts, which hold subtrees: messages up, the top solved, marginals and draws down.
 
-A part answers `up` with the messages of its roots and keeps nothing; `down` works them out again. So tasks are pure,
-may be carried out twice, and hold in memory one part. Neither the cut nor the seeds depend on the executor.
+A first look at a part says where its roots' messages lie, so that tilts of the top can be found. Given these a part answers
+`up` with the messages of its roots and keeps nothing; `down` works them out again. So tasks are pure, may be carried out
+twice, and hold in memory one part, whose windows and tilts depend on it alone but for the tilts above its roots. Neither the
+cut nor the seeds depend on the executor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,8 +22,7 @@ from trueup.inferring.subtree_part import (
     FromAbove,
     SubtreePart,
     draw_part,
-    expect_part,
-    expected_of,
+    look_at,
     send_part,
 )
 from trueup.kernel.messages.downward import downward
@@ -34,29 +35,56 @@ from trueup.kernel.messages.partition import (
     mixed_roots,
     subtrees,
     take,
+    take_factors,
     top_of,
     with_leaves,
+    with_normal,
 )
+from trueup.kernel.messages.pmf import Factors, reach_all
 from trueup.kernel.messages.solve import (
     MOST_PASSES,
     NOTHING_ABOVE,
     Solved,
+    Subtrees,
+    hold_all,
     joint_draws,
     marginals,
     settle_tilts,
+    tilt_part,
     too_short,
 )
+from trueup.kernel.messages.tails import PROBES
 from trueup.kernel.messages.upward import Tilted, array_of
-from trueup.run.executor import Executor, Item, Result
+from trueup.layouts.factors import Split
+from trueup.run.executor import Executor, InTurn, Item, Result
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
-ROUNDS, STRICTER = 3, 1e-6
-"""How often windows below are widened to counts that the top finds unlikely, and by which factor less they then leave out."""
+FIRST, ROUNDS, STRICTER = 1e-32, 3, 1e-6
+"""How much of their share of the tolerance parts leave out, since bounds of it grow on the way up; how often windows below are
+widened to counts that the top finds unlikely, and by which factor less they then leave out."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
+
+
+class Seen(NamedTuple):
+    """What a first look at the parts of a tree says.
+
+    Attributes
+    ----------
+    soon
+        `(n,)` leaves whose tables end too soon.
+    complete
+        Whether windows hold every count, so that deeper tables say nothing more.
+    tilted
+        Windows and tilts of the top tree, whose leaves stand for the parts' roots.
+    """
+
+    soon: NDArray[np.bool_]
+    complete: bool
+    tilted: Tilted
 
 
 class Top(NamedTuple):
@@ -64,6 +92,8 @@ class Top(NamedTuple):
 
     Attributes
     ----------
+    tree
+        What was cut.
     below
         Log evidence of the parts.
     inner, each, within
@@ -75,8 +105,9 @@ class Top(NamedTuple):
         `(n,)` how many counts the window of each node below the top's leaves has.
     """
 
+    tree: CutTree
     solved: Solved
-    parts: list[SubtreePart]
+    parts: Sequence[SubtreePart]
     dropped: float
     below: float
     inner: Tilted
@@ -89,6 +120,14 @@ class Top(NamedTuple):
     def evidence(self) -> float:
         """Return the log evidence of the whole tree (nats)."""
         return self.solved.evidence + self.below
+
+
+def weighed(top: Top, log_weights: Reals) -> Top:
+    """Solve the top again with other mixture weights for what is below each root."""
+    roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
+    solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), top.tree.tolerance)
+    parts = InTurn(lambda b: replace(top.parts[b], log_weights=log_weights), len(top.parts))
+    return top._replace(solved=solved, parts=parts, dropped=solved.dropped, below=float(below.sum()))
 
 
 def drawn_from(tops: Sequence[Weighted], rng: np.random.Generator) -> Integers:
@@ -108,53 +147,74 @@ class CutTree:
 
     Attributes
     ----------
-    child_ptr, cut
-        The whole tree of `n` nodes, and where it is cut.
+    child_ptr, cut, factors
+        The whole tree of `n` nodes, and where it is cut; without the divisors of `trueup.kernel.messages.kinds.with_divisors`.
     tolerance
         Largest posterior mass that may be dropped.
     executor
-        Carries out `up` and `down`.
+        Carries out what is done to parts.
+    components, log_weights
+        Where what is below a root follows a mixture: the fields `SPLIT` of all nodes under each component, and log weights.
     """
 
     child_ptr: Integers
     cut: Partition
+    factors: Factors
     tolerance: float
     executor: Executor
+    components: Sequence[Split] = ()
+    log_weights: Reals = field(default_factory=ALONE.copy)
 
-    def up(self, tilted: Tilted, components: Sequence[Tilted] = (), log_weights: Reals = ALONE) -> Top:
-        """Solve the top given the parts' messages, solving again those whose windows it finds too narrow.
+    @property
+    def roots(self) -> slice:
+        """Return the nodes that are leaves of the top and roots of parts."""
+        return slice(*self.cut.edges[[0, -1]].tolist())
 
-        Where what is below a root follows a mixture: all nodes under each of its `components`, and the log weights.
-        """
-        components = [_meeting(one, tilted, slice(*self.cut.edges[[0, -1]])) for one in components]
-        first, last = self.cut.edges[[0, -1]]
+    def look(self) -> Seen:
+        """Choose windows and tilts of the top, given those of every part alone."""
+        roots, n = self.roots, len(self.child_ptr) - 1
+        soon, complete, every = np.zeros(n, bool), True, []
+        alone = self._parts(np.zeros(n), np.zeros((n, PROBES)), np.zeros(n), self.tolerance, 1)
+        for b, (ended, whole, known) in enumerate(self._in_order(look_at, alone)):
+            soon[subtrees(self.child_ptr, *self.cut.edges[b : b + 2])[0]] = ended
+            complete &= whole
+            every.append(known)
+        known = Subtrees(*map(np.concatenate, zip(*every)))
+        inner = take_factors(self.factors, np.arange(roots.start))
+        tilted, _ = tilt_part(top_of(self.child_ptr, self.cut), with_normal(inner, known), below=known)
+        return Seen(soon, complete and hold_all(tilted), tilted)
+
+    def up(self, seen: Seen) -> Top:
+        """Solve the top given the parts' messages, solving again those whose windows it finds too narrow."""
+        tilted, roots = seen.tilted, self.roots
+        first, last = roots.start, roots.stop
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         count = len(self.cut.edges) - 1
         owner, evidence_above = np.repeat(np.arange(count), np.diff(self.cut.edges)), np.zeros(last - first)
-        parts: list[Any] = [None] * count
+        settings: list[Any] = [None] * count
         answers: list[Any] = [None] * count
         again = np.arange(count)
         for attempt in range(ROUNDS + 1):
             passes = MOST_PASSES if attempt else 1  # once is enough for most
-            fresh = self._parts(
-                tilted, evidence_above, STRICTER ** max(attempt, 1), passes, components, log_weights
-            )
-            for b, answer in zip(again, self._in_order(send_part, [fresh[b] for b in again])):
-                parts[b], answers[b] = fresh[b], answer
+            tolerance = FIRST * STRICTER**attempt * self.tolerance
+            fresh = self._parts(tilted.above, tilted.asked, evidence_above, tolerance, passes)
+            some = InTurn(lambda i, fresh=fresh, again=again: fresh[again[i]], len(again))
+            for b, answer in zip(again, self._in_order(send_part, some)):
+                settings[b], answers[b] = fresh, answer
             each = [_joined_roots(roots) for roots in zip(*(answer[0] for answer in answers))]
             within = np.concatenate([answer[1] for answer in answers], axis=1)
-            roots, below = mixed_roots(each, within + log_weights[:, None])
-            solved = settle_tilts(plan, with_leaves(inner, roots), self.tolerance)
+            joined, below = mixed_roots(each, within + self.log_weights[:, None])
+            solved = settle_tilts(plan, with_leaves(inner, joined), self.tolerance)
             if solved.dropped <= self.tolerance:
                 break
             every = above(plan, solved.messages.passed, NOTHING_ABOVE)
             known = every[first:last]
-            hopeless = roots.lost[:, 0].max() > np.log(HOPELESS) or not np.isfinite(known).all()
+            hopeless = joined.lost[:, 0].max() > np.log(HOPELESS) or not np.isfinite(known).all()
             if hopeless and attempt:  # deeper tables below are wanted first
                 break
             evidence_above = evidence_above if hopeless else known
             with np.errstate(over="ignore"):
-                missing = np.bincount(owner, np.exp(roots.lost[:, 0] - evidence_above))
+                missing = np.bincount(owner, np.exp(joined.lost[:, 0] - evidence_above))
             narrow = below_marked(
                 plan, solved.messages.short > 0.1 * self.tolerance / len(every) * np.exp(every)
             )
@@ -162,33 +222,20 @@ class CutTree:
             again = np.flatnonzero(wider | (missing > 0.1 * self.tolerance / count))
             if not again.size:
                 break
-        short = np.zeros(len(tilted.low), bool)
+        parts = InTurn(lambda b: settings[b][b], count)
+        short, sizes = self._short(solved, answers)
+        return Top(self, solved, parts, solved.dropped, float(below.sum()), inner, each, within, short, sizes)
+
+    def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], Integers]:
+        """Return the nodes whose tables end too soon, and the sizes of windows below the top."""
+        n, last = len(self.child_ptr) - 1, self.roots.stop
+        short, sizes = np.zeros(n, bool), np.zeros(n, np.int64)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
-        sizes = np.zeros(len(tilted.low), np.int64)
         for (begin, end), answer in zip(pairwise(self.cut.edges), answers):
             nodes = subtrees(self.child_ptr, begin, end)[0]
-            short[nodes] |= answer[2]
+            short[nodes] |= answer[2] | short[begin:end].any()  # a root is as wide as what is below it
             sizes[nodes] = answer[3]
-        return Top(solved, parts, solved.dropped, float(below.sum()), inner, each, within, short, sizes)
-
-    def weighed(self, top: Top, log_weights: Reals) -> Top:
-        """Solve the top again with other mixture weights for what is below each root."""
-        roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
-        solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), self.tolerance)
-        parts = [replace(part, log_weights=log_weights) for part in top.parts]
-        return top._replace(solved=solved, parts=parts, dropped=solved.dropped, below=float(below.sum()))
-
-    def expected(self, top: Top) -> Reals:
-        """Return the expectations `(6, n)` of `expected_of`."""
-        from_top = [downward(*top.solved[:3])]
-        known = self._from_above([(1.0, top.solved, 0)], from_top, np.random.default_rng(0))
-        items = list(zip(top.parts, known))
-        out = np.zeros((6, len(self.child_ptr) - 1))
-        first = self.cut.edges[0]
-        out[:, :first] = expected_of(top.solved, marginals(top.solved))[:, :first]
-        for at, own in self.executor.map(expect_part, items):
-            out[:, subtrees(self.child_ptr, *self.cut.edges[at : at + 2])[0]] = own
-        return out
+        return short, sizes
 
     def down(
         self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator, progress: Progress
@@ -198,23 +245,27 @@ class CutTree:
         `tops` are the solutions that the top is a mixture of.
         """
         draws = sum(count for _, _, count in tops)
-        from_top = [downward(*top[:3]) for _, top, _ in tops]
-        kind = _narrowest(below.parts, tops)
-        items = list(zip(below.parts, self._from_above(tops, from_top, rng, kind)))
+        items, exact, kind, moved = self.items(below, tops, rng)
         edges, leaves = self.cut.edges, self.cut.leaves - self.cut.leaves[0]
-        laid = Laid(
-            np.arange(edges[0]),
-            mixed([marginals(top) for _, top, _ in tops], _mixture_weights(tops)),
-            below.sizes,
-        )
+        laid = Laid(np.arange(edges[0]), exact, below.sizes)
         counts, roundings = np.empty((draws, leaves[-1]), kind), [0.0]
         for done, (at, part) in enumerate(self.executor.map(draw_part, items), start=1):
             laid.add(subtrees(self.child_ptr, *edges[at : at + 2])[0], part.marginals)
             counts[:, leaves[at] : leaves[at + 1]] = part.counts
             roundings.append(part.rounding)
             progress(draws * done // len(items), draws)
-        rounding = max(moved for _, moved in from_top) + max(roundings)
-        return laid.exact, counts, rounding
+        return laid.exact, counts, moved + max(roundings)
+
+    def items(
+        self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator
+    ) -> tuple[Sequence[tuple[SubtreePart, FromAbove]], Exact, type, float]:
+        """Return the items of `draw_part`, marginals of the top, the type of counts, and a bound of the top's rounding."""
+        from_top = [downward(*top[:3]) for _, top, _ in tops]
+        kind = _narrowest(self.factors, below.parts, tops)
+        known = list(self._from_above(tops, from_top, rng, kind))
+        items = InTurn(lambda b: (below.parts[b], known[b]), len(known))
+        exact = mixed([marginals(top) for _, top, _ in tops], _mixture_weights(tops))
+        return items, exact, kind, max(moved for _, moved in from_top)
 
     def _from_above(
         self,
@@ -234,41 +285,43 @@ class CutTree:
             yield FromAbove(weights[own], offset[own], counts[first:last], seed, kind)
 
     def _parts(
-        self,
-        tilted: Tilted,
-        evidence_above: Reals,
-        factor: float,
-        passes: int,
-        components: Sequence[Tilted],
-        log_weights: Reals,
-    ) -> list[SubtreePart]:
-        """Return the parts of the cut; each may drop its nodes' share of the tolerance, times a factor."""
-        parts, leaves = [], np.diff(self.cut.leaves)
-        for b, (first, last) in enumerate(pairwise(self.cut.edges)):
+        self, tilts: Reals, asked: Reals, evidence_above: Reals, tolerance: float, passes: int
+    ) -> Sequence[SubtreePart]:
+        """Return the parts of the cut, made one at a time; each may drop its nodes' share of a tolerance.
+
+        `tilts` and `asked` are of all nodes down to the roots, `evidence_above` of the roots.
+        """
+        leaves, n = np.diff(self.cut.leaves), len(self.child_ptr) - 1
+
+        def part(b: int) -> SubtreePart:
+            first, last = self.cut.edges[b : b + 2].tolist()
             nodes, child_ptr = subtrees(self.child_ptr, first, last)
-            known = evidence_above[first - self.cut.edges[0] : last - self.cut.edges[0]]
-            tolerance = factor * self.tolerance * len(nodes) / len(tilted.low)
-            own = take(tilted, nodes), known, tolerance, int(leaves[b]), passes
-            each = tuple(take(component, nodes) for component in components)
-            parts.append(SubtreePart(child_ptr, *own, each, log_weights))
-        return parts
+            own = slice(first - self.roots.start, last - self.roots.start)
+            components = tuple(tuple(field[nodes] for field in one) for one in self.components)
+            return SubtreePart(
+                child_ptr,
+                take_factors(self.factors, nodes),
+                int(leaves[b]),
+                tolerance * len(nodes) / n,
+                tilts[first:last],
+                asked[first:last],
+                evidence_above[own],
+                passes,
+                components,  # pyright: ignore[reportArgumentType]
+                self.log_weights,
+            )
+
+        return InTurn(part, len(self.cut.edges) - 1)
 
     def _in_order(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         answers = dict(self.executor.map(task, items))
         return [answers[at] for at in range(len(items))]
 
 
-def _meeting(component: Tilted, tilted: Tilted, roots: slice) -> Tilted:
-    """Give the messages of roots the top's tilts; below the roots, each component has its own."""
-    slope, above, asked = component.slope.copy(), component.above.copy(), component.asked.copy()
-    slope[roots] += tilted.above[roots] - above[roots]
-    above[roots], asked[roots] = tilted.above[roots], tilted.asked[roots]
-    return component._replace(slope=slope, above=above, asked=asked)
-
-
-def _narrowest(parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
+def _narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
     """Return the narrowest type for drawn leaves: half as wide if it holds all their sums and squares."""
-    most = max(int(part.tilted.high[-part.leaves :].max(initial=0)) for part in parts)
+    leaves = sum(parts[b].leaves for b in range(len(parts)))
+    most = int(reach_all(factors)[1][-leaves:].max(initial=0))
     total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
     return np.int32 if max(most**2, total) < 1 << 31 else np.int64
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
-from trueup.kernel.messages.pmf import reach_all
+from trueup.kernel.messages.pmf import Factors, reach_all
 from trueup.kernel.messages.solve import (
     MOST_PASSES,
     Solved,
@@ -31,7 +32,7 @@ from trueup.kernel.messages.solve import (
     tilt,
     too_short,
 )
-from trueup.kernel.messages.tilting import bounds
+from trueup.kernel.messages.tilting import bounds, certain
 from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
@@ -47,6 +48,17 @@ GLANCED = 1.0
 """Posterior mass that may be dropped where it is only asked whether to search there at all: what is kept is no more than all."""
 DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 """Position in `DEPTHS` of the deepest tables with which two kinds of parts are tried, and solutions for one hyperparameter."""
+
+
+class Attempt(NamedTuple, Generic[Outcome]):
+    """A tree with tables of some depth: leaves whose tables end too soon, if windows hold every count, how to solve it, and
+    tilts from which the next search begins.
+    """
+
+    soon: NDArray[np.bool_]
+    complete: bool
+    solve: Callable[[], Outcome]
+    tilted: Tilted | None
 
 
 @dataclass(eq=False)
@@ -114,12 +126,15 @@ class SolutionSearch:
     def whole(self, tolerance: float, passes: int = MOST_PASSES) -> Solved:
         """Solve the whole tree at once."""
         plan = plan_pairs(self.child_ptr)
+
+        def attempt(factors: Factors) -> Attempt[Solved]:
+            tilted = tilt(self.child_ptr, factors, self.start)
+            soon = end_too_soon(self.child_ptr, tilted) & (tilted.low <= tilted.high).all()
+            solve = partial(settle_tilts, plan, tilted, tolerance, passes=passes, spend=self.work.begin_pass)
+            return Attempt(soon, hold_all(tilted), solve, tilted)
+
         return self._deepened(
-            lambda tilted, _: settle_tilts(
-                plan, tilted, tolerance, passes=passes, spend=self.work.begin_pass
-            ),
-            lambda s: too_short(self.child_ptr, s, tolerance),
-            tolerance,
+            self.state.factors, attempt, lambda s: too_short(self.child_ptr, s, tolerance), tolerance
         )
 
     def glance(self, splits: Splits, theta: NDArray) -> float:
@@ -132,19 +147,16 @@ class SolutionSearch:
 
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
-        parts = CutTree(self.child_ptr, cut, tolerance, self.executor)
-        log_weights = self.mixture[1] if self.mixture else ALONE
-        return self._deepened(
-            lambda tilted, components: parts.up(tilted, components, log_weights),
-            lambda top: top.short,
-            tolerance,
-        )
 
-    def _components(self, tilted: Tilted) -> list[Tilted]:
-        """Return the mixture's components, each with its own tilts, at the table depth being tried."""
-        splits = self.mixture[0] if self.mixture else []
-        each = (self.state.factors(self.values, DEPTHS[self.depth], one) for one in splits)
-        return [tilt(self.child_ptr, one, tilted) for one in each if one is not None]
+        def attempt(factors: Factors) -> Attempt[Top]:
+            low, high = bounds(self.child_ptr, *certain(factors))  # parts are told what is certain above them
+            known = factors._replace(lower=low, upper=high)
+            components, weights = self.mixture or ((), ALONE)
+            parts = CutTree(self.child_ptr, cut, known, tolerance, self.executor, components, weights)
+            seen = parts.look()
+            return Attempt(seen.soon, seen.complete, partial(parts.up, seen), None)
+
+        return self._deepened(self.state.tables, attempt, lambda top: top.short, tolerance)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may differ much from earlier ones."""
@@ -184,15 +196,13 @@ class SolutionSearch:
         return density
 
     def _evidence(self, tolerance: float) -> tuple[float, NDArray]:
-        if (cut := self.state.cut) is not None:
-            top = self.by_parts(cut, tolerance)
-            return top.evidence, CutTree(self.child_ptr, cut, tolerance, self.executor).expected(top)
         solved = self.whole(tolerance)
         return solved.evidence, expected_of(solved, marginals(solved))
 
     def _deepened(
         self,
-        solve: Callable[[Tilted, list[Tilted]], Outcome],
+        tables: Callable[[NDArray, NDArray, Split | None], Factors | None],
+        attempt: Callable[[Factors], Attempt[Outcome]],
         short: Callable[[Outcome], NDArray],
         tolerance: float,
     ) -> Outcome:
@@ -204,29 +214,24 @@ class SolutionSearch:
         if tolerance < ROUGH:
             self.depth = np.maximum(self.depth, FINE)
         left, inherited = self.tries, self.start is not None
-        while (
-            left > 0
-            and (factors := self.state.factors(self.values, DEPTHS[self.depth], self.splits)) is not None
-        ):
+        while left > 0 and (factors := tables(self.values, DEPTHS[self.depth], self.splits)) is not None:
             self.work.begin_pass(pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(factors))))
-            tilted = tilt(self.child_ptr, factors, self.start)
-            components = self._components(tilted)
-            soon = [end_too_soon(self.child_ptr, one) for one in components or (tilted,)]
-            ended = np.any(soon, axis=0) & (self.depth < self.last) & (tilted.low <= tilted.high).all()
+            tried = attempt(factors)
+            ended = tried.soon & (self.depth < self.last)
             if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
                 self.depth[ended] += 1
-                self.start = tilted
+                self.start = tried.tilted
                 continue
-            solved, left = solve(tilted, components), left - 1
+            solved, left = tried.solve(), left - 1
             if solved.dropped <= tolerance:
-                self.start, self.reached = tilted, max(self.reached, int(self.depth.max()))
+                self.start, self.reached = tried.tilted, max(self.reached, int(self.depth.max()))
                 return solved
             if inherited and solved.dropped >= 1:  # tilts of another problem may be far off
                 self.start, inherited = None, False
                 continue
             self.state.refuse_contradiction(self.values, factors)
             deeper = self.depth < self.last
-            if not deeper.any() or hold_all(tilted):
+            if not deeper.any() or tried.complete:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1

@@ -112,6 +112,15 @@ class TreeState:
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
         """Return tables of every node's likelihood and prior, each to its depth; None if they would not fit in memory."""
+        found = self.tables(values, depth, splits)
+        return (
+            None
+            if found is None
+            else with_divisors(found, *bounds(self.problem.child_ptr, *reach_all(found)))
+        )
+
+    def tables(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
+        """Return the factors without the divisors of parts of two kinds."""
         problem = self.problem
         table = FactorTable(*problem.whole_bounds(values))
         try:
@@ -130,7 +139,7 @@ class TreeState:
         factors = table.build()
         low, high = bounds(problem.child_ptr, *reach_all(factors))
         self._refuse_improper(low, high)
-        return with_divisors(factors, low, high) if self._entries(low, high) <= MOST_ENTRIES else None
+        return factors if self._entries(low, high) <= MOST_ENTRIES else None
 
     def windows(self, values: NDArray, depth: NDArray) -> tuple[NDArray, NDArray]:
         """Return the windows `(nodes,)` of tables to each node's depth, before any table is made."""

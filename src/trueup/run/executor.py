@@ -21,6 +21,27 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class InTurn(Sequence[Item]):
+    """Items that are made when they are asked for, since all of them at once would not fit in memory.
+
+    Examples
+    --------
+    >>> list(InTurn(abs, 3))
+    [0, 1, 2]
+    """
+
+    def __init__(self, make: Callable[[int], Item], count: int) -> None:
+        self._make, self._count = make, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: int) -> Item:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if not 0 <= at < self._count:
+            raise IndexError(at)
+        return self._make(at)
+
+
 class Executor(Protocol):
     """An executor of a task on many items; a context manager that ends its workers.
 

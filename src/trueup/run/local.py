@@ -8,8 +8,10 @@ import pickle
 import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager, suppress
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Self
@@ -143,14 +145,19 @@ class LocalThreads(LocalPool):
     def _here(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
         pool = ThreadPoolExecutor(min(cores(), MOST_THREADS))
         try:
-            running = {pool.submit(task, item): at for at, item in enumerate(items)}
-            for done in as_completed(list(running)):
-                at = running.pop(done)
-                try:
-                    result = done.result()
-                except MemoryError as error:
-                    raise told(error, _label(task, at, len(items))) from None
-                yield at, result
+            left, running = iter(range(len(items))), {}
+            while True:
+                for at in islice(left, 2 * MOST_THREADS - len(running)):
+                    running[pool.submit(task, items[at])] = at
+                if not running:
+                    break
+                for done in wait_for(list(running), return_when=FIRST_COMPLETED).done:
+                    at = running.pop(done)
+                    try:
+                        result = done.result()
+                    except MemoryError as error:
+                        raise told(error, _label(task, at, len(items))) from None
+                    yield at, result
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -119,6 +119,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(
             f"the manifest of '{folder}' is damaged or of another kind", remedy=_RESTORE
         ) from None
+    if manifest.get("by parts"):
+        raise BundleError(
+            f"'{folder}' was written by parts, whose draws stand part after part",
+            needed="a posterior that was made in memory",
+            remedy="read its tables by their keys: summary, areas.parquet and draws/*.parquet",
+        )
     refuse_links(folder, [MANIFEST.name, *manifest["files"]])
     for name, written in manifest["files"].items():
         if not (path := folder / name).is_file() or digest(path) != written:

@@ -13,10 +13,9 @@ draws.parquet             one row per draw and cell: chain, draw, the cell's key
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +81,7 @@ def write_posterior(
     >>> (out / "draws.csv").read_text().split()
     ['chain,draw,area,count', '0,0,a,3', '0,0,b,4', '0,1,a,5', '0,1,b,4']
     """
-    write, ending = (
-        (write_csv, "csv") if as_csv else (partial(write_parquet, together=ROW_GROUP_ROWS), "parquet")
-    )
+    write, ending = (write_csv, "csv") if as_csv else (write_parquet_in_groups, "parquet")
     with staged(Path(out)) as folder:
         (folder / "summary").mkdir()
         for margin in margins(posterior):
@@ -100,7 +97,9 @@ def write_posterior(
             (folder / "report.html").write_text(page, encoding="utf-8")
         if posterior.cells.tree.keys:
             write_places(folder / PLACES, posterior.cells)
-        text = json.dumps(_manifest(posterior) | {"files": _digests(folder)}, indent=2, default=str)
+        text = json.dumps(
+            posterior_manifest(posterior) | {"files": digests_of(folder)}, indent=2, default=str
+        )
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -120,43 +119,61 @@ def _columns_of_cells(cells: Cells) -> dict[str, NDArray]:
 
 
 def _write_draws(folder: Path, posterior: Posterior, write: Callable, ending: str) -> None:
-    """Write the draws as one file, or as a folder of files if there are many, which readers take as one table.
+    """Write the draws as one file, or as a folder of files if there are many, which readers take as one table."""
+    _, draws, n = posterior.draws.shape
+    counts = posterior.draws.reshape(-1, n)
+    paths, files = [folder / f"draws.{ending}"], -(-len(counts) // max(1, MOST_ROWS // n))
+    if files > 1:
+        (folder / "draws").mkdir()
+        paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(files)]
+    write_drawn(paths, counts, _columns_of_cells(posterior.cells), draws, write)
+
+
+def write_parquet_in_groups(path: Path, columns: Mapping[str, NDArray], *given: Any, **more: Any) -> None:
+    """Write columns to Parquet, in groups of rows as large as readers of draws want."""
+    write_parquet(path, columns, *given, together=ROW_GROUP_ROWS, **more)
+
+
+def write_drawn(
+    paths: Sequence[Path],
+    counts: NDArray,
+    columns: Mapping[str, NDArray],
+    draws: int,
+    write: Callable = write_parquet_in_groups,
+) -> None:
+    """Write counts `(chains * draws, n)` as rows to files, equally many draws to each, with the columns of the `n` cells.
 
     DuckDB reads the counts where they are, and looks keys up by the number of the cell. Some files are written at once.
     """
-    _, draws, n = posterior.draws.shape
-    counts, step = posterior.draws.reshape(-1), max(1, MOST_ROWS // n) * n
-    paths = [folder / f"draws.{ending}"]
-    if len(counts) > step:
-        (folder / "draws").mkdir()
-        paths = [folder / "draws" / f"part-{k:05d}.{ending}" for k in range(-(-len(counts) // step))]
-    cell = np.tile(np.arange(1, n + 1, dtype=np.int32), min(step, len(counts)) // n)
-    with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
-        keys = hold_keys(connection, _columns_of_cells(posterior.cells))
-        columns = {
+    n, each = counts.shape[1], -(-len(counts) // len(paths))
+    cell = np.tile(np.arange(1, n + 1, dtype=np.int32), each)
+    with connect(folders=[paths[0].parent], threads=1) as connection:  # each thread holds a group of rows
+        keys = hold_keys(connection, columns)
+        written = {
             "chain": f"draw::BIGINT // {draws}",
             "draw": f"draw::BIGINT % {draws}",
             **{name: f"{column}[cell]" for name, column in keys.items()},
             "count": "count::BIGINT",
         }
-        select = ", ".join(f"{what} AS {quoted(name)}" for name, what in columns.items())
+        select = ", ".join(f"{what} AS {quoted(name)}" for name, what in written.items())
 
         def write_part(k: int) -> None:
-            own = counts[k * step : (k + 1) * step]
-            draw = np.repeat(np.arange(len(own) // n, dtype=np.int32) + k * (step // n), n)
+            own = counts[k * each : (k + 1) * each]
+            draw = np.repeat(np.arange(len(own), dtype=np.int32) + k * each, n)
+            own = own.reshape(-1)
             write(paths[k], {"count": own, "cell": cell[: len(own)], "draw": draw}, connection, select=select)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(write_part, range(len(paths))))
 
 
-def _digests(folder: Path) -> dict[str, str]:
+def digests_of(folder: Path) -> dict[str, str]:
     """Return the digest of every file, by its name."""
     names = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): digest(path) for path in names}
 
 
-def _manifest(posterior: Posterior) -> dict[str, Any]:
+def posterior_manifest(posterior: Posterior) -> dict[str, Any]:
     drawn = posterior.drawn
     return {
         "kind": "posterior",

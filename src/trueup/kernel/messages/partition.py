@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.pmf import OPEN, SPLIT, Factors, no_splits
-from trueup.kernel.messages.solve import Solved
+from trueup.kernel.messages.solve import Solved, Subtrees
+from trueup.kernel.messages.tilting import NARROW
 from trueup.kernel.messages.upward import Tilted, array_of
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
+NORMAL_SDS = 12.0
+"""Standard deviations on each side of a message that is about normal."""
 
 
 class Partition(NamedTuple):
@@ -185,6 +188,19 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
         np.append(own.upper, np.full(k, OPEN)),
         *(np.append(getattr(own, field), one) for field, one in zip(SPLIT, no_splits(k))),
     )
+
+
+def with_normal(own: Factors, known: Subtrees) -> Factors:
+    """Return the factors of a top tree whose leaves' messages are about normal, for its tilts to be found."""
+    sd = np.sqrt(np.maximum(known.variance, NARROW))
+    middle, reach = np.round(known.mean).astype(np.int64), np.ceil(NORMAL_SDS * sd).astype(np.int64) + 1
+    low, high = np.maximum(middle - reach, known.low), np.minimum(middle + reach, known.high)
+    low, high = np.minimum(low, known.high), np.maximum(high, known.low)
+    sizes = np.maximum(high - low + 1, 1)
+    at = spread_messages(low, sizes) - np.repeat(known.mean, sizes)
+    masses = np.exp(-0.5 * (at / np.repeat(sd, sizes)) ** 2)
+    found = with_messages(own, low, sizes, np.maximum(masses, 1e-300))
+    return found._replace(open_ended=np.append(own.open_ended, np.ones(len(low))))
 
 
 class Laid:

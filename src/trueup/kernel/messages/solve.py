@@ -30,7 +30,16 @@ from trueup.kernel.messages.pairs import PairPlan, above, below_marked, plan_pai
 from trueup.kernel.messages.pmf import Factors, largest_tables, reach_all
 from trueup.kernel.messages.splits import proper_splits
 from trueup.kernel.messages.tails import PROBES, probes_of, rooms
-from trueup.kernel.messages.tilting import bounds, certain, find_tilts, has_factor, inherit, limits, tilts
+from trueup.kernel.messages.tilting import (
+    NO_TILT,
+    bounds,
+    certain,
+    find_tilts,
+    has_factor,
+    inherit,
+    limits,
+    tilts,
+)
 from trueup.kernel.messages.upward import (
     DIRECT,
     Messages,
@@ -159,55 +168,81 @@ def hold_all(tilted: Tilted) -> bool:
     return bool((tilted.low == tilted.floor).all() and (tilted.high == tilted.ceiling).all())
 
 
+class Subtrees(NamedTuple):
+    """What is known of the messages of some nodes once their tilts are.
+
+    Attributes
+    ----------
+    low, high, floor, ceiling
+        Windows, and what is known for certain; see `Tilted`.
+    mean, variance
+        About those of the messages.
+    room, limit
+        The largest and the least tilt at which bounds of the messages stay finite.
+    """
+
+    low: Integers
+    high: Integers
+    floor: Integers
+    ceiling: Integers
+    mean: Reals
+    variance: Reals
+    room: Reals
+    limit: Reals
+
+
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
     """Choose windows and tilts, starting the search from those of `start`."""
+    return tilt_part(child_ptr, factors, start)[0]
+
+
+def tilt_part(
+    child_ptr: Integers,
+    factors: Factors,
+    start: Tilted | None = None,
+    given: Reals = NO_TILT,
+    below: Subtrees | None = None,
+) -> tuple[Tilted, Subtrees]:
+    """Choose windows and tilts of a tree, or of a part of one; return them and what is known of every message.
+
+    Parameters
+    ----------
+    given
+        (k,) tilts above the first nodes, which are roots.
+    below
+        What the last nodes stand for: leaves whose tables are about the messages of subtrees, and serve for tilts alone.
+    """
     n = len(child_ptr) - 1
-    lowest, highest = reach_all(factors)
-    floor, ceiling = bounds(child_ptr, *certain(factors))
-    low, high = bounds(child_ptr, lowest, highest)
+    reach, sure = np.array(reach_all(factors)), np.array(certain(factors))
+    leaves = slice(n if below is None else n - len(below.low), n)
+    tabled = reach[:, leaves].copy()
+    if below is not None:
+        reach[:, leaves], sure[:, leaves] = below[:2], below[2:4]
+    (floor, ceiling), (low, high) = bounds(child_ptr, *sure), bounds(child_ptr, *reach)
     windows, informs = (low, high, floor, ceiling), has_factor(child_ptr, factors)
-    none, given, lost = np.zeros((n, PROBES)), np.full((n, PROBES), np.nan), np.full((n, PROBES), -np.inf)
+    none, missing, lost = np.zeros((n, PROBES)), np.full((n, PROBES), np.nan), np.full((n, PROBES), -np.inf)
     pointwise = _pointwise(child_ptr, factors, low > floor, informs)
     if np.any(low > high):
         zeros = np.zeros(n)
-        return Tilted(
-            factors,
-            *windows,
-            zeros,
-            zeros,
-            informs,
-            none,
-            none,
-            given,
-            lost,
-            pointwise,
-            informs,
-            zeros,
-            zeros,
-        )
-    state = find_tilts(child_ptr, factors, windows, None if start is None else tilts(child_ptr, start.slope))
+        more = zeros, zeros, informs, none, none, missing, lost, pointwise, informs, zeros, zeros
+        return Tilted(factors, *windows, *more), Subtrees(*windows, zeros, zeros, zeros, zeros)
+    before = None if start is None else tilts(child_ptr, start.slope)
+    seen = low.copy(), high.copy()
+    seen[0][leaves], seen[1][leaves] = tabled
+    state = find_tilts(child_ptr, factors, (*seen, floor, ceiling), before, given)
     least, _ = limits(child_ptr, *(factors, *windows))
-    room, far = rooms(child_ptr, factors, high, ceiling, state.mean, state.variance)
-    parent = inherit(child_ptr, state.tau)
+    known = np.zeros(0) if below is None else below.room
+    if below is not None:
+        least[leaves] = below.limit
+    room, far = rooms(child_ptr, factors, high, ceiling, state.mean, state.variance, known)
+    parent = inherit(child_ptr, state.tau, given)
     probes = probes_of(child_ptr, state.tau, parent, state.variance, floor, least, room, far, pointwise)
     slope = parent - np.where(np.diff(child_ptr) > 0, state.tau, 0.0)
     asked = _of_parent(child_ptr, probes)
     proper, largest = proper_splits(child_ptr, factors, floor, ceiling), largest_tables(factors)
-    return Tilted(
-        factors,
-        *windows,
-        slope,
-        state.top,
-        informs,
-        probes,
-        asked,
-        given,
-        lost,
-        pointwise,
-        proper,
-        parent,
-        largest,
-    )
+    more = slope, state.top, informs, probes, asked, missing, lost, pointwise, proper, parent, largest
+    limit = np.where(np.diff(child_ptr) > 0, state.tau + probes[:, 3], least)
+    return Tilted(factors, *windows, *more), Subtrees(*windows, state.mean, state.variance, room, limit)
 
 
 def _pointwise(

@@ -501,15 +501,16 @@ def log_largest(masses, offset, theta):
 
 
 @njit(cache=True)
-def rooms(child_ptr, factors, high, ceiling, mean, variance):
+def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
     """Return, for each node, the tilt up to which its message's bounds stay finite, and where the far probe of its parts is.
 
     Both are tilts of the whole, not on top of others. A leaf falls as its tables do where they end; a sum as its laws
-    do where its window may end.
+    do where its window may end. Of the last leaves, which stand for subtrees, the tilt is `known`.
     """
     n = len(high)
     room, far = np.empty(n), np.zeros(n)
-    for v in range(n - 1, -1, -1):
+    room[n - len(known) :] = known
+    for v in range(n - len(known) - 1, -1, -1):
         first, last = child_ptr[v], child_ptr[v + 1]
         at = high[v]
         if first < last:

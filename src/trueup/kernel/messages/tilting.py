@@ -40,6 +40,7 @@ RESTING, TILT_TOLERANCE_SDS = 0.1, 0.5
 MAX_TILT_STEPS = 100
 NARROW = 0.01
 """Least variance (counts squared) that a sum is taken to have: parts that all but one count contradicts still move."""
+NO_TILT = np.zeros(1)
 MAX_TILT_STEP = 4.0
 """Longest step of a tilt."""
 
@@ -279,7 +280,7 @@ def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, 
 
 
 @njit(cache=True)
-def _moved(child_ptr, informs, least, most, state, below, last_step):
+def _moved(child_ptr, informs, least, most, given, state, below, last_step):
     """Return tilts under which each node's parts come to its known sum, to first order, and how far they were off.
 
     Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
@@ -288,6 +289,7 @@ def _moved(child_ptr, informs, least, most, state, below, last_step):
     n = len(state.tau)
     tau, furthest = state.tau.copy(), 0.0
     parent_change, parent_tau = np.zeros(n), np.zeros(n)
+    parent_tau[: len(given)] = given
     for v in range(n):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
@@ -316,9 +318,10 @@ def _moved(child_ptr, informs, least, most, state, below, last_step):
 
 
 @njit(cache=True)
-def inherit(child_ptr, tau):
-    """Return, for each node, the tilt of its parent (0 for the root)."""
+def inherit(child_ptr, tau, given):
+    """Return, for each node, the tilt of its parent; of the roots, the one that is given."""
     parent_tau = np.zeros(len(tau))
+    parent_tau[: len(given)] = given
     for v in range(len(tau)):
         for c in range(child_ptr[v], child_ptr[v + 1]):
             parent_tau[c] = tau[v]
@@ -375,7 +378,7 @@ def first_tilts(child_ptr, factors):
     return tau
 
 
-def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltState:
+def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Reals = NO_TILT) -> TiltState:
     """Return tilts under which sums of parts are where the posterior is, with the moments of all messages under them.
 
     Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations.
@@ -385,6 +388,8 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltSta
     ----------
     windows
         low, high, floor, ceiling `(n,)` of every node, as `Tilted` has them.
+    given
+        (k,) tilts above the first nodes, which are roots.
     """
     low, high, floor, ceiling = windows
     n = len(low)
@@ -394,18 +399,20 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None) -> TiltSta
     state = at_rest(n, first_tilts(child_ptr, factors) if tau is None else tau)
     below, last_step = np.full((n, 3), np.nan), np.zeros(n)
     for _ in range(MAX_TILT_STEPS):
-        evaluate(child_ptr, factors, informs, windows, pieces, state, below)
-        tau, off = _moved(child_ptr, informs, least, most, state, below, last_step)
+        above = inherit(child_ptr, state.tau, given)
+        evaluate(child_ptr, factors, informs, windows, pieces, above, state, below)
+        tau, off = _moved(child_ptr, informs, least, most, given, state, below, last_step)
         if off < TILT_TOLERANCE_SDS:
             break
         state = state._replace(tau=tau)
     return state
 
 
-def evaluate(child_ptr, factors, informs, windows, pieces: Integers, state: TiltState, below: Reals) -> None:
+def evaluate(
+    child_ptr, factors, informs, windows, pieces: Integers, above: Reals, state: TiltState, below: Reals
+) -> None:
     """Update a state to its tilts, by runs of nodes from the last to the first."""
     low, high, floor, ceiling = windows
-    above = inherit(child_ptr, state.tau)
     for first, end in reversed(list(pairwise(pieces))):
         _leaves(first, end, child_ptr, factors, low, high, above, state)
         _update_inner(first, end, child_ptr, factors, informs, floor, ceiling, above, state, below)

@@ -1,0 +1,223 @@
+"""Posteriors by parts as folders: what workers are told of tables, and what the driver makes of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.files.columns import write_parquet
+from trueup.inferring.areas import labels_of_areas, refuse_overlapping
+from trueup.inferring.conflict import conflicts
+from trueup.inferring.method import Progress
+from trueup.inferring.part_tables import AreaParts, NodeTable, PartGiven, some_of, tables_of_part
+from trueup.inferring.tree_exact import SolvedTree, refuse_endless
+from trueup.io.bundle.manifest import slug
+from trueup.io.bundle.places import write_places
+from trueup.io.bundle.posterior import PLACES, digests_of, posterior_manifest
+from trueup.kernel.messages.mixture import Exact
+from trueup.kernel.messages.partition import Partition, spread_messages, subtrees
+from trueup.model.cells import Cells, Margin
+from trueup.model.nested import NestedTree
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior
+from trueup.model.records.quantity import describe_draws
+from trueup.model.tables import place_keys, readable_names
+from trueup.planning.areas import AreaTable
+from trueup.run.executor import InTurn
+from trueup.run.kept import KeptExecutor
+
+Integers = NDArray[np.int64]
+NO_AREAS = AreaParts(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Means(NamedTuple):
+    """Posterior means of a margin, as `conflicts` reads them."""
+
+    mean: NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """Areas off the hierarchy, and the margin of the last level that is described of each."""
+
+    cells: Cells
+    table: AreaTable
+    margin: Margin
+
+    @classmethod
+    def of(cls, cells: Cells, table: AreaTable, by: tuple[str, ...]) -> Areas:
+        """Keep some attributes of areas; refuse to sum over one whose values overlap."""
+        margin = cells.margin(Margin(cells.tree.levels[-1], by))
+        refuse_overlapping(cells, margin)
+        return cls(cells, table, margin)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of areas, and of each attribute's values."""
+        return (len(self.table.names), *self.cells.margin_shape(self.margin)[1:])
+
+    @cached_property
+    def by_place(self) -> tuple[Integers, Integers]:
+        """Return the places of all pairs in order, and which pairs these are."""
+        order = np.argsort(self.table.leaf, kind="stable")
+        return self.table.leaf[order], order
+
+    def of_cells(self, cells: Integers) -> AreaParts:
+        """Return which of some finest cells lie in which areas."""
+        places, *values = np.unravel_index(cells, self.cells.shape)
+        leaf, order = self.by_place
+        first, last = (np.searchsorted(leaf, places, side) for side in ("left", "right"))
+        inside = np.repeat(np.arange(len(cells)), last - first)
+        areas = self.table.area[order[spread_messages(first, last - first)]]
+        views = zip(self.cells.recodes(self.margin.attributes), values)
+        kept = [np.array(view.groups)[value[inside]] for view, value in views if view.name]
+        return AreaParts(np.ravel_multi_index((areas, *kept), self.shape), inside)
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenParts:
+    """The tables of a posterior by parts.
+
+    Attributes
+    ----------
+    measured, found
+        What it was made from, and its solution.
+    draws, level
+        Number of draws, and the probability of intervals.
+    areas
+        Areas off the hierarchy, if there are any.
+    keep_draws
+        Whether draws are written.
+    most
+        Cells of a file, about.
+    """
+
+    measured: Measurements
+    found: SolvedTree
+    draws: int
+    level: float
+    areas: Areas | None
+    keep_draws: bool
+    most: int
+
+    @property
+    def nested(self) -> NestedTree:
+        """Return the tree of margins."""
+        return self.found.search.state.problem.nested
+
+    @cached_property
+    def groups(self) -> list[Integers | None]:
+        """Return for each margin the group of each of its nodes; None where nodes stand in the order of groups."""
+        starts = zip(self.nested.orders, self.nested.level_ptr)
+        return [
+            None if order is None else np.argsort(order - start, kind="stable") for order, start in starts
+        ]
+
+    def write(
+        self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
+    ) -> tuple[dict[str, Any], NDArray]:
+        """Write draws, summaries and areas; return the record of the draws and the posterior means of all nodes."""
+        top = self.found.top
+        assert top is not None
+        items, exact, _, moved = top.tree.items(top, self.found.tops, rng)
+        cut, rounding = top.tree.cut, 0.0
+        edges = runs_of(cut, self.most)
+        means = np.empty(self.nested.level_ptr[-1])
+        sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
+
+        def given(k: int) -> PartGiven:
+            blocks = range(*edges[k : k + 2])
+            return PartGiven([items[b] for b in blocks], *self._labels(cut, blocks, k), self.level)
+
+        runs = InTurn(given, len(edges) - 1)
+        for done, (k, part) in enumerate(executor.map(tables_of_part, runs), start=1):
+            for file, held in part.files.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(held)
+            sums[part.rows] += part.sums
+            means[nodes_of(top.tree.child_ptr, cut, range(*edges[k : k + 2]))] = part.means
+            rounding = max(rounding, part.rounding)
+            progress(self.draws * done // len(runs), self.draws)
+        means[: cut.edges[0]] = self._write_top(folder, exact, int(cut.edges[0]))
+        refuse_endless(means)
+        if self.areas is not None:
+            labels = labels_of_areas(self.measured.cells, self.areas.margin, self.areas.table)
+            figures = describe_draws(sums.T[None], self.level, independent=True)
+            write_parquet(folder / "areas.parquet", labels | figures)
+        return self.found.stats(moved + rounding, self.draws), means
+
+    def _labels(
+        self, cut: Partition, blocks: range, number: int
+    ) -> tuple[list[NodeTable], NodeTable | None, AreaParts]:
+        """Return the tables of some parts' summaries and draws, and where their leaves lie."""
+        nodes, starts, tables = nodes_of(self.nested.child_ptr, cut, blocks), self.nested.level_ptr, []
+        name, order, groups = f"part-{number:05d}.parquet", nodes, nodes
+        for at, margin in enumerate(self.nested.margins):
+            own = np.flatnonzero((nodes >= starts[at]) & (nodes < starts[at + 1]))
+            groups = self._groups(at, nodes[own])
+            order = np.argsort(groups, kind="stable")
+            if len(own):
+                columns = self._columns(margin, groups[order])
+                tables.append(NodeTable(f"summary/{slug(margin)}/{name}", own[order], columns))
+        finest = self.nested.margins[-1]
+        drawn = NodeTable(f"draws/{name}", order, self._columns(finest, groups[order], named=True))
+        areas = NO_AREAS if self.areas is None else self.areas.of_cells(groups)
+        return tables, drawn if self.keep_draws else None, areas
+
+    def _groups(self, at: int, nodes: Integers) -> Integers:
+        """Return the groups of some nodes of a margin."""
+        places, groups = nodes - self.nested.level_ptr[at], self.groups[at]
+        return places if groups is None else groups[places]
+
+    def _columns(self, margin: Margin, groups: Integers, *, named: bool = False) -> dict[str, NDArray]:
+        """Return the key and attribute columns of some groups of a margin, with readable names where asked for."""
+        cells, tree = self.measured.cells, self.measured.cells.tree
+        at, (places, *values) = tree.level(margin.level), np.unravel_index(groups, cells.margin_shape(margin))
+        keys = place_keys(tree, at) | (readable_names(tree, at) if named else {})
+        kept = {recode.name: np.array(recode.values)[own] for recode, own in zip(cells.kept(margin), values)}
+        return {name: column[places] for name, column in keys.items()} | kept
+
+    def _write_top(self, folder: Path, exact: Exact, count: int) -> NDArray:
+        """Write the summaries of the margins above the parts; return the means of these `count` nodes."""
+        found = some_of(exact, np.arange(count))
+        figures, starts = found.describe(self.level), self.nested.level_ptr
+        (folder / "summary").mkdir(exist_ok=True)
+        for at in range(int(np.searchsorted(starts, count))):
+            margin, own = self.nested.margins[at], slice(*starts[at : at + 2])
+            columns = self._columns(margin, self._groups(at, np.arange(own.start, own.stop)))
+            table = columns | {name: held[own] for name, held in figures.items()}
+            write_parquet(folder / "summary" / f"{slug(margin)}.parquet", table)
+        return found.mean
+
+    def manifest(
+        self, folder: Path, stats: Mapping[str, Any], means: NDArray, method: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Write the places, and return the manifest of what stands in a folder."""
+        nested, cells = self.nested, self.measured.cells
+        exact: Any = {margin: Means(means[nodes]) for margin, nodes in zip(nested.margins, nested.nodes)}
+        shape = np.broadcast_to(np.int64(0), (1, self.draws, cells.n))  # draws that take no memory
+        drawn = Drawn(shape, independent=True, marginals=exact, tables=nested.margins, stats=stats)
+        checked = conflicts(self.measured, drawn)
+        given = cells, drawn, method, self.measured.digest, self.level
+        posterior = Posterior(*given, conflicts=checked, spec=self.measured.spec)
+        if cells.tree.keys:
+            write_places(folder / PLACES, cells)
+        return posterior_manifest(posterior) | {"by parts": True, "files": digests_of(folder)}
+
+
+def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:
+    """Return the nodes of some parts, one part after the other."""
+    return np.concatenate([subtrees(child_ptr, *cut.edges[b : b + 2])[0] for b in blocks])
+
+
+def runs_of(cut: Partition, most: int) -> list[int]:
+    """Return where runs of parts begin that hold about `most` cells, and where the last ends."""
+    before = cut.leaves[:-1] - cut.leaves[0]
+    return [*np.unique(before // most, return_index=True)[1].tolist(), len(before)]
