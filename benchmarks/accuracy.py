@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from benchmarks import _pl94, _two_passes
 from benchmarks.harness import Case, Harness, Picture
 from benchmarks.margins_of_error import EXAMPLE, of_districts, read, world_of
+from trueup.kernel.settling.descend import Settling
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many
@@ -122,7 +123,7 @@ def _settled(population: Population, sequence: list[list[str]]) -> Release:
     state = HistogramTree().prepare(population.constraints, population.headers)
     wanted = [state.marginal(attributes) for attributes in sequence]
     chains = [state.chain(level, wanted) for level in range(len(population.cells.tree.levels))]
-    return lambda values: solution(state, values, chains, np.random.default_rng(1), integer=True).values
+    return lambda values: solution(state, values, chains, np.random.default_rng(1), Settling()).values
 
 
 class Figure(NamedTuple):

@@ -12,7 +12,7 @@ from benchmarks import _histograms
 from benchmarks._histograms import Histograms
 from benchmarks.harness import Case, Harness
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.settling.descend import settle
+from trueup.kernel.settling.descend import Settling, settle
 
 
 def cases(harness: Harness) -> Iterator[Case]:
@@ -42,4 +42,6 @@ def cases(harness: Harness) -> Iterator[Case]:
 
 
 def _whole(problem: Histograms, tree: HistogramLeastSquares, *, integer: bool = True):
-    return settle(tree, tree.fit(problem.answers).subtree, problem.chains(), integer=integer).values[-1]
+    return settle(
+        tree, tree.fit(problem.answers).subtree, problem.chains(), Settling(integer=integer)
+    ).values[-1]

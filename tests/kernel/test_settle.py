@@ -13,7 +13,7 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import identity, marginalise, summed
 from trueup.kernel.histogram.structural_zeros import close, restrict
-from trueup.kernel.settling.descend import node_keys, settle
+from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 
 
@@ -176,7 +176,7 @@ def test_every_stage_is_within_one_of_its_continuous_solution(rng):
     """A level's totals, rounded, are floors or ceilings of the nearest nonnegative totals under the same parents."""
     _, fit, result, tree, chains = settled(rng, noise=2.0)
     total = [[chain[0], chain[-1]] for chain in chains]
-    continuous = settle(tree, fit.subtree, total, integer=False)
+    continuous = settle(tree, fit.subtree, total, Settling(integer=False))
     assert abs(result.values[0].sum() - continuous.values[0].sum()) < 1
 
 
@@ -202,7 +202,7 @@ def test_the_total_is_not_pushed_up_by_its_cells(rng):
         ]
         fit = tree.fit(answers)
         for chain, totals in (([every["total"], every["detailed"]], first), ([every["detailed"]], last)):
-            totals.append(settle(tree, fit.subtree, [chain], integer=False).values[0].sum() - 200)
+            totals.append(settle(tree, fit.subtree, [chain], Settling(integer=False)).values[0].sum() - 200)
     z = [np.mean(t) / (np.std(t) / np.sqrt(len(t))) for t in (first, last)]
     assert abs(z[0]) < 5.5
     assert z[1] > 5.5

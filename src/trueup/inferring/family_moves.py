@@ -32,6 +32,7 @@ from trueup.inferring.chains import (
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.kernel.families.walk import WalkState, tuned, walk
+from trueup.kernel.settling.descend import Settling
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import closed_constraints, family_cells
@@ -190,7 +191,7 @@ class _FamilyChains:
         )
         rows = values + AWAY * spread * rng.normal(size=(method.chains, spread.size))
         seeds = rng.integers(2**63, size=method.chains, dtype=np.uint64)
-        counts, _ = problem.settle(rows, seeds, integer=True, posterior=False)
+        counts, _ = problem.settle(rows, seeds, Settling())
         tables = len(family.cells.tables)
         given = method.prior.concentrations if isinstance(method.prior, Hierarchical) else ()
         alphas = [np.array(given) if given else np.exp(rng.normal(size=tables)) for _ in range(method.chains)]

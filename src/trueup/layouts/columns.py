@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.columns import (
@@ -441,7 +442,7 @@ def default_tables(
     close = tolerance_for(values, UNSETTLED)
     del values  # as wide as all else
     seeds = rng.integers(2**63, size=1, dtype=np.uint64)
-    found = problem.settle(fit, problem.chains, seeds, integer=True, posterior=True, first=problem.first)
+    found = problem.settle(fit, problem.chains, seeds, Settling(posterior=True, first=problem.first))
     if found.misplaced or not found.residual <= close:
         raise ConvergenceError(UNSTARTED, remedy=UNSTARTED_REMEDY)
     return problem.fold.unfold(found.values[-1].astype(np.int64)).ravel()

@@ -6,7 +6,7 @@ One file: both read the same margins and separators of one junction tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ from trueup.kernel.histogram.anova import Axis
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal, marginalise
 from trueup.kernel.histogram.spine import Spine
-from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
+from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.layouts.family_joint import WIDTH, JointTable
 from trueup.layouts.family_rules import (
@@ -159,10 +159,7 @@ class FamilyProblem:
         self,
         rows: NDArray,
         seeds: NDArray,
-        *,
-        integer: bool,
-        posterior: bool,
-        drawn: np.random.Generator | None = None,
+        how: Settling,
     ) -> tuple[NDArray, list[SettledTables]]:
         """Settle the tables along the junction tree, for measured values `(b, q)`: cells `(b, n)`, and what each took."""
         fit, copies = self.fit(rows, subtrees=True), len(rows)
@@ -182,18 +179,14 @@ class FamilyProblem:
                 tree,
                 estimates,
                 table.chains,
+                replace(how, nonnegative=self.constraints.nonnegative, first=table.first),
                 required=table.required,
-                nonnegative=self.constraints.nonnegative,
-                integer=integer,
                 zeros=zeros,
                 keys=[
                     node_keys(keys, level, np.arange(self.least_squares.spine.size(level)))
                     for level in range(table.levels)
                 ],
-                posterior=posterior,
                 fixed=table.shared and _fixed(table.shared, settled[table.shared.parent]),
-                first=table.first,
-                drawn=drawn,
             )
         found = [settled[i] for i in range(len(self.tables))]
         return np.concatenate([s.values[-1].reshape(copies, -1) for s in found], axis=1), found

@@ -13,7 +13,7 @@ from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquar
 from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
-from trueup.kernel.settling.descend import SettledTables, node_keys, settle, settling_sequence
+from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.layouts.histogram_bounds import (
     bounded_marginals,
@@ -113,36 +113,24 @@ class HistogramProblem:
         fit: Estimates,
         chains: Sequence[Sequence[Marginal]],
         seeds: NDArray,
-        *,
-        integer: bool,
-        posterior: bool = False,
+        how: Settling,
         fixed: tuple[Marginal, Sequence[NDArray]] | None = None,
-        first: Sequence[Marginal] = (),
-        drawn: np.random.Generator | None = None,
     ) -> SettledTables:
-        """Settle every level from the top along its settling sequence; at posterior means if asked for, given `fixed` tables.
-
-        `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
-        """
+        """Settle every level from the top along its settling sequence, given `fixed` tables and the problem's rules."""
         spine = self.tree.spine
         return settle(
             self.tree,
             fit.subtree,
             chains,
+            replace(how, nonnegative=self.constraints.nonnegative),
             required=[self.chain(level, ()) for level in range(spine.depth)],
-            nonnegative=self.constraints.nonnegative,
-            integer=integer,
             zeros=self.zeros or None,
             keys=[
                 node_keys(seeds, level, np.arange(spine.size(level) // seeds.size))
                 for level in range(spine.depth)
             ],
-            lower=self.lower,
-            upper=() if drawn else self.upper,
-            posterior=posterior,
+            bounds=(self.lower, () if how.drawn else self.upper),
             fixed=fixed,
-            first=first,
-            drawn=drawn,
         )
 
     def chain(self, level: int, wanted: Sequence[Marginal]) -> list[Marginal]:

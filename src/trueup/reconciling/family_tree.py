@@ -78,8 +78,7 @@ class FamilyTree(FromTheTop):
     def _settled(
         self, state: FamilyProblem, rows: NDArray, seeds: NDArray, drawn: np.random.Generator | None
     ) -> Solution:
-        how = {"integer": self.integer, "posterior": self.posterior, "drawn": drawn}
-        counts, tables = state.settle(rows, seeds, **how)
+        counts, tables = state.settle(rows, seeds, self.settling(drawn=drawn))
         stats = settling_stats(*tables)
         solved = not stats["units without a place"] and stats[
             "largest optimality residual (counts)"

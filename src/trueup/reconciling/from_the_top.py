@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.settling.descend import SettledTables
+from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.settling.descend import SettledTables, Settling
 from trueup.kernel.status import Status, largest
 from trueup.reconciling.method import Method, Solution
 
@@ -33,6 +34,10 @@ class FromTheTop(Method):
     def posterior(self) -> bool:
         """Return True if tables are settled at posterior means."""
         return self.estimates == "posterior-means"
+
+    def settling(self, first: Sequence[Marginal] = (), drawn: np.random.Generator | None = None) -> Settling:
+        """Return how tables are settled; see `Settling` for the root's marginals `first`, and for tables that are drawn."""
+        return Settling(integer=self.integer, posterior=self.posterior, first=first, drawn=drawn)
 
 
 def in_chunks(

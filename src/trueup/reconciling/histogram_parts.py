@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal
-from trueup.kernel.settling.descend import node_keys, settle
+from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
@@ -191,15 +191,12 @@ def down(
         tree,
         estimates,
         plan.chains[covered],
+        Settling(plan.nonnegative, plan.integer, posterior=plan.posterior, first=plan.first),
         required=plan.required[covered],
-        nonnegative=plan.nonnegative,
-        integer=plan.integer,
         keys=keys,
         above=None if above is None else above[:, plan.fold.kept],
-        lower=lower or _lower(segment, below),
-        posterior=plan.posterior,
+        bounds=(lower or _lower(segment, below), ()),
         fixed=fixed,
-        first=plan.first,
     )
     first = int(above is not None)
     stats = settling_stats(settled)

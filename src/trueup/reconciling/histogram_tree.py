@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.lower_bounds import Lower
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
@@ -69,8 +70,7 @@ class HistogramTree(FromTheTop):
 
     def apply(self, state: HistogramProblem, values: NDArray, rng: np.random.Generator) -> Solution:
         """Reconcile values `(q,)` or `(b, q)`; the rng settles ties of rounding."""
-        how = {"integer": self.integer, "posterior": self.posterior, "first": state.first}
-        return solution(state, values, state.chains, rng, **how)
+        return solution(state, values, state.chains, rng, self.settling(state.first))
 
     def refuses_parts(self) -> str | None:
         """Return the reason if the method needs the whole tree at once; whole numbers are settled part by part."""
@@ -107,22 +107,14 @@ def solution(
     values: NDArray,
     chains: Sequence[Sequence[Marginal]],
     rng: np.random.Generator,
-    *,
-    integer: bool,
-    posterior: bool = False,
+    how: Settling,
     within: Within | None = None,
-    first: Sequence[Marginal] = (),
-    drawn: np.random.Generator | None = None,
 ) -> Solution:
-    """Solve for values `(q,)` or `(b, q)`: least squares, then settling, many rows of a small problem at once.
-
-    `first` are the root's marginals that are settled before its cells are held at zero. With `drawn` tables are drawn.
-    """
+    """Solve for values `(q,)` or `(b, q)`: least squares, then settling, many rows of a small problem at once."""
     tiled = cache(problem.tiled)
 
     def solve(rows: NDArray, seeds: NDArray) -> Solution:
-        how = (integer, posterior, within, first, drawn)
-        return Solution(*_solve(tiled(len(rows)), rows, chains, seeds, *how))
+        return Solution(*_solve(tiled(len(rows)), rows, chains, seeds, how, within))
 
     return in_chunks(values, problem.cells.n, rng, solve, together=within is not None)
 
@@ -132,31 +124,28 @@ def _solve(
     values: NDArray,
     chains,
     seeds: NDArray,
-    integer: bool,
-    posterior: bool,
+    how: Settling,
     within: Within | None,
-    first: Sequence[Marginal],
-    drawn: np.random.Generator | None,
 ) -> tuple[NDArray, Status, dict]:
     fixed = None
     if within is not None:
         problem, fixed = replace(problem, lower=within.lower), within.fixed
     fit, left = problem.least_squares(values)
-    settled = problem.settle(
-        fit, chains, seeds, integer=integer, posterior=posterior, fixed=fixed, first=first, drawn=drawn
-    )
+    settled = problem.settle(fit, chains, seeds, how, fixed)
     stats = settling_stats(settled) | {
         "left on structural zeros by least squares (counts)": left,
         "tables solved by a general program": 0,
     }
-    folded = settled.values[-1].astype(np.int64) if integer else settled.values[-1]
+    folded = settled.values[-1].astype(np.int64) if how.integer else settled.values[-1]
     counts = problem.fold.unfold(folded).reshape(len(values), -1)
-    exact = invariants_kept(problem.cells, problem.headers, values, counts) if integer else True
+    exact = invariants_kept(problem.cells, problem.headers, values, counts) if how.integer else True
     kept = np.full(len(values), exact)
     settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
     if settled_all and kept.all():
         return counts, Status.SOLVED, stats
-    if within is not None or drawn is not None:  # a general program knows of no other tables, and draws none
+    if (
+        within is not None or how.drawn is not None
+    ):  # a general program knows of no other tables, and draws none
         return counts, Status.UNSOLVED, stats
     return _handed_over(problem, values, counts, seeds, stats, kept & settled_all)
 

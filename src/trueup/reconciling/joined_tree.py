@@ -117,8 +117,7 @@ class JoinedTree(HistogramTree):
         drawn: np.random.Generator | None = None,
     ) -> Solution:
         bounded = problem if within is None else replace(problem, lower=within.lower)
-        how = {"integer": self.integer, "posterior": self.posterior, "within": within, "first": problem.first}
-        return solution(problem, values, bounded.chains, rng, drawn=drawn, **how)
+        return solution(problem, values, bounded.chains, rng, self.settling(problem.first, drawn), within)
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> JoinedPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Prepare what all segments of the tree share, for either table."""

@@ -77,12 +77,13 @@ def drawn_populations(
 
         family = FamilyTree()
         return _solved(family.apply(family.prepare(constraints, headers), rows, rng, drawn=rng))
+    from trueup.kernel.settling.descend import Settling
     from trueup.layouts.histogram import histogram_problem
     from trueup.reconciling.histogram_tree import solution
 
     some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
     problem = histogram_problem(some, headers, folded=True)
-    return _solved(solution(problem, rows, problem.chains, rng, integer=True, posterior=True, drawn=rng))
+    return _solved(solution(problem, rows, problem.chains, rng, Settling(posterior=True, drawn=rng)))
 
 
 def _solved(found: Solution) -> NDArray[np.int64]:

@@ -79,24 +79,42 @@ class SettledTables:
     iterations: int
 
 
+@dataclass(frozen=True)
+class Settling:
+    """Choices by which tables are settled.
+
+    Attributes
+    ----------
+    nonnegative : keep counts from falling below zero
+    integer : also round, every stage of the chain within its sums
+    tolerance : of the projections, counts
+    posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
+        zero; parents for which that fails as without it
+    first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
+        are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
+    drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
+    """
+
+    nonnegative: bool = True
+    integer: bool = True
+    tolerance: float = TOLERANCE
+    posterior: bool = False
+    first: Sequence[Marginal] = ()
+    drawn: np.random.Generator | None = None
+
+
 def settle(
     tree: HistogramLeastSquares,
     estimates: Sequence[np.ndarray],
     chains: Sequence[Sequence[Marginal]],
+    how: Settling = Settling(),
     *,
     required: Sequence[Sequence[Marginal]] = (),
-    nonnegative: bool = True,
-    integer: bool = True,
     zeros: Sequence[np.ndarray] | None = None,
-    tolerance: float = TOLERANCE,
     keys: Sequence[np.ndarray] = (),
     above: np.ndarray | None = None,
-    lower: Sequence[Lower] = (),
-    upper: Sequence[Lower] = (),
-    posterior: bool = False,
+    bounds: tuple[Sequence[Lower], Sequence[Lower]] = ((), ()),
     fixed: tuple[Marginal, Sequence[np.ndarray]] | None = None,
-    first: Sequence[Marginal] = (),
-    drawn: np.random.Generator | None = None,
 ) -> SettledTables:
     """Settle every level below its parents.
 
@@ -106,26 +124,19 @@ def settle(
     estimates : per level (nodes, n), from the subtrees or from everything: given the parent they say the same
     chains : per level, nested marginals from the coarsest to the detailed histogram, the level's exact ones
         among them
+    how : see `Settling`
     required : per level, the shorter chain (exact marginals, detailed histogram) for parents under which zeros
         make the longer one impossible
-    nonnegative : keep counts from falling below zero
-    integer : also round, every stage of the chain within its sums
     zeros : per level, (nodes, n) True where a cell is zero by definition
-    tolerance : of the projections, counts
     keys : per level (nodes,) uint64, which settle ties of rounding (see `node_keys`); without them the lowest
         index goes up
     above : (roots, n) the roots' tables, if these are settled already
-    lower : per level, closed lower bounds whose marginals are in the chains (see `kernel.settling.lower_bounds`)
-    upper : the same of upper bounds, as lower bounds on minus the counts; parents whose posterior means lead to tables
-        beyond them are settled as without `posterior`
-    posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
-        zero; parents for which that fails as without it
+    bounds : closed lower bounds per level whose marginals are in the chains (see `kernel.settling.lower_bounds`), and the
+        same of upper bounds, as lower bounds on minus the counts; parents whose posterior means lead to tables beyond these
+        are settled as without `posterior`
     fixed : a marginal whose tables are settled already, and these (nodes, groups) for every level or for the first ones:
         they are kept, what is settled is what the marginals of the chains that refine it say beyond them, and estimates
         are taken given them
-    first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
-        are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
-    drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
 
     Examples
     --------
@@ -141,7 +152,7 @@ def settle(
     (array([[8, 0]]), array([[5, 0],
            [3, 0]]))
     """
-    how = _How(nonnegative, integer, tolerance, posterior and nonnegative, drawn)
+    lower, upper = bounds
     results = [] if above is None else [_Result.given(above)]
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
@@ -156,15 +167,15 @@ def settle(
             upper[level] if upper else None,
             known,
         )
-        if parents is None and first and nonnegative and known is None and drawn is None:
-            stage = stage.from_marginals(first, zeros[level] if zeros else None, tolerance)
+        if parents is None and how.first and how.nonnegative and known is None and how.drawn is None:
+            stage = stage.from_marginals(how.first, zeros[level] if zeros else None, how.tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
         if known is not None:
             chain, short = finer_than(known[0], chain), finer_than(known[0], short)
             if not chain:  # nothing is left to settle
                 x = spread(known[1], known[0])
-                results.append(_Result.given(np.rint(x).astype(np.int64) if integer else x))
+                results.append(_Result.given(np.rint(x).astype(np.int64) if how.integer else x))
                 continue
         pieces = [
             _with_fallback(stage.of_parents(some), chain, short, how, None if mask is None else mask[rows])
@@ -198,15 +209,6 @@ def node_keys(seeds: np.ndarray, level: int, nodes: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _How:
-    nonnegative: bool
-    integer: bool
-    tolerance: float
-    posterior: bool
-    drawn: np.random.Generator | None
-
-
-@dataclass(frozen=True)
 class _Result:
     x: np.ndarray
     residual: np.ndarray  # (parents,)
@@ -229,11 +231,15 @@ class _Result:
 
 
 def _with_fallback(
-    stage: _Level, chain: Sequence[Marginal], short: Sequence[Marginal], how: _How, zeros: np.ndarray | None
+    stage: _Level,
+    chain: Sequence[Marginal],
+    short: Sequence[Marginal],
+    how: Settling,
+    zeros: np.ndarray | None,
 ) -> _Result:
     """Settle at posterior means if asked for; other parents along the chain, and along the short one if necessary."""
     known = not any(v.any() for v in stage.metric.variances)  # then nothing is left to infer
-    if how.posterior and stage.parents is not None and not known:
+    if how.posterior and how.nonnegative and stage.parents is not None and not known:
         result = stage.settle_at_means(chain if how.integer else short, how, zeros)
         return _again(stage, result, how, zeros, chain, short)
     result = stage.settle(chain, how, zeros)
@@ -241,7 +247,7 @@ def _with_fallback(
 
 
 def _again(
-    stage: _Level, result: _Result, how: _How, zeros: np.ndarray | None, *chains: Sequence[Marginal]
+    stage: _Level, result: _Result, how: Settling, zeros: np.ndarray | None, *chains: Sequence[Marginal]
 ) -> _Result:
     """Settle parents for which a result failed along other chains, in turn."""
     failed = ~(result.residual <= tolerance_for(stage.target, how.tolerance)) | (result.misplaced > 0)
@@ -319,7 +325,7 @@ class _Level:
         """Return least squares (nodes, n) given the settled parents."""
         return self.estimates if self.parents is None else self.metric.tie(self.estimates, self.parents)
 
-    def settle(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
+    def settle(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
         """Settle the marginals of the settling sequence in turn."""
         parents = np.zeros(self.metric.counts.size, np.int64)
         worst, misplaced, iterations = np.zeros(parents.size), parents, 0
@@ -346,7 +352,7 @@ class _Level:
             worst, iterations = np.maximum(worst, residual), max(iterations, steps)
         return _Result(x, self._within(chain[-1], x, worst), misplaced, iterations)
 
-    def settle_at_means(self, chain: Sequence[Marginal], how: _How, zeros: np.ndarray | None) -> _Result:
+    def settle_at_means(self, chain: Sequence[Marginal], how: Settling, zeros: np.ndarray | None) -> _Result:
         """Settle from posterior means: each stage nearest to them given the stage before, then rounded."""
         assert self.parents is not None
         metric, target = self._given()
