@@ -48,8 +48,8 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.spec import parse_spec as parse_spec
     from trueup.model.tree import Tree as Tree
     from trueup.planning.allocation import planned_spec as planned_spec
+    from trueup.planning.meeting import Planner as Planner
     from trueup.planning.plan import plan as plan
-    from trueup.planning.planner import Planner as Planner
     from trueup.reconciling import reconcile as reconcile
     from trueup.releasing.by_size import MarginsBySize as MarginsBySize
     from trueup.releasing.by_size import margins_by_size as margins_by_size
@@ -70,7 +70,7 @@ _HOMES = {
     "Measured": "trueup.model.header",
     "MarginsBySize": "trueup.releasing.by_size",
     "Measurements": "trueup.model.records.measurements",
-    "Planner": "trueup.planning.planner",
+    "Planner": "trueup.planning.meeting",
     "Posterior": "trueup.model.records.posterior",
     "PosteriorAnswer": "trueup.model.records.answer",
     "Problem": "trueup.model.problem",

@@ -83,14 +83,14 @@ def test_the_prior_is_estimated_from_parts_as_from_the_whole(monkeypatch):
 
 @pytest.mark.parametrize("groups", [1, 7, 1 << 18])
 def test_marginals_say_the_same_however_many_are_asked_at_a_time(groups, monkeypatch, rng):
-    from trueup.model.records import marginals
+    from trueup.model.records import drawn as records
 
     size = rng.integers(1, 9, 50)
     start = np.concatenate([[0], np.cumsum(size)])
     masses = rng.random(start[-1])
     masses /= np.repeat(np.add.reduceat(masses, start[:-1]), size)
-    monkeypatch.setattr(marginals, "GROUPS", groups)
-    found = marginals.Marginals(start, rng.integers(-5, 50, 50), masses)
+    monkeypatch.setattr(records, "GROUPS", groups)
+    found = records.Marginals(start, rng.integers(-5, 50, 50), masses)
     for k in range(50):
         counts, mass = found.pmf(k)
         mean = counts @ mass

@@ -22,7 +22,7 @@ from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
 from trueup.model.prior import Bounded, Hierarchical
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Marginals
 from trueup.noise.laws import base
 from trueup.run.local import LocalPool
 

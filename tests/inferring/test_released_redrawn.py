@@ -12,8 +12,7 @@ from tests.inferring.released import HALF, ONE, TWO, alpha, p_value, ranks_withi
 from tests.reference.released import draw_release, enumerate_posterior, enumerate_redrawn, evenly, redrawn
 from trueup.errors import SpecError
 from trueup.inferring.released.pair import two_parts
-from trueup.inferring.released.posterior import draw_posterior
-from trueup.inferring.released.redrawn import joint_likelihood
+from trueup.inferring.released.posterior import draw_posterior, joint_likelihood
 from trueup.inferring.released.zero import ZeroPosterior, log_likelihood
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.layouts.released import ReleasedSum

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Marginals
 
 
 def test_moments_of_huge_counts_do_not_hang_on_the_sum_of_masses():

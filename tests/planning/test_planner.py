@@ -7,8 +7,8 @@ import pytest
 
 from trueup.errors import SpecError
 from trueup.model.spec import parse_spec
+from trueup.planning.meeting import LIVE, Planner
 from trueup.planning.plan import plan
-from trueup.planning.planner import LIVE, Planner
 
 NOISE = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}
 PLACES = pandas.DataFrame(

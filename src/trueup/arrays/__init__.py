@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from trueup.noise.cost import Cost as Cost
     from trueup.noise.cost import Sensitivity as Sensitivity
     from trueup.privacy.accountant import compose as compose
+    from trueup.theory.bias import bias_bound as bias_bound
     from trueup.theory.bias import projection_bias as projection_bias
     from trueup.theory.bias import projection_covariance as projection_covariance
-    from trueup.theory.region import bias_bound as bias_bound
-    from trueup.theory.region import region as region
+    from trueup.theory.bias import region as region
 
 _HOMES = {
     "Cost": "trueup.noise.cost",
@@ -59,7 +59,7 @@ _HOMES = {
     "Sensitivity": "trueup.noise.cost",
     "TreePosterior": "trueup.arrays.tree_posterior",
     "add_up": "trueup.arrays.drawing",
-    "bias_bound": "trueup.theory.region",
+    "bias_bound": "trueup.theory.bias",
     "compose": "trueup.privacy.accountant",
     "continuous_gaussian": "trueup.arrays.laws",
     "continuous_laplace": "trueup.arrays.laws",
@@ -81,7 +81,7 @@ _HOMES = {
     "projection_bias": "trueup.theory.bias",
     "projection_covariance": "trueup.theory.bias",
     "reconcile_tree": "trueup.arrays.trees",
-    "region": "trueup.theory.region",
+    "region": "trueup.theory.bias",
     "rho_of": "trueup.arrays.losses",
     "sample": "trueup.arrays.drawing",
     "truncated_geometric": "trueup.arrays.laws",

@@ -40,7 +40,7 @@ from trueup.layouts.factors import FactorTable, FittedMasses
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
 from trueup.model.prior import Bounded, Flat, Hierarchical, Masses, Prior
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Marginals
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

@@ -12,8 +12,7 @@ from trueup.inferring.independent import IndependentPart
 from trueup.kernel.table_walks.rows import log_densities
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear_system import margin_rows
-from trueup.model.records.drawn import Drawn
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Drawn, Marginals
 
 MOST_MASSES = 1 << 22
 """Masses that a margin's windows may hold; where few tables lie so far apart, draws speak for the margin."""

@@ -16,7 +16,7 @@ from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.io.bundle.posterior import write_drawn
 from trueup.kernel.messages.mixture import Exact
 from trueup.kernel.messages.partition import spread_messages
-from trueup.model.records.marginals import Columns, Marginals
+from trueup.model.records.drawn import Columns, Marginals
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

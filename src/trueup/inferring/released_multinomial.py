@@ -34,8 +34,7 @@ from trueup.model.prior import (
     Poisson,
     Prior,
 )
-from trueup.model.records.drawn import Drawn
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Drawn, Marginals
 from trueup.noise.law import Law
 from trueup.run.deadline import Deadline
 

@@ -24,7 +24,7 @@ from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Prior
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Marginals
 from trueup.noise.law import Law
 
 DEPTHS = np.array([30.0, 50.0, 100.0, 240.0, 960.0, 3840.0, 15360.0, 61440.0, 245760.0])

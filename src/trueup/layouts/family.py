@@ -20,8 +20,9 @@ from trueup.kernel.histogram.marginals import Marginal, marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys
-from trueup.layouts.family_joint import WIDTH, JointTable
 from trueup.layouts.family_rules import (
+    WIDTH,
+    JointTable,
     closed_constraints,
     closed_zeros,
     family_cells,

@@ -15,13 +15,16 @@ from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.lower_bounds import Lower, close_bounds
-from trueup.layouts.histogram_bounds import (
+from trueup.layouts.histogram_plan import (
     bounded_marginals,
+    domain_of,
     level_bounds,
     level_limits,
+    level_plans,
     refuse_impossible_bounds,
+    refuse_undetermined,
+    small_fold,
 )
-from trueup.layouts.histogram_plan import domain_of, level_plans, refuse_undetermined, small_fold
 from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Constraints

@@ -14,7 +14,7 @@ from trueup.files.source import open_table
 from trueup.files.table import require
 from trueup.files.text import as_text, without_blanks
 from trueup.kernel.histogram.area_variances import Areas
-from trueup.kernel.histogram.shapes import Shapes
+from trueup.kernel.histogram.spine import Shapes
 from trueup.model.cells import Cells
 from trueup.model.place_keys import Keys
 

@@ -15,7 +15,7 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.area_variances import Areas, area_slopes, area_variances
 from trueup.kernel.histogram.error_variances import ErrorVariances, Parts, Swept
 from trueup.kernel.histogram.marginals import Marginal
-from trueup.kernel.histogram.shapes import Shapes
+from trueup.kernel.histogram.spine import Shapes
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells

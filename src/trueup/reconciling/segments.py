@@ -23,11 +23,13 @@ from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
-from trueup.layouts.histogram_bounds import bounded_marginals, level_bounds, refuse_impossible_bounds
 from trueup.layouts.histogram_plan import (
     FUSED_CODES,
+    bounded_marginals,
     domain_of,
+    level_bounds,
     level_plans,
+    refuse_impossible_bounds,
     refuse_undetermined,
     refuses_on_histogram,
     small_fold,

@@ -18,7 +18,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import CONFIDENCES, ErrorClass, read_confidence
 from trueup.model.spec import Spec
 from trueup.planning.allocation import planned_spec
-from trueup.planning.planner import Planner
+from trueup.planning.meeting import Planner
 from trueup.releasing.explain import explain
 
 FACTORS = (1 / 8, 1 / 3, 1.0, 3.0, 8.0)

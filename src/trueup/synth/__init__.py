@@ -13,8 +13,7 @@ from trueup.files.staging import staged
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.spec import Spec
 from trueup.run.local import LocalPool
-from trueup.synth.layout import Digits, region_level, synth_layout
-from trueup.synth.places import level_sizes
+from trueup.synth.places import Digits, level_sizes, region_level, synth_layout
 from trueup.synth.totals import (
     PERSONS_PER_BLOCK,
     PERSONS_PER_PLACE,

@@ -17,10 +17,8 @@ from trueup.model.build import build_cells
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
-from trueup.synth.households import Households
-from trueup.synth.layout import Digits
-from trueup.synth.people import PeopleDomain, Sparse, populate
-from trueup.synth.places import grow, leaf_codes
+from trueup.synth.people import Households, PeopleDomain, Sparse, populate
+from trueup.synth.places import Digits, grow, leaf_codes
 from trueup.synth.totals import SynthRegion
 from trueup.synth.wide import WideTable
 from trueup.version import __version__

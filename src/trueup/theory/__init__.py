@@ -7,16 +7,18 @@ least squares. Those on lattices follow Dharangutte, Gao, Gong and Yu (2023), an
 
 from trueup.theory.ball import ball_probability, outside_probability
 from trueup.theory.bias import (
+    RegionEnds,
+    bias_bound,
     error_operator,
     nonnegative_bias_bound,
     projection_bias,
     projection_covariance,
+    region,
 )
 from trueup.theory.characteristic import characteristic
 from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
 from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
 from trueup.theory.marginal import MarginalError, projected_error, projected_variances, weighted_error
-from trueup.theory.region import RegionEnds, bias_bound, region
 
 __all__ = [
     "LatticeShape",

@@ -23,8 +23,7 @@ from trueup.files.database import connect, quoted, writing_by_duckdb
 from trueup.files.staging import staged
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.schema import refuse_misshapen_assessment
-from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links
-from trueup.io.bundle.typed import read_typed
+from trueup.io.bundle.strict import amount, read_json, read_text, read_typed, refuse_links
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import FIELDS, Assessed, Assessment, Budget, Columns, Flag
 from trueup.model.spec import Spec, parse_spec

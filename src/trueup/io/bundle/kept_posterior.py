@@ -17,8 +17,7 @@ from trueup.io.bundle.manifest import FORMAT, MANIFEST, digest, margin_in
 from trueup.io.bundle.places import read_place_levels
 from trueup.io.bundle.posterior import PLACES
 from trueup.io.bundle.schema import KeptPosterior
-from trueup.io.bundle.strict import read_json, refuse_links, refuse_names
-from trueup.io.bundle.typed import KINDS, columns_of
+from trueup.io.bundle.strict import KINDS, columns_of, read_json, refuse_links, refuse_names
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.family import family_of
 from trueup.model.records.drawn import Conflict, Drawn

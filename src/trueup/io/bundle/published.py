@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
 from trueup.io.bundle.manifest import header_in
-from trueup.io.bundle.typed import read_typed
+from trueup.io.bundle.strict import read_typed
 from trueup.model.cells import Cells
 from trueup.model.header import Measured
 

@@ -30,8 +30,8 @@ from trueup.io.bundle.manifest import (
 )
 from trueup.io.bundle.places import read_places
 from trueup.io.bundle.published import read_published
+from trueup.io.bundle.strict import refuse_untyped
 from trueup.io.bundle.tables import read_counted, read_left_out, read_values
-from trueup.io.bundle.typed import refuse_untyped
 from trueup.model.build import problem_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee

@@ -19,7 +19,7 @@ from trueup.errors import BundleError
 from trueup.files.columns import write_parquet
 from trueup.files.database import connect, parquet, quiet_duckdb, quoted
 from trueup.files.text import as_text
-from trueup.io.bundle.typed import columns_of, refuse_untyped
+from trueup.io.bundle.strict import columns_of, refuse_untyped
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.spec_queries import LeftOutPart

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.error_variances import ErrorVariances, Parts, Reals, Swept
-from trueup.kernel.histogram.shapes import Shapes
+from trueup.kernel.histogram.spine import Shapes
 
 Indices = NDArray[np.int64]
 

@@ -7,7 +7,7 @@ table t, `L = sum p_t M_t'M_t` the information of a level's own tables on a comp
     down   P_root = V_root,           P_c = V_c - V_c S V_c,  S = U^-1 - U^-1 P_v U^-1 of its parent v,
 
 P the covariance of the estimate given everything. V depends on the shape of the subtree, P on the context
-(`shapes`). The variance of a linear functional of one node's histogram is `tr(G P)`, summed over components. Its
+(`spine`). The variance of a linear functional of one node's histogram is `tr(G P)`, summed over components. Its
 derivatives with respect to all precisions come from the same two passes run backwards (reverse differentiation): from
 `dF = tr(B_P dP)` follow in turn
 
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.histogram.anova import Axis, Component, Domain
 from trueup.kernel.histogram.marginals import Marginal, is_identity
-from trueup.kernel.histogram.shapes import Shapes
+from trueup.kernel.histogram.spine import Shapes
 
 Reals = NDArray[np.float64]
 Parts = list[Reals]

@@ -1,4 +1,12 @@
-"""Sums over children and copies to children, level by level, on a level-ordered tree."""
+"""Sums over children and copies to children, level by level, on a level-ordered tree.
+
+The distinct shapes of a tree, on which the errors of least squares depend.
+The error at a node depends on the shape of the tree around it and not on its counts. The estimate from a node's own
+subtree has a covariance that depends on the *shape* of the subtree alone; given everything, on the shapes along the
+path from the root as well, its *context*. So one number per shape and one per context suffice: 25,000 blocks of a state
+in 800 block groups have one shape and 800 contexts, and the 800 block groups have as many shapes as there are different
+numbers of blocks in them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy  # its parts load when first used
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -78,3 +88,108 @@ class Spine:
     def to_children(self, level: int, x: np.ndarray) -> np.ndarray:
         """Repeat (inner nodes of `level`, ...) for every child."""
         return np.repeat(x, self.children(level), axis=0)
+
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Shapes and contexts of a tree whose leaves all lie on the last level.
+
+    Attributes
+    ----------
+    counts
+        For every level but the last, (shapes, shapes of the next level): how many children of each shape.
+    shape, parent
+        For every level, the shape of each context and the context of its parent (0 at the root).
+    occurrences
+        For every level, how many nodes of the tree each context stands for.
+    context
+        For every level, the context of each of its nodes.
+
+    Examples
+    --------
+    >>> shapes = Shapes.of(np.array([1, 3, 5, 8, 8, 8, 8, 8, 8]))  # two children, of two and of three leaves
+    >>> shapes.counts[0].toarray(), [len(s) for s in shapes.shape]
+    (array([[1., 1.]]), [1, 2, 2])
+    >>> shapes.occurrences[2]
+    array([2, 3])
+    """
+
+    counts: tuple[scipy.sparse.csr_array, ...]
+    shape: tuple[Indices, ...]
+    parent: tuple[Indices, ...]
+    occurrences: tuple[Indices, ...]
+    context: tuple[Indices, ...]
+
+    @classmethod
+    def of(cls, child_ptr: Indices) -> Shapes:
+        """Find the shapes of a tree in level order."""
+        levels = _levels(child_ptr)
+        numbers, counts = [np.zeros(len(levels[-1]), np.int64)], []
+        for nodes in reversed(levels[:-1]):
+            number, count = _shapes(child_ptr, nodes, numbers[0])
+            numbers.insert(0, number)
+            counts.insert(0, count)
+        return cls(tuple(counts), *_contexts(child_ptr, levels, numbers))
+
+    @property
+    def depth(self) -> int:
+        """Return the number of levels."""
+        return len(self.shape)
+
+    @cached_property
+    def numbers(self) -> tuple[NDArray[np.float64], ...]:
+        """Return for every level how many nodes have each shape."""
+        found = [np.ones(1)]
+        for counts in self.counts:
+            found.append(counts.T @ found[-1])
+        return tuple(found)
+
+    def first(self, level: int, context: int) -> int:
+        """Return the first node of a level that has a context."""
+        return int(np.argmax(self.context[level] == context))
+
+
+def _levels(child_ptr: Indices) -> list[Indices]:
+    levels, start, stop = [], 0, 1
+    while start < stop:
+        levels.append(np.arange(start, stop))
+        start, stop = stop, int(child_ptr[stop])
+    return levels
+
+
+def _shapes(child_ptr: Indices, nodes: Indices, below: Indices) -> tuple[Indices, scipy.sparse.csr_array]:
+    """Number the shapes of a level's nodes, and count their children of every shape."""
+    starts = child_ptr[nodes] - child_ptr[nodes[0]]
+    stops = child_ptr[nodes + 1] - child_ptr[nodes[0]]
+    known: dict[bytes, int] = {}
+    if not below.any():  # children of one shape: their number says it all
+        sizes, number = np.unique(stops - starts, return_inverse=True)
+        return number.reshape(-1), scipy.sparse.csr_array(sizes.astype(float)[:, None])
+    sorts = [np.sort(below[a:b]) for a, b in zip(starts, stops)]
+    number = np.array([known.setdefault(one.tobytes(), len(known)) for one in sorts])
+    kinds = [np.unique(np.frombuffer(key, np.int64), return_counts=True) for key in known]
+    rows = np.repeat(np.arange(len(kinds)), [len(k) for k, _ in kinds])
+    columns, times = (np.concatenate(part) for part in zip(*kinds))
+    return number, scipy.sparse.csr_array(
+        (times.astype(float), (rows, columns)), shape=(len(kinds), below.max() + 1)
+    )
+
+
+def _contexts(child_ptr: Indices, levels: list[Indices], numbers: list[Indices]):
+    """Number the contexts level by level: pairs of the parent's context and the own shape."""
+    context = [np.zeros(1, np.int64)]
+    shape, parent, occurrences = [numbers[0]], [np.zeros(1, np.int64)], [np.ones(1, np.int64)]
+    for level, number in enumerate(numbers[1:]):
+        nodes = levels[level]
+        above = np.repeat(context[-1], child_ptr[nodes + 1] - child_ptr[nodes])
+        pairs, index, times = np.unique(
+            above * (number.max() + 1) + number, return_inverse=True, return_counts=True
+        )
+        context.append(index.reshape(-1))
+        parent.append(pairs // (number.max() + 1))
+        shape.append(pairs % (number.max() + 1))
+        occurrences.append(times)
+    return tuple(shape), tuple(parent), tuple(occurrences), tuple(context)

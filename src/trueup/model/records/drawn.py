@@ -2,16 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.model.cells import Margin
-from trueup.model.records.marginals import Marginals, Reals
+
+Reals = NDArray[np.float64]
+
+
+Columns = dict[str, NDArray]
+
+
+GROUPS = 1 << 10
+"""Groups of marginals that are asked at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """Exact probability masses of several integer counts, each on its own window.
+
+    Attributes
+    ----------
+    start
+        `(groups + 1,)` where each group's masses start.
+    offset
+        `(groups,)` the count of each group's first mass.
+    masses
+        All masses end to end; each group's sum to 1.
+
+    Examples
+    --------
+    >>> coin = Marginals(np.array([0, 2]), np.array([5]), np.array([0.5, 0.5]))
+    >>> coin.mean.tolist(), coin.mass(5, 5).tolist(), coin.quantile(0.6).tolist()
+    ([5.5], [0.5], [6])
+    """
+
+    start: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    masses: Reals
+
+    @cached_property
+    def mean(self) -> Reals:
+        """Return posterior means (counts)."""
+        return self._blockwise(_Block.mean)
+
+    @cached_property
+    def sd(self) -> Reals:
+        """Return posterior standard deviations (counts)."""
+        return self._blockwise(_Block.sd)
+
+    def cdf(self, count: ArrayLike) -> Reals:
+        """Return the probability that each group's count is at most `count`."""
+        up_to = np.broadcast_to(np.floor(count), self.offset.shape)
+        return self._blockwise(lambda block: block.cdf(up_to[block.groups]))
+
+    def mass(self, low: ArrayLike, high: ArrayLike) -> Reals:
+        """Return the probability of `low <= count <= high` for each group."""
+        return np.maximum(self.cdf(high) - self.cdf(np.ceil(low) - 1), 0.0)
+
+    def quantile(self, probability: float) -> NDArray[np.int64]:
+        """Return the smallest count whose cdf reaches `probability`, for each group."""
+        return self._blockwise(lambda block: block.quantile(probability))
+
+    def pmf(self, group: int) -> tuple[NDArray[np.int64], Reals]:
+        """Return the counts of a group's window and their masses."""
+        masses = self.masses[self.start[group] : self.start[group + 1]]
+        return self.offset[group] + np.arange(len(masses)), masses
+
+    def describe(self, level: float) -> Columns:
+        """Return mean, sd, median, and the equal-tailed interval with its mass, of every count."""
+        low, high = self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+        return {
+            "mean": self.mean,
+            "sd": self.sd,
+            "median": self.quantile(0.5),
+            "low": low,
+            "high": high,
+            "mass": self.mass(low, high),
+            "mcse": np.zeros(len(low)),
+            "ess": np.full(len(low), np.inf),
+            "r_hat": np.full(len(low), np.nan),
+        }
+
+    def _blockwise(self, each: Callable[[_Block], NDArray]) -> NDArray:
+        """Evaluate some groups at a time, so that memory stays small for a nation."""
+        edges = np.append(np.arange(0, len(self.offset), GROUPS), len(self.offset))
+        found = [each(_Block.of(self, int(first), int(last))) for first, last in pairwise(edges)]
+        return np.concatenate(found) if found else np.zeros(0)
+
+
+class _Block(NamedTuple):
+    """Some groups of `Marginals`; `running` is the sum of all masses before each position."""
+
+    groups: slice
+    start: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    masses: Reals
+    running: Reals
+
+    @classmethod
+    def of(cls, every: Marginals, first: int, last: int) -> _Block:
+        start = every.start[first : last + 1]
+        masses = every.masses[start[0] : start[-1]]
+        running = np.concatenate([[0.0], np.cumsum(masses)])
+        return cls(slice(first, last), start - start[0], every.offset[first:last], masses, running)
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Return counts above each group's first."""
+        return np.arange(len(self.masses)) - np.repeat(self.start[:-1], np.diff(self.start))
+
+    def mean(self) -> Reals:
+        # Masses may sum to 1 + 1e-13, which is ten counts of 10^14, and nothing of the steps.
+        return self.offset.astype(float) + np.add.reduceat(self.masses * self.steps, self.start[:-1])
+
+    def sd(self) -> Reals:
+        mean = np.add.reduceat(self.masses * self.steps, self.start[:-1])
+        centred = self.steps - np.repeat(mean, np.diff(self.start))
+        return np.sqrt(np.add.reduceat(self.masses * centred**2, self.start[:-1]))
+
+    def cdf(self, count: NDArray) -> Reals:
+        ahead = np.clip(count - self.offset + 1, 0, np.diff(self.start)).astype(np.int64)
+        return np.clip(self.running[self.start[:-1] + ahead] - self.running[self.start[:-1]], 0.0, 1.0)
+
+    def quantile(self, probability: float) -> NDArray[np.int64]:
+        reached = self.running[self.start[:-1]] + probability * (1 - 1e-12)
+        at = np.searchsorted(self.running, reached, side="left") - 1
+        return self.offset + np.clip(at - self.start[:-1], 0, np.diff(self.start) - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,8 @@ from trueup.errors import SpecError, load_extra
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
-from trueup.model.records.drawn import Conflict, Drawn
+from trueup.model.records.drawn import Columns, Conflict, Drawn, Reals
 from trueup.model.records.labels import Area, Labels, area_name, listed_places, places_of_area
-from trueup.model.records.marginals import Columns, Reals
 from trueup.model.records.places_asked import Names
 from trueup.model.records.quantity import (
     Quantity,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells
 from trueup.model.constraints import name_mask
 from trueup.model.linear import parse_sum
-from trueup.model.records.marginals import Columns, Reals
+from trueup.model.records.drawn import Columns, Reals
 from trueup.model.tables import probability_of
 
 

@@ -15,8 +15,14 @@ from trueup.reporting.sections.assessed_claims import (
     errors_of_ratios,
     fairness,
 )
-from trueup.reporting.sections.assessed_error import budgets, by_level, by_size, residuals
-from trueup.reporting.sections.assessed_view import AssessmentView, three_digits
+from trueup.reporting.sections.assessed_error import (
+    AssessmentView,
+    budgets,
+    by_level,
+    by_size,
+    residuals,
+    three_digits,
+)
 from trueup.reporting.sections.origin import Ledger
 from trueup.version import __version__
 

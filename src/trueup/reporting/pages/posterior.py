@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Margin
 from trueup.model.perturbed import PerturbedSpec
-from trueup.model.records.marginals import Columns
+from trueup.model.records.drawn import Columns
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Page, Section, Table, Text

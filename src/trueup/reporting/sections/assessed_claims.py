@@ -10,7 +10,7 @@ from trueup.model.records.assessment import Columns
 from trueup.reporting.drawing.blocks import Column, Section, Table, Text
 from trueup.reporting.drawing.charts import Chart, Point, chart
 from trueup.reporting.drawing.words import number, percent, plain, plural
-from trueup.reporting.sections.assessed_view import (
+from trueup.reporting.sections.assessed_error import (
     WHISKERS,
     AssessmentView,
     counts_of,

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells
-from trueup.model.records.marginals import Marginals
+from trueup.model.records.drawn import Marginals
 from trueup.model.records.posterior import Posterior
 from trueup.reporting.drawing.blocks import Section, Text
 from trueup.reporting.drawing.pictures import (
