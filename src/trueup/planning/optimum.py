@@ -50,6 +50,8 @@ SAME = 0.01
 """Largest difference of precisions, as a share of their sum, between a solution and the optimum that it leads to."""
 SLACK, TAKEN = 1e-9, 10
 """By how much a solution may miss an inequality (relative), and how many missed ones a program takes at a time."""
+NEAR = 1e-4
+"""Slope of the logarithm of an error in those of the shares below which a local minimum is near enough to be compared."""
 TRUSTED = 1e-6
 """Slopes whose product with the precisions misses the variance by more (relative) are no bound."""
 
@@ -296,8 +298,13 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
     return best[2], best[1], best[0]
 
 
-def local_error(total: float, prices: Hyperbolic, evaluate: Evaluate, start: Reals) -> tuple[Reals, float]:
-    """Return costs (k,) that sum to `total` and minimise a weighted sum of variances near a start, under Laplace noise."""
+def local_errors(
+    total: float, prices: Hyperbolic, evaluate: Evaluate, starts: Sequence[Reals]
+) -> tuple[Reals, Reals]:
+    """Return costs (k,) that sum to `total` and minimise a weighted sum of variances under Laplace noise, and local minima.
+
+    One minimum is sought near each start, to `NEAR`, and the best of them followed until it stays.
+    """
     from scipy.optimize import minimize
 
     def objective(logs: Reals) -> tuple[float, Reals]:
@@ -307,10 +314,11 @@ def local_error(total: float, prices: Hyperbolic, evaluate: Evaluate, start: Rea
         pull = slopes[0] * derivatives * total / value[0]
         return float(np.log(value[0])), -shares * (pull - shares @ pull)
 
-    found = minimize(
-        objective, np.log(start), jac=True, method="L-BFGS-B", options={"maxiter": 300, "ftol": 1e-12}
-    )
-    return total * _shares(found.x), float(np.exp(found.fun))
+    near = {"maxiter": 300, "gtol": NEAR}
+    found = [minimize(objective, np.log(s), jac=True, method="BFGS", options=near) for s in starts]
+    best = min(found, key=lambda one: one.fun)
+    last = minimize(objective, best.x, jac=True, method="L-BFGS-B", options={"maxiter": 300, "ftol": 1e-12})
+    return total * _shares(last.x), np.exp([last.fun, *(one.fun for one in found if one is not best)])
 
 
 def _shares(logs: Reals) -> Reals:

@@ -19,7 +19,7 @@ from trueup.model.verb import takes_records
 from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation, Certificate, exact_amounts, planned_spec
 from trueup.planning.meeting import meet
-from trueup.planning.optimum import Hyperbolic, least_error, local_error
+from trueup.planning.optimum import Hyperbolic, least_error, local_errors
 from trueup.planning.outcome import (
     about_discrete,
     about_local_optima,
@@ -113,9 +113,8 @@ def divide(task: PlanningTask, total: Fraction) -> Allocation:
 
     if isinstance(task.prices, Hyperbolic):
         task.prices.refuse(total)
-        found = [local_error(float(total), task.prices, evaluate, start) for start in task.starts()]
-        costs, value = min(found, key=lambda one: one[1])
-        agree = sum(other < value * 1.001 for _, other in found)
+        costs, found = local_errors(float(total), task.prices, evaluate, task.starts())
+        value, agree = float(found[0]), int((found < found[0] * 1.001).sum())
         certificate = Certificate(None, None, None, (about_local_optima(len(found), agree),))
         stats = {"local solves": len(found), "solves that agree": agree}
     else:
