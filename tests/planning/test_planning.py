@@ -45,6 +45,23 @@ def test_the_least_budget_is_that_of_a_generic_solver(counts, neighbours):
     assert all(reached.ratio <= 1 for reached in planned.targets)
 
 
+@pytest.mark.parametrize("currency", ["rho", "epsilon"])
+def test_tables_that_targets_leave_little_are_named(currency):
+    """A target for one table alone takes from the others, and the plan says from which; with targets for all it says nothing."""
+    spec = spec_of(currency, BUDGETS)
+    one = plan(spec, places(2, 2), targets=["all=3@95%"])
+    grown = {
+        name: then / now for name, then, now in zip(one.levels, one.error, one.given_error) if name != "all"
+    }
+    said = one.certificate.sentences[0]
+    worst = max(grown, key=grown.__getitem__)
+    assert grown[worst] > 2
+    assert said.startswith("Tables without a target get only what the targets leave")
+    assert f"'{worst}' " in said
+    every = plan(spec, places(2, 2), targets=[f"{name}=3@95%" for name in one.levels])
+    assert "without a target" not in " ".join(every.certificate.sentences)
+
+
 def test_invariants_leave_the_plan():
     spec = spec_of("rho", BUDGETS | {"total": {"area": "1/9"}})
     with_exact = spec_of("rho", {k: v for k, v in BUDGETS.items() if k != "total"}, extra=INVARIANT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +18,9 @@ from trueup.planning.task import PlanningTask, Reals, priced_table
 
 MIN_BUDGET_SHARE = 2e-6
 """A table with a smaller share of the budget is not measured, unless it is needed to determine the finest cells."""
+
+MUCH, MOST_NAMED = 2.0, 3
+"""Growth of the error of a table without a target that is said, and the most tables that are named."""
 
 
 def pruned(task: PlanningTask, costs: Reals) -> Reals:
@@ -85,6 +89,8 @@ def allocation_of(
     precisions = task.precisions(np.array([1 / at[m] for m in planned]))
     mean, worst = task.errors(precisions)
     given_mean, given_worst = task.given_errors
+    if said := _about_others(task, np.sqrt(mean), np.sqrt(given_mean)):
+        certificate = replace(certificate, sentences=(said, *certificate.sentences))
     return Allocation(
         tuple(map(str, task.tables)),
         task.currency,
@@ -99,6 +105,24 @@ def allocation_of(
         certificate=certificate,
         stats=stats,
         problem=task.problem,
+    )
+
+
+def _about_others(task: PlanningTask, planned: Reals, given: Reals) -> str | None:
+    """Return which tables have no target and a much larger error than with the spec's own budgets, or None."""
+    aimed = {target.margin for target in task.targets}
+    worse = [
+        (float(then / now), f"'{margin}' {now:.3g} to {then:.3g}")
+        for margin, then, now in zip(task.tables, planned, given)
+        if aimed and margin not in aimed and then > MUCH * now > 0
+    ]
+    if not worse:
+        return None
+    named = [text for _, text in sorted(worse, reverse=True)[:MOST_NAMED]]
+    more = f" and of {len(worse) - len(named)} more" if len(worse) > len(named) else ""
+    return (
+        f"Tables without a target get only what the targets leave: the error (counts) of {', '.join(named)}{more} grows by more "
+        f"than {MUCH:g} times. Give a target for each table that is to be used."
     )
 
 
