@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.app import say_resume
-from trueup.cli.infer_parts import ByParts, EngineOfParts, Log, Master, SummariesAlone, TakeOver
+from trueup.cli.infer_parts import ByParts, EngineOfParts, SummariesAlone
 from trueup.cli.options import (
     AsJson,
     Encoding,
+    LogFile,
+    Master,
     MemoryLimit,
+    TakeOver,
     argument,
     memory_limit,
     option,
@@ -114,7 +117,7 @@ def infer_command(
     engine: EngineOfParts = None,
     master: Master = None,
     summaries_alone: SummariesAlone = False,
-    log: Log = None,
+    log: LogFile = None,
     take_over: TakeOver = False,
     as_json: AsJson = False,
 ) -> None:

@@ -24,21 +24,6 @@ EngineOfParts = Annotated[
         ENGINE,
     ),
 ]
-Master = Annotated[
-    str | None, option("--master", "Address of the Spark cluster, such as spark://host:7077.", ENGINE)
-]
-TakeOver = Annotated[
-    bool,
-    option(
-        "--take-over",
-        "The process of another machine that began it, and gives no sign of life, is dead.",
-        ENGINE,
-    ),
-]
-Log = Annotated[
-    Path | None,
-    option("--log", "Add what an inference by parts does to this file, a line of JSON each.", OUTPUT),
-]
 SummariesAlone = Annotated[bool, option("--summaries-alone", "By parts, write no draws.", OUTPUT)]
 
 

@@ -64,6 +64,20 @@ Memory = Annotated[str, option("--memory", "Memory for all processes together.",
 MemoryLimit = Annotated[
     str | None, option("--memory", "What it may use; what needs more is refused by name.", ENGINE)
 ]
+Master = Annotated[
+    str | None, option("--master", "Address of the Spark cluster, such as spark://host:7077.", ENGINE)
+]
+TakeOver = Annotated[
+    bool,
+    option(
+        "--take-over",
+        "The process of another machine that began the run, and gives no sign of life, is dead.",
+        ENGINE,
+    ),
+]
+LogFile = Annotated[
+    Path | None, option("--log", "Add what the run does to this file, a line of JSON each.", OUTPUT)
+]
 AsJson = Annotated[bool, option("--json", "Print JSON for machines.", OUTPUT)]
 
 

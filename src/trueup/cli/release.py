@@ -25,6 +25,9 @@ from trueup.cli.options import (
     HouseholdsPath,
     Key,
     LedgerUrl,
+    LogFile,
+    Master,
+    TakeOver,
     argument,
     given_tables,
     open_account,
@@ -49,9 +52,6 @@ Engine = Annotated[
     str | None,
     option("--engine", "memory, local or spark; by default what the size and --memory suggest.", ENGINE),
 ]
-Master = Annotated[
-    str | None, option("--master", "Address of the Spark cluster, such as spark://host:7077.", ENGINE)
-]
 Workers = Annotated[
     int | None,
     option(
@@ -64,19 +64,8 @@ Total = Annotated[
 WorkerMemory = Annotated[
     str | None, option("--worker-memory", "Memory of each worker, in place of --memory.", ENGINE)
 ]
-LogFile = Annotated[
-    Path | None, option("--log", "Add what the run does to this file, a line of JSON each.", OUTPUT)
-]
 Resume = Annotated[
     Path | None, option("--resume", "Continue the interrupted run of this folder, OUT.run.", ENGINE)
-]
-TakeOver = Annotated[
-    bool,
-    option(
-        "--take-over",
-        "The process of another machine that began the run, and gives no sign of life, is dead.",
-        ENGINE,
-    ),
 ]
 
 

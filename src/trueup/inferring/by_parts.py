@@ -28,7 +28,7 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, inferen
 from trueup.inferring.same_records import measured_once
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
-from trueup.inferring.tree_work import RATE, AllowedWork, pass_cost
+from trueup.inferring.tree_work import AllowedWork, pass_cost
 from trueup.inferring.written_parts import Areas, WrittenParts
 from trueup.io.bundle.posterior import MOST_ROWS
 from trueup.model.methods import describe, refuse_method
@@ -41,8 +41,8 @@ from trueup.run.kept import KeptExecutor
 
 TOGETHER = 16
 """Parts of the tree that a worker looks at or solves at a time."""
-PASSES, NODE_SECONDS, DRAW_SECONDS = 4.0, 6e-5, 4e-7
-"""How often about the products of one pass up are made, and seconds of a processor for each node and each draw of a cell."""
+START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
+"""Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
 NODE_BYTES, ROW_BYTES = 400, 2.0
 """Bytes of the driver for each node, and of the disk for each draw of a cell."""
 
@@ -59,9 +59,10 @@ class Prediction(NamedTuple):
         """Return the prediction, from the windows of tables."""
         nodes, cells = len(state.child_ptr) - 1, len(state.problem.nested.nodes[-1])
         windows = state.windows(values, np.full(nodes, DEPTHS[FINE]))
-        seconds = PASSES * pass_cost(state.child_ptr, *windows) / RATE + NODE_SECONDS * nodes
+        products = PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
+        seconds = START_SECONDS + products + NODE_SECONDS * nodes + DRAW_SECONDS * draws * cells
         memory = PROCESS * (1 + (workers if workers > 1 else 0)) + NODE_BYTES * nodes
-        return cls(seconds + DRAW_SECONDS * draws * cells, memory, ROW_BYTES * draws * cells + CELL * nodes)
+        return cls(seconds, memory, ROW_BYTES * draws * cells + CELL * nodes)
 
 
 def infer_by_parts(

@@ -13,6 +13,7 @@ noisy or places differ more than the prior says.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,16 +77,32 @@ class FamilySample(TreeState):
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
         """Return the sample's factors as `TreeState.factors` does; bounds and invariants of what is left out remain."""
+        key = id(values), depth.tobytes()
+        if (
+            key not in self._made
+        ):  # of large trees, what costs most; from one evaluation to the next splits alone change
+            self._made.clear()
+            self._made[key] = self._without_splits(values, depth)
+        own = self._made[key]
+        if own is None:
+            return None
+        if splits is None:
+            return own
+        own = own._replace(**dict(zip(SPLIT, splits)))
+        return with_divisors(own, *bounds(self.child_ptr, *reach_all(own)))
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, bytes], Factors | None]:
+        """Return the factors that were made last, without splits."""
+        return {}
+
+    def _without_splits(self, values: NDArray, depth: NDArray) -> Factors | None:
         every = np.full(len(self.problem.child_ptr) - 1, DEPTHS[0])
         every[self.nodes] = depth
         if (found := super().tables(values, every)) is None:
             return None
         low, high = bounds(self.problem.child_ptr, found.lower, found.upper)
-        own = take_factors(found, self.nodes)._replace(lower=low[self.nodes], upper=high[self.nodes])
-        if splits is None:
-            return own
-        own = own._replace(**dict(zip(SPLIT, splits)))
-        return with_divisors(own, *bounds(self.child_ptr, *reach_all(own)))
+        return take_factors(found, self.nodes)._replace(lower=low[self.nodes], upper=high[self.nodes])
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
         """Do nothing: contradictions are named when the whole tree is solved."""

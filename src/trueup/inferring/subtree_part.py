@@ -61,6 +61,8 @@ class SubtreePart:
     components, log_weights
         Where what is below a root follows a mixture: the fields `SPLIT` under each of the components, and the log weights
         `(components,)`. The nodes below the roots are then leaves.
+    tau
+        Tilts of its nodes under each component, if these were found before.
     """
 
     child_ptr: Integers
@@ -73,14 +75,15 @@ class SubtreePart:
     passes: int = 1
     components: tuple[Split, ...] = ()
     log_weights: Reals = field(default_factory=ALONE.copy)
+    tau: Sequence[Reals] = ()
 
     def tilted(self) -> Iterator[tuple[Tilted, Subtrees]]:
         """Yield the windows and tilts under each component, and what is known of messages."""
         roots = slice(len(self.above))
-        for split in self.components or (None,):
+        for at, split in enumerate(self.components or (None,)):
             own = self.factors if split is None else self.factors._replace(**dict(zip(SPLIT, split)))
             own = with_divisors(own, *bounds(self.child_ptr, *reach_all(own)))
-            tilted, known = tilt_part(self.child_ptr, own, given=self.above)
+            tilted, known = tilt_part(self.child_ptr, own, self.tau[at] if self.tau else None, self.above)
             tilted.above[roots], tilted.asked[roots] = self.above, self.asked
             yield tilted, known
 
@@ -196,8 +199,8 @@ class Below(NamedTuple):
     rounding: float
 
 
-def look_at(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees]:
-    """Return the leaves whose tables end too soon, if windows hold every count, and what is known of the roots' messages."""
+def look_at(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
+    """Return the leaves whose tables end too soon, if windows hold every count, what is known of roots, and tilts."""
     found, roots = list(part.tilted()), slice(len(part.above))
     soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]
     least = [
@@ -208,8 +211,9 @@ def look_at(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees]:
     ]
     middle = found[len(found) // 2][1]
     ends = least[0], most[0], least[1], most[1]
-    known = Subtrees(*ends, middle.mean[roots], middle.variance[roots], least[2], most[2])
-    return np.any(soon, axis=0), all(hold_all(one) for one, _ in found), known
+    known = Subtrees(*ends, middle.mean[roots], middle.variance[roots], least[2], most[2], middle.tau[roots])
+    tau = [one.tau for _, one in found]
+    return np.any(soon, axis=0), all(hold_all(one) for one, _ in found), known, tau
 
 
 def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_], Integers]:

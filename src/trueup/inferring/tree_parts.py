@@ -80,11 +80,14 @@ class Seen(NamedTuple):
         Whether windows hold every count, so that deeper tables say nothing more.
     tilted
         Windows and tilts of the top tree, whose leaves stand for the parts' roots.
+    tau
+        Tilts of each part alone, under each component.
     """
 
     soon: NDArray[np.bool_]
     complete: bool
     tilted: Tilted
+    tau: list[list[Reals]]
 
 
 class Top(NamedTuple):
@@ -173,16 +176,17 @@ class CutTree:
     def look(self) -> Seen:
         """Choose windows and tilts of the top, given those of every part alone."""
         roots, n = self.roots, len(self.child_ptr) - 1
-        soon, complete, every = np.zeros(n, bool), True, []
+        soon, complete, every, each = np.zeros(n, bool), True, [], []
         alone = self._parts(np.zeros(n), np.zeros((n, PROBES)), np.zeros(n), self.tolerance, 1)
-        for b, (ended, whole, known) in enumerate(self._in_order(look_at, alone)):
+        for b, (ended, whole, known, tau) in enumerate(self._in_order(look_at, alone)):
             soon[subtrees(self.child_ptr, *self.cut.edges[b : b + 2])[0]] = ended
             complete &= whole
             every.append(known)
+            each.append(tau)
         known = Subtrees(*map(np.concatenate, zip(*every)))
         inner = take_factors(self.factors, np.arange(roots.start))
         tilted, _ = tilt_part(top_of(self.child_ptr, self.cut), with_normal(inner, known), below=known)
-        return Seen(soon, complete and hold_all(tilted), tilted)
+        return Seen(soon, complete and hold_all(tilted), tilted, each)
 
     def up(self, seen: Seen) -> Top:
         """Solve the top given the parts' messages, solving again those whose windows it finds too narrow."""
@@ -197,7 +201,7 @@ class CutTree:
         for attempt in range(ROUNDS + 1):
             passes = MOST_PASSES if attempt else 1  # once is enough for most
             tolerance = FIRST * STRICTER**attempt * self.tolerance
-            fresh = self._parts(tilted.above, tilted.asked, evidence_above, tolerance, passes)
+            fresh = self._parts(tilted.above, tilted.asked, evidence_above, tolerance, passes, seen.tau)
             some = InTurn(lambda i, fresh=fresh, again=again: fresh[again[i]], len(again))
             for b, answer in zip(again, self._in_order(send_part, some)):
                 settings[b], answers[b] = fresh, answer
@@ -285,11 +289,17 @@ class CutTree:
             yield FromAbove(weights[own], offset[own], counts[first:last], seed, kind)
 
     def _parts(
-        self, tilts: Reals, asked: Reals, evidence_above: Reals, tolerance: float, passes: int
+        self,
+        tilts: Reals,
+        asked: Reals,
+        evidence_above: Reals,
+        tolerance: float,
+        passes: int,
+        tau: Sequence[Sequence[Reals]] = (),
     ) -> Sequence[SubtreePart]:
         """Return the parts of the cut, made one at a time; each may drop its nodes' share of a tolerance.
 
-        `tilts` and `asked` are of all nodes down to the roots, `evidence_above` of the roots.
+        `tilts` and `asked` are of all nodes down to the roots, `evidence_above` of the roots; `tau` those that a look has found.
         """
         leaves, n = np.diff(self.cut.leaves), len(self.child_ptr) - 1
 
@@ -309,6 +319,7 @@ class CutTree:
                 passes,
                 components,  # pyright: ignore[reportArgumentType]
                 self.log_weights,
+                tau[b] if tau else (),
             )
 
         return InTurn(part, len(self.cut.edges) - 1)

@@ -178,6 +178,8 @@ class Subtrees(NamedTuple):
         About those of the messages.
     room, limit
         The largest and the least tilt at which bounds of the messages stay finite.
+    tau
+        Tilts below the nodes.
     """
 
     low: Integers
@@ -188,17 +190,18 @@ class Subtrees(NamedTuple):
     variance: Reals
     room: Reals
     limit: Reals
+    tau: Reals
 
 
 def tilt(child_ptr: Integers, factors: Factors, start: Tilted | None = None) -> Tilted:
     """Choose windows and tilts, starting the search from those of `start`."""
-    return tilt_part(child_ptr, factors, start)[0]
+    return tilt_part(child_ptr, factors, None if start is None else tilts(child_ptr, start.slope))[0]
 
 
 def tilt_part(
     child_ptr: Integers,
     factors: Factors,
-    start: Tilted | None = None,
+    before: Reals | None = None,
     given: Reals = NO_TILT,
     below: Subtrees | None = None,
 ) -> tuple[Tilted, Subtrees]:
@@ -206,6 +209,8 @@ def tilt_part(
 
     Parameters
     ----------
+    before
+        (n,) tilts below the nodes, from which the search begins.
     given
         (k,) tilts above the first nodes, which are roots.
     below
@@ -224,8 +229,7 @@ def tilt_part(
     if np.any(low > high):
         zeros = np.zeros(n)
         more = zeros, zeros, informs, none, none, missing, lost, pointwise, informs, zeros, zeros
-        return Tilted(factors, *windows, *more), Subtrees(*windows, zeros, zeros, zeros, zeros)
-    before = None if start is None else tilts(child_ptr, start.slope)
+        return Tilted(factors, *windows, *more), Subtrees(*windows, zeros, zeros, zeros, zeros, zeros)
     seen = low.copy(), high.copy()
     seen[0][leaves], seen[1][leaves] = tabled
     state = find_tilts(child_ptr, factors, (*seen, floor, ceiling), before, given)
@@ -241,7 +245,9 @@ def tilt_part(
     proper, largest = proper_splits(child_ptr, factors, floor, ceiling), largest_tables(factors)
     more = slope, state.top, informs, probes, asked, missing, lost, pointwise, proper, parent, largest
     limit = np.where(np.diff(child_ptr) > 0, state.tau + probes[:, 3], least)
-    return Tilted(factors, *windows, *more), Subtrees(*windows, state.mean, state.variance, room, limit)
+    return Tilted(factors, *windows, *more), Subtrees(
+        *windows, state.mean, state.variance, room, limit, state.tau
+    )
 
 
 def _pointwise(
