@@ -99,7 +99,7 @@ def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
         f"trueup.{part}"
         for part in ("inferring", "assessing", "synth", "releasing.start", "run.local", "run.spark")
     }
-    assert "trueup.kernel.lattice_samplers.sums" in loaded
+    assert "trueup.kernel.lattice_samplers.free" in loaded
     unneeded = tables | science | own | {"matplotlib", "cvxpy", "highspy"}
     assert sorted(loaded & unneeded) == []
 

@@ -32,7 +32,7 @@ from trueup.model.spec_queries import BoundPart
 from trueup.reconciling.histogram_tree import HistogramTree
 from trueup.reconciling.margins_projection import MarginsProjection
 from trueup.reconciling.tree_topdown import TreeTopDown
-from trueup.releasing.division import plan_of
+from trueup.releasing.engine import plan_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SEXES, AGES, COUNTIES = ("f", "m"), ("young", "middle", "old"), ("A", "B", "C")

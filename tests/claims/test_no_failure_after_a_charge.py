@@ -29,8 +29,7 @@ from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.noise.lattice import cost, integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.releasing.again import reconcile_bundle
-from trueup.releasing.division import plan_of
-from trueup.releasing.engine import default_engine
+from trueup.releasing.engine import default_engine, plan_of
 from trueup.releasing.pipeline import measure_only
 
 PLAIN = """

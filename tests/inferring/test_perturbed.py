@@ -19,9 +19,9 @@ from tests.inferring.perturbed_problems import (
 )
 from tests.inferring.problems import star
 from trueup.inferring import infer
+from trueup.inferring.given import measured_once
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.method import VALUES_A_CLASS
-from trueup.inferring.same_records import measured_once
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints

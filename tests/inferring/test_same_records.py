@@ -7,7 +7,7 @@ import pytest
 
 from tests.inferring.problems import star, states
 from trueup.inferring import infer
-from trueup.inferring.same_records import measured_once
+from trueup.inferring.given import measured_once
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE

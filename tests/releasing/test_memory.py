@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from trueup.files.memory import peak_bytes
 from trueup.model.problem import Problem
-from trueup.releasing.division import plan_of
+from trueup.releasing.engine import plan_of
 from trueup.releasing.start import Settings, begin
 from trueup.run.local import LocalPool
 spec, places, out = sys.argv[1:]

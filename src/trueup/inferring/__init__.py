@@ -15,6 +15,7 @@ from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.given import (
     finest_values,
+    measured_once,
     prior_instead,
     read_given,
     read_quantity,
@@ -25,7 +26,6 @@ from trueup.inferring.given import (
     values_for,
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
-from trueup.inferring.same_records import measured_once
 from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, entry_of, make, refuse_method
 from trueup.model.problem import Problem

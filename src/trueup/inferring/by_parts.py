@@ -23,9 +23,15 @@ from trueup.files.owner import owning
 from trueup.files.staging import staged, write_whole, writing
 from trueup.files.target import refuse_occupied
 from trueup.inferring import choose_inference
-from trueup.inferring.given import Given, prior_instead, read_given, refuse_draws, refuse_fractions
+from trueup.inferring.given import (
+    Given,
+    measured_once,
+    prior_instead,
+    read_given,
+    refuse_draws,
+    refuse_fractions,
+)
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
-from trueup.inferring.same_records import measured_once
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost

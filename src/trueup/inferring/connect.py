@@ -31,8 +31,7 @@ from trueup.errors import PrivacyError
 from trueup.inferring.independent import linked
 from trueup.inferring.table_moves import Vector
 from trueup.kernel.lattice import algebra
-from trueup.kernel.lattice.bridges import bridges
-from trueup.kernel.lattice.graver import graver_basis
+from trueup.kernel.lattice.graver import bridges, graver_basis
 from trueup.kernel.lattice.structure import Lattice, Piece
 from trueup.kernel.table_walks.proposals import PAIR, SAME, SQUARE, Moves
 from trueup.kernel.table_walks.rows import enumerate_fibre

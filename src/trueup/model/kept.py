@@ -166,7 +166,7 @@ class Kept:
         if columns.shape[1] > MAX_KINDS:
             fixed[asked] = False
         elif len(asked):
-            from trueup.kernel.lattice.determined import determined
+            from trueup.kernel.lattice.algebra import determined
 
             fixed[asked] = determined(columns, (asked[:, None] == group[first]).astype(np.int64))
         return fixed

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.lattice import algebra
-from trueup.kernel.lattice.determined import determined
+from trueup.kernel.lattice.algebra import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
 from trueup.model.changes import PricedChanges
 from trueup.model.kept import Found, Kept

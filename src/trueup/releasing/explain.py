@@ -30,8 +30,7 @@ from trueup.reconciling.expected_errors import (
     some_places,
 )
 from trueup.reconciling.method import Method
-from trueup.releasing.division import divided
-from trueup.releasing.engine import MEMORY_BYTES, default_engine
+from trueup.releasing.engine import MEMORY_BYTES, default_engine, divided
 from trueup.synth.own_places import made_up_counts, usual_persons
 
 WORK = 2**17

@@ -45,7 +45,7 @@ from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 from trueup.reconciling.histogram_parts import tie_seed
 from trueup.releasing.data import check_data, notes_on_data
-from trueup.releasing.division import divided
+from trueup.releasing.engine import divided
 from trueup.releasing.errors_of_parts import errors_of_parts
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder

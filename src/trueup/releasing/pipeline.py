@@ -144,7 +144,7 @@ def release(
     problem = _settled(spec, geography, data, log, expect_rows, account)
     if executor is None:
         return _carried_out(_in_memory(problem, data, Path(out), account, log), account)  # pyright: ignore[reportReturnType]
-    from trueup.releasing.division import plan_of
+    from trueup.releasing.engine import plan_of
     from trueup.releasing.parts import ByParts
     from trueup.releasing.start import Settings, begin
 

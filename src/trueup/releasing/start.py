@@ -28,8 +28,7 @@ from trueup.reconciling import describe
 from trueup.reconciling.method import Method
 from trueup.reconciling.segments import SegmentPlan
 from trueup.releasing.cut import Cut, cut_tree
-from trueup.releasing.division import divided
-from trueup.releasing.engine import MEMORY_BYTES, driver_bytes
+from trueup.releasing.engine import MEMORY_BYTES, divided, driver_bytes
 from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
 from trueup.run.executor import Executor
 from trueup.version import __version__

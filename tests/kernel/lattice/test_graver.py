@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from trueup.kernel.lattice import algebra
-from trueup.kernel.lattice.bridges import bridges, reached
-from trueup.kernel.lattice.graver import graver_basis
+from trueup.kernel.lattice.graver import bridges, graver_basis, reached
 from trueup.kernel.table_walks.rows import enumerate_fibre
 
 

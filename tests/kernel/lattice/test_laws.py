@@ -10,8 +10,7 @@ import pytest
 from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.lattice_samplers.free import draw_free
-from trueup.kernel.lattice_samplers.sums import draw_sums
+from trueup.kernel.lattice_samplers.free import draw_free, draw_sums
 from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.cost import Sensitivity
 from trueup.noise.lattice import integer as lattice_integer

@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference.lattice import rank
 from tests.reference.true_loss import ball
-from trueup.kernel.lattice.determined import determined
+from trueup.kernel.lattice.algebra import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, norm
 
 

@@ -26,7 +26,7 @@ from trueup.files.table import Source, require
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.sparse import SparseCounts
-from trueup.io.microdata.sql import join_sql, text_sql, whole_sql
+from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import (
     cell_index,
     cells_named,
@@ -36,7 +36,6 @@ from trueup.io.microdata.tabulate import (
     row_columns,
 )
 from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited, units_held
-from trueup.io.microdata.values_sql import cell_sql
 from trueup.model.cells import Cells
 from trueup.model.reading import Reading
 from trueup.model.spec import Spec

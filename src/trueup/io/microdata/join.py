@@ -25,9 +25,8 @@ from trueup.files.source import files_read, open_table
 from trueup.files.table import JoinedTables, Source, require
 from trueup.files.text import plain_text
 from trueup.io.microdata.refusals import LINKS
-from trueup.io.microdata.sql import text_sql
+from trueup.io.microdata.sql import position_sql, text_sql
 from trueup.io.microdata.truncate import Limit, kept_sql
-from trueup.io.microdata.values_sql import position_sql
 from trueup.model.joined import LinkedTables, persons_of
 from trueup.model.reading import Reading, topic_of
 from trueup.model.spec import Spec

@@ -52,7 +52,7 @@ def composition(n: int, epsilon: Fraction) -> Choice:
         return decisions, sizes(decisions, n, epsilon)
 
     def draw(count: int, words: Words):
-        from trueup.kernel.lattice_samplers.sums import draw_sums
+        from trueup.kernel.lattice_samplers.free import draw_sums
         from trueup.kernel.lattice_samplers.tape import run
 
         decisions, law = tables()

@@ -12,8 +12,8 @@ from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.indents import indented_places, write_indented_places
 from trueup.io.published.drafting.joined import joined
+from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
-from trueup.io.published.drafting.pointers import Pointers, pointers_of
 from trueup.io.published.drafting.seen import SeenTable
 from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written

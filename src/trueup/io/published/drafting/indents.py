@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from trueup.io.published.drafting.pointers import Pointers
+from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.seen import SeenTable
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.model.perturbed import parse_perturbed

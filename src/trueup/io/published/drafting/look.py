@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.files.paths import is_parquet
 from trueup.files.source import open_table
 from trueup.io.published.drafting.indents import indent_of
-from trueup.io.published.drafting.panels import panels_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
@@ -165,3 +164,56 @@ def _columns(
         path = (joined or leaves[k]).replace("!!", JOINED).split(JOINED)
         found.append(SeenColumn(name, tuple(part.rstrip(":") for part in path), texts, point))
     return [column for column in found if column.held]
+
+
+class Panel(NamedTuple):
+    """One of several tables in a file.
+
+    Attributes
+    ----------
+    label
+        Its heading.
+    start, end
+        Its rows, from the first to the one behind the last.
+    header
+        Whether the row above is a header of its own.
+    """
+
+    label: str
+    start: int
+    end: int
+    header: bool
+
+
+def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
+    """Return the tables below each other whose rows have the same first cells; none if the rows below a header are one table.
+
+    Examples
+    --------
+    >>> head, north, south = ["Area", "n"], ["North", "1"], ["South", "2"]
+    >>> panels_of([["Men"], head, north, south, [], ["Women"], head, north, south], 2, 8)
+    [Panel(label='Men', start=2, end=4, header=True), Panel(label='Women', start=7, end=9, header=True)]
+    """
+    header = rows[bottom - 1] if bottom else []
+    found: list[Panel] = []
+    label, own, start = _heading(rows, bottom), bool(header), None
+    for at in range(bottom, last + 2):
+        row = rows[at] if at <= last else []
+        headed = bool(header) and row == header
+        if headed or sum(map(bool, row)) < 2:
+            if start is not None:
+                found.append(Panel(label, start, at, own))
+            start, own = None, headed
+            label = next(filter(None, row), label) if not headed else label
+        elif start is None:
+            start = at
+    keys = [{next(filter(None, row)) for row in rows[panel.start : panel.end]} for panel in found]
+    alike = all(2 * len(one & keys[0]) >= max(len(one), len(keys[0])) for one in keys)
+    apart = len({panel.label for panel in found}) == len(found)
+    return found if len(found) > 1 and alike and apart else []
+
+
+def _heading(rows: Sequence[Row], bottom: int) -> str:
+    """Return the heading above the first header."""
+    above = next((row for row in reversed(rows[: max(bottom - 1, 0)]) if any(row)), [])
+    return next(filter(None, above), "")

@@ -13,9 +13,8 @@ from typing import Any, cast
 from trueup.errors import DataError
 from trueup.io.published.perturbed.columns import read_columns
 from trueup.io.published.perturbed.margins import shown_margins
-from trueup.io.published.perturbed.once import counted_once
 from trueup.io.published.perturbed.places import rows_by_level, tree_of_rows
-from trueup.io.published.perturbed.under_law import covers_margin
+from trueup.io.published.perturbed.under_law import counted_once, covers_margin
 from trueup.io.published.perturbed.values import values_under_laws
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.geography import read_tree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from trueup.io.published.perturbed.numbers import Convention, read_number
 from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
 from trueup.noise.laws.of_variance import law_of_variance
+from trueup.noise.perturbed import ShownCounts
 
 MOST_VARIANCES = 10_000
 """Different variances of the rows of a table."""
@@ -66,3 +68,61 @@ def _variance(text: str, by: Convention) -> Fraction | None:
     if found is None or found < 0 or (found and not -30 <= found.adjusted() <= 30):
         return None
     return Fraction(found)
+
+
+def counted_once(
+    cells: Cells, zero: NDArray[np.bool_], found: Sequence[ValuesUnderLaw]
+) -> list[ValuesUnderLaw]:
+    """Count a cell once that several tables, or margins, show with the same perturbation.
+
+    Cells have the same records if the same finest cells make them up, but for structural zeros.
+    """
+    mark = np.random.default_rng(0).integers(0, 2**64, cells.n, dtype=np.uint64)
+    mark[zero] = 0
+    seen: dict[str, list[tuple[NDArray[np.uint64], ValuesUnderLaw]]] = {}
+    result = []
+    for v in found:
+        key = f"{_drawn_by(v.law)}" if v.part.key is None and v.law.same_records else v.part.key
+        if key is None or v.law.exact or not v.law.numeric:  # said twice, these say no more
+            result.append(v)
+            continue
+        marks = _mark_sums(cells, mark, v.margin)[v.groups]
+        new = np.ones(len(marks), bool)
+        for others, earlier in seen.get(key, ()):
+            where = dict(zip(others.tolist(), range(len(others))))
+            at = np.array([where.get(each, -1) for each in marks.tolist()])
+            same = at >= 0
+            _refuse_different(cells, v, earlier, same, at)
+            new &= ~same
+        seen.setdefault(key, []).append((marks, v))
+        if new.any():
+            result.append(v.among(new))
+    return result
+
+
+def _drawn_by(law: Any) -> Any:
+    """Return the law of the perturbation, without what is hidden before it."""
+    return law.law if isinstance(law, ShownCounts) else law
+
+
+def _mark_sums(cells: Cells, mark: NDArray[np.uint64], margin: Margin) -> NDArray[np.uint64]:
+    """Return sums modulo 2^64 of the marks of each group's cells."""
+    total = np.zeros(cells.size(margin), np.uint64)
+    np.add.at(total, cells.groups(cells.finest, margin), mark)
+    return total
+
+
+def _refuse_different(
+    cells: Cells, v: ValuesUnderLaw, earlier: ValuesUnderLaw, same: NDArray[np.bool_], at: NDArray[np.int64]
+) -> None:
+    differ = np.flatnonzero(same & (v.values != earlier.values[at]))
+    if differ.size:
+        one, other = int(differ[0]), int(at[differ[0]])
+        label = cells.margin_label(v.margin, int(v.groups[one]))
+        named = cells.margin_label(earlier.margin, int(earlier.groups[other]))
+        raise DataError(
+            f"'{label}' is {v.values[one]} in table '{v.part.name}', and '{named}', which has the same records, "
+            f"{earlier.values[other]} in table '{earlier.part.name}', under one key",
+            needed="equal values where the perturbation is the same",
+            remedy="give the tables keys of their own if they were perturbed apart",
+        )
