@@ -107,7 +107,7 @@ def test_only_what_is_compiled_makes_kept_code_stale(package, before, after, kep
 
 def test_the_stamp_is_the_same_in_every_process():
     code = """if True:
-        from trueup.kernel.compiled import stamp
+        from trueup.kernel.stamps import stamp
         from trueup.kernel.table_walks.columns import column_sweep
         print(stamp(column_sweep))
     """
