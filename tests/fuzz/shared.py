@@ -46,8 +46,14 @@ class _Fresh:
 
 @contextmanager
 def one_instance() -> Iterator[None]:
-    """Have what connects in the block share an instance, which begins with the first block."""
-    own, instance = duckdb.connect, _instance()
+    """Have what connects in the block share an instance, which begins with the first block, and anew after a fatal error."""
+    own = duckdb.connect
+    try:
+        instance = _instance()
+        instance.execute("SELECT 1")
+    except duckdb.FatalException:  # some file ended the instance: readers, who have one each, are told so
+        _HELD.clear()
+        instance = _instance()
     duckdb.connect = lambda *_, **__: _Fresh(instance)
     try:
         yield

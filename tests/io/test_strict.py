@@ -252,7 +252,7 @@ def test_a_checkpoint_that_is_packed_damaged_or_a_link_is_refused(tmp_path):
         Checkpoint.of(tmp_path / "link", key_of("x"))
 
 
-def test_lists_of_millions_of_values_in_a_few_bytes_are_not_unpacked(tmp_path):
+def test_lists_and_long_texts_in_a_few_bytes_are_not_unpacked(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -260,6 +260,9 @@ def test_lists_of_millions_of_values_in_a_few_bytes_are_not_unpacked(tmp_path):
     pq.write_table(pa.table({"n": [[7] * 10_000] * 2_500}), path)
     assert path.stat().st_size < 100_000
     with pytest.raises(DataError, match="several values in a row"):
+        open_table(path).select(["n"])
+    pq.write_table(pa.table({"n": ["7" * 100_000] * 2_500}), path)
+    with pytest.raises(DataError, match="more than 10,000 bytes"):
         open_table(path).select(["n"])
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, ResourceError
 from trueup.files.csv_faults import csv_fault, delimiter_of, line_of_row
-from trueup.files.paths import is_csv, is_zst
+from trueup.files.paths import is_csv, is_parquet, is_zst
 from trueup.files.table import COUNT, Columns
 
 ROW = "trueup_row"
@@ -149,6 +149,8 @@ def _too_large(name: str) -> ResourceError:
 
 _NESTED = ("list", "array", "struct", "map", "union")
 """Kinds of columns that hold several values in a row."""
+LONGEST_TEXT = 10_000
+"""Bytes of a text in a Parquet file."""
 
 
 class Relation:
@@ -162,6 +164,8 @@ class Relation:
         return list(self.relation.columns)
 
     def select(self, columns: Sequence[str]) -> Columns:
+        if self.files and all(map(is_parquet, self.files)):  # a few bytes may stand for long texts in every row
+            self._refuse_long(columns)
         return self._fetch(lambda: self.relation.select(*map(_column, columns)))
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
@@ -186,6 +190,19 @@ class Relation:
         )
         found = numbered.filter(" AND ".join(same)).aggregate(f"min({ROW})").fetchall()
         return self.row(found[0][0]) if found[0][0] else f"a row of {self.name}"
+
+    def _refuse_long(self, columns: Sequence[str]) -> None:
+        with quiet_duckdb(self.name, self.files):
+            chosen = self.relation.select(*map(_column, columns))
+            texts = [name for name, kind in zip(chosen.columns, chosen.types) if kind.id == "varchar"]
+            longest = ", ".join(f"max(strlen({quoted(name)}))" for name in texts)
+            found = chosen.aggregate(longest).fetchall()[0] if texts else ()
+        for name, length in zip(texts, found):
+            if (length or 0) > LONGEST_TEXT:
+                raise DataError(
+                    f"the column '{name}' of {self.name} holds a text of more than {LONGEST_TEXT:,} bytes",
+                    needed="keys, names and counts",
+                )
 
     def _fetch(self, asked: Callable[[], Any]) -> Columns:
         with quiet_duckdb(self.name, self.files):
