@@ -96,6 +96,18 @@ def test_areas_of_ones_own_are_named_as_a_level_is(posterior):
     np.testing.assert_allclose(found.draws[0, :, 0], x)
     one = ask(posterior, "'district=y' - 's/4'", areas=areas, column="district")
     assert not one.draws.any()
+    bare = ask(posterior, "'y' - 's/4'", areas=areas, column="district")
+    assert not bare.draws.any()
+
+
+def test_a_count_of_the_whole_over_those_of_each_place_is_asked_for_in_other_words(posterior):
+    """It is no share of each place: whoever means it multiplies by 1."""
+    t = table(posterior)
+    found = ask(posterior, "1 * 'sex=f' / county").draws[0]
+    np.testing.assert_allclose(found[:, 0], t[:, :, 0].sum((1, 2)) / t[:, :2].sum((1, 2, 3)))
+    np.testing.assert_allclose(
+        ask(posterior, "all / county").draws[0][:, 1], t.sum((1, 2, 3)) / t[:, 2:].sum((1, 2, 3))
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,8 +118,10 @@ def test_areas_of_ones_own_are_named_as_a_level_is(posterior):
         ("'n, education=low'", "not by 'education'.*measured by it"),
         ("'tract=7'", "not by 'tract'"),
         ("'n/11'", "did you mean 'n/1'"),
-        ("'1'", "no place"),  # two towns have this key
+        ("'1'", "the name of 2 places of level 'town'"),  # two towns have this key
         ("'county=1'", "level 'county' of these draws has no place '1'"),
+        ("'sex=f' / county", "did you mean \"'county, sex=f' / 'county'\""),
+        ("'n/1' / county", "did you mean \"'town' / 'county'\""),
         ("3 + 4", "names no place"),
         ("n < s < n", "not one comparison"),
         ("n ** s", "cannot be computed"),

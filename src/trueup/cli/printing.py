@@ -13,7 +13,8 @@ def say_repeated(key: Any) -> None:
     """Print that nothing was drawn, if a release was committed under a key before."""
     if key:
         print(
-            f"Nothing was drawn and nothing charged: this is the release that was committed under the key '{key}'."
+            f"Nothing was read, drawn or charged: this is the release that was committed under the key '{key}'. Corrected data "
+            "are declared (`trueup budget data`) and released under another key."
         )
 
 

@@ -164,7 +164,9 @@ class Relation:
         return list(self.relation.columns)
 
     def select(self, columns: Sequence[str]) -> Columns:
-        if self.files and all(map(is_parquet, self.files)):  # a few bytes may stand for long texts in every row
+        if self.files and all(
+            map(is_parquet, self.files)
+        ):  # a few bytes may stand for long texts in every row
             self._refuse_long(columns)
         return self._fetch(lambda: self.relation.select(*map(_column, columns)))
 

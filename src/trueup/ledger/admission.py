@@ -104,7 +104,8 @@ def _answerable(state: Totals, request: Request) -> None:
             f"the release checks what was not asked of dataset '{request.dataset}' before: {words}",
             needed=f"at most {max(left, 0)} further checks of {terms.checks}: "
             "whether a rule holds on confidential counts is an exact answer",
-            remedy="leave the rule out, or ask whoever keeps the ledger to list it with a new account"
+            remedy="leave the rule out; have the keeper list it with a new account (`trueup budget init --list`); or clean the "
+            "table and declare it (`trueup budget data`), so that rules are checked anew"
             + ("" if request.data else "; of data that cannot be known again every check counts each time"),
         )
 

@@ -194,7 +194,7 @@ def _joint(shown: Shown, spent: Loss) -> Iterator[str]:
 
 
 def _checks(terms: Terms, shown: Shown) -> Iterator[str]:
-    version = f", of version {len(shown.data)} of the data," if len(shown.data) > 1 else ""
+    version = f" of version {len(shown.data)} of the data" if len(shown.data) > 1 else ""
     yield (
         f"Questions about the confidential table that were answered exactly{version}: {shown.checked} of the {terms.checks} that "
         "are allowed. To ask whether a rule holds counts as one, whatever the answer."

@@ -122,6 +122,8 @@ def _mismatch(digest: str, manifest: Mapping[str, Any], entries: list[Entry], st
     number = stamp.get("entry") if isinstance(stamp, dict) else None
     if not isinstance(number, int) or number < 1:
         return "its manifest names no entry"
+    if (other := str(stamp.get("ledger"))) != state.ledger:
+        return f"it was charged to another ledger ({other[:8]}; this one is {state.ledger[:8]}): verify it with that one"
     if number > len(entries):
         return f"entry {number} is missing: the end of the ledger was cut off, or an older copy was restored"
     if entries[number - 1].hash != stamp.get("head"):

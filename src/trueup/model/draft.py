@@ -5,6 +5,7 @@ One file: what is drafted and what is left to decide are one list of questions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from csv import reader
 from fractions import Fraction
@@ -82,6 +83,8 @@ def draft(
     return document, dict(_undecided(title, name, unit, count, counted, epsilon, matters, whole, unused))
 
 
+_IDENTIFIER = re.compile(r"(^|[_ ])(id|nr|no|number|key|ssn|pid)$|(?-i:[a-z]I[dD]$)", re.IGNORECASE)
+"""Names of columns that identify somebody."""
 MOST_COMBINATIONS = 1_000_000
 """Of attribute values, whose joint table a draft measures."""
 
@@ -338,6 +341,11 @@ def _undecided(
         table.append(
             "whether each row is one of the units counted; if a column holds their number, the table is one of counts"
         )
+        if ids := [name for name in free if _IDENTIFIER.search(name)]:
+            table.append(
+                f"whether one of those protected stands in several rows under the same {' or '.join(ids)}: then --unit, --id and "
+                "--most"
+            )
     if count is not None and (other := [name for name in free if not is_place(name)]):
         table.append(
             f"whether the columns {', '.join(other)} are attributes: in a table of counts each cell has one row"

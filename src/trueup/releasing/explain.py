@@ -264,7 +264,8 @@ def _simulated(
     except TrueupError as error:
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
     made = f"{number} made-up populations" if number > 1 else "a made-up population"
-    said = f"{made} of {drawn[0].sum():,} in {sample.of(problem.cells)}"
+    total = int(cells.sum(drawn[0], Margin(cells.tree.levels[0])).sum())
+    said = f"{made} of {total:,} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
     found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
     return at_standard_errors(found.as_forecast(), errors, problem.cells, work)

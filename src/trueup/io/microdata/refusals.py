@@ -13,13 +13,14 @@ PLACES, IDS, TABLE, ROWS, LINKS = "places", "ids", "table", "rows", "links"
 """Topics of refusals of confidential rows, beside those of columns; see `TrueupError`."""
 
 
-def refuse_missing(values: NDArray, column: str, where: Where, topic: str) -> None:
+def refuse_missing(values: NDArray, column: str, where: Where, topic: str, remedy: str = "") -> None:
     """Refuse a column with a missing value in a row; `topic` is the subject of the refusal."""
     lost = np.flatnonzero([is_missing(value) for value in values])
     if lost.size:
         raise DataError(
             f"column '{column}' has no value in {rows_at(where, lost)}",
             needed="a value in every row",
+            remedy=remedy,
             about=topic,
         )
 

@@ -194,7 +194,7 @@ def _value_index(
 ) -> NDArray[np.int64]:
     column, topic, plain = part.column or part.name, topic_of(part), _plain_values(values)
     if part.missing is None:
-        refuse_missing(np.array(plain, dtype=object), column, where, topic)
+        refuse_missing(np.array(plain, dtype=object), column, where, topic, _MISSING)
     if part.is_read:
         read = {text: value_read(part, text) for text in set(plain)}
         plain = [read[text] for text in plain]
@@ -204,9 +204,30 @@ def _value_index(
         raise DataError(
             f"column '{column}' holds a value outside the domain of '{attribute.name}' in {rows_at(where, lost)}",
             needed=f"one of: {', '.join(attribute.values)}",
+            remedy=_readings(part),
             about=topic,
         )
     return found
+
+
+_MISSING = 'say what stands for no value: `missing = "unknown"` in the attribute counts such rows apart'
+_READINGS = {
+    "fold": "`fold = true` (capitals and blanks)",
+    "bins": "`bins = [0, 15, 65]` (numbers)",
+    "date": '`date = "month"` (dates such as 2026-03-14)',
+    "other": '`other = "other"` (all other values)',
+}
+"""Keys of an attribute that have rows read as they are."""
+
+
+def _readings(part: AttributePart) -> str:
+    """Return the keys of the spec that would read other values: what it has not, and no word of the confidential rows."""
+    free = [
+        said
+        for key, said in _READINGS.items()
+        if not getattr(part, key) and not (key == "bins" and part.date)
+    ]
+    return f"correct the table, or have its values read by the attribute's {', '.join(free)}" if free else ""
 
 
 def _plain_values(values: NDArray) -> list[str]:

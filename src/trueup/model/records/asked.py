@@ -151,10 +151,29 @@ class _Reader:
                 found = self._value(inner)
                 return AskedDraws(-found.draws, found.level, found.names)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _COMBINED:
+                if isinstance(op, ast.Div):
+                    self._refuse_crossed(left, right)
                 return self._combined(self._value(left), self._value(right), _COMBINED[type(op)])
             case ast.Call(func=ast.Name(id="rank"), args=[inner], keywords=[]):
                 return self._rank(inner)
         raise self._error("holds what cannot be computed")
+
+    def _refuse_crossed(self, left: ast.expr, right: ast.expr) -> None:
+        """Refuse a count of one place over those of every place of a level: it looks like a share, and is none."""
+        above, below = (self.names.find(n) if (n := _name(node)) else None for node in (left, right))
+        if above is None or below is None or not above.single or below.single:
+            return
+        levels, each = self.names.cells.tree.levels, below.places.level
+        if each not in levels or above.places.level not in levels:
+            return
+        values = "".join(f", {name}={value}" for name, value in above.values.items())
+        finer = levels.index(above.places.level) > levels.index(each)
+        if finer or dict(above.values) != dict(below.values):
+            share = f"'{above.places.level if finer else each}{values}' / '{_name(right)}'"
+            raise self._error(
+                f"divides one count of '{above.places.names[0]}' by those of each {each}",
+                f"did you mean \"{share}\"? Else write \"1 * '{_name(left)}' / '{_name(right)}'\"",
+            )
 
     def _combined(self, left: AskedDraws, right: AskedDraws, combine: Callable) -> AskedDraws:
         """Combine two quantities, pairing each place with the one that holds it on a level above."""
@@ -187,8 +206,7 @@ class _Reader:
 
     def _rank(self, node: ast.expr) -> AskedDraws:
         """Rank one place among those of its level, or every place by any quantity; 1 is the largest, ties share the best rank."""
-        name = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
-        if isinstance(name, str):
+        if (name := _name(node)) is not None:
             count = self.names.find(name)
             if count.single:
                 every = count.draws(self.names.cells, self.draws, count.within)
@@ -201,6 +219,12 @@ class _Reader:
             raise self._error("ranks a ratio whose denominator may be 0")
         ranks = rankdata(-found.draws, method="min", axis=2).astype(np.int64)
         return AskedDraws(ranks, found.level, found.names)
+
+
+def _name(node: ast.expr) -> str | None:
+    """Return the name that an operand is, if it is one alone."""
+    name = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
+    return name if isinstance(name, str) else None
 
 
 def _where_defined(left: NDArray, right: NDArray, holds: NDArray) -> NDArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -191,7 +191,7 @@ class Names:
         level, equals, key = text.partition("=")
         if equals and level in self._levels:
             return self._one(self._level(level), key)
-        for each in self.cells.tree.levels:  # where two have one key, the coarser is meant
+        for each in self._levels:  # where two have one key, the coarser is meant
             if found := self._one(self._level(each), text):
                 return found
         if text in self._levels:
@@ -241,6 +241,10 @@ class Names:
         level, equals, key = parts[0].partition("=")
         if equals and level not in self._levels:
             return self._unknown_value(parts[0]) or self._no_level(level)
+        if several := self._several(
+            key if equals else parts[0], [level] if equals else self.cells.tree.levels
+        ):
+            return several
         among = self._level(level).names if equals else tuple(self._every_name())
         where = (
             f"level '{level}' of these draws has no place" if equals else "no place of these draws is called"
@@ -250,6 +254,20 @@ class Names:
             f"{where} '{key if equals else parts[0]}'" + (f"; {guess}" if guess else ""),
             needed=f"a place or level of {self._held()}; places elsewhere need draws that hold them",
         )
+
+    def _several(self, key: str, levels: Iterable[str]) -> SpecError | None:
+        """Return the error for a name that several places have."""
+        for level in levels:
+            every = self._level(level)
+            for names in self._other_names(every):
+                whole = [every.names[k] for k, name in enumerate(names) if name == key]
+                if len(whole) > 1:
+                    shown = ", ".join(f"'{name}'" for name in whole[:4]) + (", ..." if len(whole) > 4 else "")
+                    return SpecError(
+                        f"'{key}' is the name of {len(whole)} places of level '{level}'",
+                        needed=f"one of {shown}",
+                    )
+        return None
 
     def _unknown_value(self, part: str) -> SpecError | None:
         attribute, _, value = part.partition("=")
