@@ -180,3 +180,46 @@ def test_options_for_a_table_of_ones_own_are_refused_beside_published_ones(optio
     done = run("new", tmp_path / "s.toml", "--published", tmp_path / "t.csv", *option)
     assert done.returncode == 2
     assert f"leave {option[0]} out" in done.stderr
+
+
+PROVINCES = "area,female,male,all\nNorth,54,57,111\nSouth,48,51,99\nEast,60,54,114\nWest,51,57,108\nCentre,48,54,105\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "is_total", "said"),
+    [
+        ("Country,270,264,537", True, "'Country' is near the sum"),  # six roundings to base 3 part 264 from 273
+        ("Region 6,270,264,537", True, "'Region 6' is near the sum"),
+        ("Country,261,2640,537", True, "not everywhere (male: 2,640 beside a sum of 273), and is taken for their whole"),
+        ("Region 6,261,27,53", False, "not everywhere (all: 53 beside a sum of 537), and is taken for one beside them"),
+        ("Country,54,57,111", False, "taken for one beside them"),
+        ("Region 6,54,57,111", False, None),
+        ("Region 6,300,312,612", False, None),  # more than roundings explain
+    ],
+)  # fmt: skip
+def test_the_whole_among_places_is_told_by_its_numbers_within_their_rounding(row, is_total, said, tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text(f"{PROVINCES}{row}\n")
+    draft = draft_published([file])
+    name = row.split(",", maxsplit=1)[0]
+    about = [text for text in draft.undecided if f"'{name}'" in text]
+    assert ("total = " in draft.text) == is_total
+    assert len(about) == (said is not None)
+    assert said is None or said in about[0]
+    measured = read_perturbed(parse_perturbed(draft.text), [file])
+    assert len(measured.cells.tree.labels("area")) == 6 - is_total
+
+
+def test_a_whole_that_is_read_as_one_more_place_is_named_by_infer_and_reconcile(tmp_path):
+    file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
+    file.write_text(f"{PROVINCES}Country,270,264,537\n")
+    text = draft_published([file]).text
+    total = 'total = { "area" = "Country" }\n'
+    assert total in text
+    for written, warned in ((text, False), (text.replace(total, ""), True)):
+        noted = read_perturbed(parse_perturbed(written), [file]).spec.noted
+        assert any("'Country' is about the sum of the 5 other places" in each for each in noted) == warned
+    spec.write_text(text.replace(total, ""))
+    done = run("reconcile", "--perturbed", spec, "--table", file, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "'Country' is about the sum" in done.stdout

@@ -259,7 +259,7 @@ def show_release(released, out: str, *, as_json: bool, repeated: str | bool | No
         )
         return
     say_repeated(repeated)
-    for sentence in guarantee.sentences:
+    for sentence in (*guarantee.sentences, *getattr(released.spec, "noted", ())):
         print(sentence)
     print(f"Checked: {', '.join(rule for rule, holds in released.checks.items() if holds)}.")
     print(f"Report: {out}/public/report.html")

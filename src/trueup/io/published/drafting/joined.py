@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -169,11 +170,15 @@ def _summing(
     """Return the value of a column of keys whose numbers are the sums of the others, if no word marks a total."""
     if name in totals or (summed := summing_value(column, table)) is None:
         return {}
+    beside = "if it is one beside them, leave its `total` out"
+    other = f"if it is their whole, give its entry `total = {{ {json.dumps(name)} = {json.dumps(summed.value)} }}`"
+    near = f"may be the sum of the other values of '{name}', but is not everywhere ({summed.differs}),"
+    near = near if summed.differs else f"is near the sum of the other values of '{name}'"
     undecided.append(
-        f"'{table.file}': '{summed}' is near the sum of the other values of '{name}' and is taken for their whole; if it is one "
-        "beside them, leave its `total` out"
+        f"'{table.file}': '{summed.value}' {near} and is taken for "
+        + (f"their whole; {beside}" if summed.taken else f"one beside them; {other}")
     )
-    return {name: summed}
+    return {name: summed.value} if summed.taken else {}
 
 
 def _same(one: SeenColumn, other: SeenColumn) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,40 +77,114 @@ def summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[See
     return [columns] if run or not groups else groups
 
 
-def summing_value(column: SeenColumn, table: SeenTable) -> str | None:
-    """Return the first or last value of a column of keys whose rows hold the sums of the rows of its other values."""
-    others = [key for key in (*table.places, *table.attributes) if key is not column]
+_WHOLE = re.compile(
+    r"(the )?(whole|entire) .*|(the )?(country|nation|kingdom|republic)( total)?|national.*|overall|grand total|everywhere|"
+    r"(das )?(ganze )?(land|bund)|(le )?pays|(el )?país|(il )?paese|nazione|(het )?(hele )?land|(hele )?landet|riket|koko maa",
+    re.IGNORECASE,
+)
+"""Names of the whole that are names of parts in some tables: numbers have to agree."""
+_BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)
+
+
+def base_of(found: Sequence[float], said: str) -> int | None:
+    """Return the base of a rounding: one that titles state or enough values confirm, dividing all values."""
+    told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
+    bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
+    named = next((base for base in told if all(x % base == 0 for x in found)), None)
+    several = bases and (bases[0] ** len({x for x in found if x}) >= 81 or len(found) >= 12)
+    return named or (bases[0] if several else None)
+
+
+class SummingValue(NamedTuple):
+    """A value of a column of keys that is, or may be, the sum of the others.
+
+    Attributes
+    ----------
+    value
+        The value.
+    differs
+        What speaks against it: a number and the sum of the others; empty if all numbers agree.
+    taken
+        Whether it is taken for their whole.
+    """
+
+    value: str
+    differs: str = ""
+    taken: bool = True
+
+
+class _Compared(NamedTuple):
+    """A number of a value of a column, and those of the other values beside it."""
+
+    key: tuple[str, ...]
+    own: float
+    parts: list[float]
+
+    @property
+    def off(self) -> float:
+        return abs(self.own - sum(self.parts))
+
+    @property
+    def is_near(self) -> bool:
+        return self.off <= min(3 + 5 * len(self.parts) ** 0.5, 3 + 0.02 * self.own)
+
+    def is_rounded(self, base: int) -> bool:
+        """Return True if random rounding to a base can part the number from the sum, four standard deviations at most."""
+        terms = len(self.parts) + 1
+        return self.off <= min(terms * (base - 1), 2 * base * terms**0.5)
+
+
+def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
+    """Return the value of a column of keys whose rows hold the sums of the rows of its other values, or may do so."""
     values = list(dict.fromkeys(column.held))
-    if len(values) == 3 and column in table.places:  # one of three places is near the sum of two by chance
-        few = [value for value in values if not value.strip("0-–")]
-        return next((end for end in few if _is_sum(column, end, others, table.values, 3)), None)
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
-    return next((end for end in ends if _is_sum(column, end, others, table.values, len(values))), None)
+    ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
+    if len(values) == 3 and column in table.places:  # one of three places is near the sum of two by chance
+        ends = [value for value in values if not value.strip("0-–") or _WHOLE.fullmatch(value)]
+    found = [each for end in ends if (each := _summing(column, end, table, len(values)))]
+    return min(found, key=lambda each: (bool(each.differs), not each.taken), default=None)
 
 
-def _is_sum(
-    column: SeenColumn, end: str, others: Sequence[SeenColumn], shown: Sequence[SeenColumn], values: int
-) -> bool:
+def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> SummingValue | None:
+    compared = list(_compared(column, value, table))
+    near, total = [c.is_near for c in compared], sum(c.own for c in compared)
+    enough = len(compared) >= (2 if values == 3 else 1) and all(len(c.parts) > 1 for c in compared)
+    if not enough or total < 30:
+        return None
+    parts = [x for c in compared for x in c.parts]
+    base = base_of(parts, table.titles.casefold()) or 1
+    rounded = all(c.is_rounded(base) for c in compared) and sum(c.off for c in compared) <= 0.05 * total
+    if all(near) or rounded:
+        return SummingValue(value)
+    named = _WHOLE.fullmatch(value) is not None
+    some = sum(c.is_near and c.own >= 30 for c in compared)
+    if not named and (not some or (values == 3 and 2 * some <= len(compared))):
+        return None
+    worst = max(compared, key=lambda c: c.off)
+    differs = f"{', '.join(worst.key)}: {worst.own:,g} beside a sum of {sum(worst.parts):,g}"
+    return SummingValue(value, differs, (named and some > 0) or 2 * some > len(compared))
+
+
+def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Compared]:
+    """Yield each number of a value that stands beside known numbers of the others; nothing if most do not."""
+    others = [key for key in (*table.places, *table.attributes) if key is not column]
     own: dict[tuple[str, ...], float] = {}
     rest: dict[tuple[str, ...], list[float]] = {}
-    for value in shown:
-        keys = zip(*(key.texts for key in others), [value.name] * len(value.texts))
-        for key, text, x in zip(keys, column.texts, column_numbers(value)):
+    for shown in table.values:
+        keys = zip(*(key.texts for key in others), [shown.name] * len(shown.texts))
+        for key, text, x in zip(keys, column.texts, column_numbers(shown)):
             x = np.nan if x is None else x
-            if text == end:
+            if text == value:
                 own[key] = own.get(key, 0.0) + x
             elif text:
                 rest.setdefault(key, []).append(x)
     known = [
-        (x, rest[key])
+        _Compared(key, x, rest[key])
         for key, x in own.items()
         if key in rest and x == x and sum(rest[key]) == sum(rest[key])
     ]
-    near = [abs(x - sum(parts)) <= min(3 + 5 * len(parts) ** 0.5, 3 + 0.02 * x) for x, parts in known]
-    enough = len(known) >= (2 if values == 3 else 1) and 2 * len(known) >= len(own)
-    return (
-        enough and all(near) and all(len(parts) > 1 for _, parts in known) and sum(x for x, _ in known) >= 30
-    )
+    if 2 * len(known) >= len(own):
+        yield from known
 
 
 def sums_of_rows_below(columns: Sequence[Sequence[float | None]]) -> list[int]:

@@ -12,11 +12,10 @@ from trueup.io.published.drafting.apart import table_label
 from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
 from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, is_number
-from trueup.io.published.drafting.sums import column_numbers
+from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
 from trueup.model.published_codes import UNKNOWN, read_interval
 
-_BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)
 _TOLD = "read what the publisher says of it"
 
 
@@ -199,7 +198,7 @@ def _base(entry: DraftedTable) -> int | None:
     """Return the base that the values of a table without noise are multiples of."""
     found = _numbers(entry)
     noisy = entry.seen.variance is not None or any(x < 0 or x != int(x) for x in found)
-    return None if noisy else _base_of(found, entry.seen.titles.casefold())
+    return None if noisy else base_of(found, entry.seen.titles.casefold())
 
 
 def _suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
@@ -212,13 +211,13 @@ def _suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) ->
         return _noise(entry, "gaussian", undecided)
     if seen.variance is not None or any(x < 0 for x in found):
         return _noise(entry, "discrete-gaussian", undecided)
-    if re.search(r"cell.?key|perturb", said) and not _base_of(found, said):
+    if re.search(r"cell.?key|perturb", said) and not base_of(found, said):
         undecided.append(
             f"{where}: the law is a cell key's, by its titles; its largest change and variance are not known"
         )
         return '{ name = "cell-key", maximum = 2, change_variance = "1" }'
     beside = [base for base in told if found and all(x % base == 0 for x in found)]
-    base = _base_of(found, said) or max(beside, default=None)
+    base = base_of(found, said) or max(beside, default=None)
     if base is None:
         undecided.append(f"{where}: the law is taken as exact; {_TOLD}")
         return '{ name = "exact" }'
@@ -243,12 +242,3 @@ def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
         f"'{entry.seen.file}': its values carry noise; sigma2 is not known, and 100 stands in its place"
     )
     return f'{{ name = "{name}", sigma2 = "100" }}'
-
-
-def _base_of(found: list[float], said: str) -> int | None:
-    """Return the base of a rounding: one that titles state or enough values confirm, dividing all values."""
-    told = [int(base) for base in _BASE.findall(said) if 2 <= int(base) <= 1000] if "round" in said else []
-    bases = [base for base in (1000, 100, 10, 5, 3) if all(x % base == 0 for x in found)]
-    named = next((base for base in told if all(x % base == 0 for x in found)), None)
-    several = bases and (bases[0] ** len({x for x in found if x}) >= 81 or len(found) >= 12)
-    return named or (bases[0] if several else None)

@@ -16,6 +16,7 @@ from trueup.io.published.perturbed.margins import shown_margins
 from trueup.io.published.perturbed.places import rows_by_level, tree_of_rows
 from trueup.io.published.perturbed.under_law import counted_once, covers_margin
 from trueup.io.published.perturbed.values import values_under_laws
+from trueup.io.published.perturbed.wholes import wholes_among_parts
 from trueup.model.build import build_cells, build_constraints
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import NO_GUARANTEE
@@ -94,7 +95,9 @@ def read_perturbed(
         Measured(v.part.name, v.margin, v.law, None if covers_margin(cells, v) else v.groups) for v in once
     )
     values = tuple(v.values for v in once)
-    return Measurements(cells, headers, values, NO_GUARANTEE, spec=as_spec)
+    measured = Measurements(cells, headers, values, NO_GUARANTEE, spec=as_spec)
+    levels.note(wholes_among_parts(measured))
+    return measured
 
 
 def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[PublishedTable, Any]]:
