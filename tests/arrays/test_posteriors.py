@@ -83,6 +83,23 @@ def test_25_posteriors_of_trees_each_are_those_of_enumeration(rng, shape):
         np.testing.assert_allclose(mass[inside], expected[counts[inside]], atol=1e-4 if shape == 3 else 1e-9)
 
 
+def test_intervals_of_a_tree_are_the_shortest_that_leave_out_at_most_half_the_rest_on_each_side():
+    found = posterior_of_tree([10, 4, 5, 7], [3, 3, 3, -1], discrete_laplace(1))
+    for level in (0.5, 0.9, "95%"):
+        low, high = found.interval(level)
+        tail = (1 - (0.95 if level == "95%" else level)) / 2
+        for node in range(4):
+            counts, mass = found.marginal(node)
+            below, above = mass[counts < low[node]].sum(), mass[counts > high[node]].sum()
+            assert max(below, above) <= tail + 1e-12
+            assert below + mass[counts == low[node]].sum() >= tail - 1e-12
+            assert above + mass[counts == high[node]].sum() >= tail - 1e-12
+    laplace = discrete_laplace(1)
+    for shown in map(repr, (found, posterior_of_released([250, 357], laplace, laplace))):
+        assert shown.count("\n") == 2
+        assert "array" not in shown
+
+
 def test_draws_of_a_tree_add_up_and_have_the_posterior(rng):
     parents, values = [-1, 0, 0], [5, 1, 3]
     found = posterior_of_tree(values, parents, discrete_laplace(1))

@@ -15,14 +15,15 @@ from trueup.inferring.released.pair import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.layouts.released import ReleasedSum
+from trueup.model.three_lines import ThreeLines
 from trueup.noise.law import Law
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedPosterior:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedPosterior(ThreeLines):
     """The posterior of the true parts of a sum, given released parts alone."""
 
     _problem: ReleasedSum
@@ -38,6 +39,13 @@ class ReleasedPosterior:
             return ModePosterior.of(self._problem).draw(draws, rng)[0]
         chains = draw_posterior(self._problem, 4, -(-draws // 4), rng)
         return chains.reshape(-1, chains.shape[-1])[:draws]
+
+    def _lines(self) -> tuple[str, str, str]:
+        return (
+            f"ReleasedPosterior: {self._problem.counts.size:,} parts of a sum",
+            f"given parts released by a multinomial {'draw' if self._drawn else 'mode'} alone",
+            ".draw(draws, rng) of all parts; .table() of two",
+        )
 
     def table(self) -> tuple[Integers, Integers, Reals]:
         """Return exact masses of two parts: counts of the first, of the second, and `(k, l)` probabilities."""

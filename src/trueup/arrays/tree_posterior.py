@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,14 +18,17 @@ from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.messages.solve import Solved, joint_draws, marginals, solve, too_short
 from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable
+from trueup.model.records.drawn import Marginals
+from trueup.model.tables import probability_of
+from trueup.model.three_lines import ThreeLines
 from trueup.noise.law import Law
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class TreePosterior:
+@dataclass(frozen=True, eq=False, repr=False)
+class TreePosterior(ThreeLines):
     """The exact posterior of the counts of a tree under a flat prior.
 
     Attributes
@@ -41,17 +45,31 @@ class TreePosterior:
         """Return the counts of a node, in order, and their probabilities."""
         if isinstance(node, bool) or node not in range(self._place.size):
             raise SpecError(f"there is no node {node}", needed=f"a node, 0 to {self._place.size - 1}")
-        start, offset, masses = marginals(self._solved)
-        at = int(self._place[node])
-        mass = masses[start[at] : start[at + 1]]
-        return offset[at] + np.arange(mass.size), mass / mass.sum()
+        return self._marginals.pmf(int(self._place[node]))
 
     def mean(self) -> Reals:
         """Return the posterior mean of every node, (n,)."""
+        return self._marginals.mean[self._place]
+
+    def interval(self, mass: float | str = 0.9) -> tuple[Integers, Integers]:
+        """Return the least and the largest count, (n,) each, of every node's interval: equal tails, at least `mass`."""
+        mass = probability_of(mass)
+        low, high = (self._marginals.quantile((1 + side * mass) / 2) for side in (-1, 1))
+        return low[self._place], high[self._place]
+
+    @cached_property
+    def _marginals(self) -> Marginals:
         start, offset, masses = marginals(self._solved)
-        places = np.repeat(np.arange(offset.size), np.diff(start))
-        counts = offset[places] + np.arange(masses.size) - start[places]
-        return (np.bincount(places, masses * counts) / np.bincount(places, masses))[self._place]
+        size = np.diff(start)
+        whole = np.bincount(np.repeat(np.arange(offset.size), size), masses)
+        return Marginals(start, offset, masses / np.repeat(whole, size))
+
+    def _lines(self) -> tuple[str, str, str]:
+        return (
+            f"TreePosterior: counts of {self._place.size:,} nodes that add up",
+            f"exact, under a flat prior; tables left out at most {self.dropped:.2g} of the posterior mass",
+            ".mean(), .interval(mass) of all nodes; .marginal(node); .draw(draws, rng)",
+        )
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
         """Draw `(draws, n)` independent vectors of whole counts that add up."""
@@ -99,6 +117,9 @@ def posterior_of_tree(
     >>> found = posterior_of_tree([10, 4, 5], [-1, 0, 0], discrete_laplace(1))
     >>> found.mean().round(2), found.draw(2, np.random.default_rng(1)).shape
     (array([9.67, 4.33, 5.33]), (2, 3))
+    >>> low, high = found.interval(0.9)
+    >>> low.tolist(), high.tolist()
+    ([8, 3, 4], [11, 6, 7])
     """
     order, child_ptr = level_order(parents)
     each = each_law(laws, order.size)

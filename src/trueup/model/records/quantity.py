@@ -10,15 +10,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import to_figure
 from trueup.model.cells import Cells
 from trueup.model.constraints import name_mask
 from trueup.model.linear import parse_sum
 from trueup.model.records.drawn import Columns, Reals
 from trueup.model.tables import probability_of
+from trueup.model.three_lines import ThreeLines
 
 
-@dataclass(frozen=True, eq=False)
-class Quantity:
+@dataclass(frozen=True, eq=False, repr=False)
+class Quantity(ThreeLines):
     """Draws of one quantity: a count, a sum over an area, a ratio, a rank.
 
     Means, intervals and probabilities are conditional on the quantity being defined, as a ratio is where its denominator is
@@ -36,6 +38,10 @@ class Quantity:
     >>> q = Quantity("a", np.arange(100).reshape(1, 100))
     >>> q.mean, q.interval(0.9), q.probability(below=50)
     (49.5, (4.0, 94.0, 0.91), 0.5)
+    >>> q
+    Quantity: a
+      mean 49.5, 90 % interval 4 to 94
+      100 draws
     >>> share = Quantity("a / b", np.array([[0.5, np.nan, 0.5, 0.25]]))
     >>> share.undefined, round(share.mean, 4)
     (0.25, 0.4167)
@@ -43,6 +49,15 @@ class Quantity:
 
     name: str
     draws: NDArray
+
+    def _lines(self) -> tuple[str, str, str]:
+        low, high, _ = self.interval()
+        undefined = f"; undefined in {100 * self.undefined:.3g} % of them" if self.undefined else ""
+        return (
+            f"Quantity: {self.name}",
+            f"mean {to_figure(self.mean)}, 90 % interval {to_figure(low)} to {to_figure(high)}",
+            f"{self.draws.size:,} draws{undefined}",
+        )
 
     @property
     def undefined(self) -> float:
