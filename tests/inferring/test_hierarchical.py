@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.inferring.calibration import FALSE_ALARM, pit, pit_of_draws, uniform_p
 from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
-from trueup.errors import ConvergenceError, SpecError
+from trueup import parse_spec, read_measurements, release, simulate
+from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.inferring import hierarchical, infer, tree_exact
 from trueup.inferring.hierarchical import Estimate
 from trueup.inferring.prior_mixture import PriorMixture, Spread, pareto_k
@@ -22,6 +24,7 @@ from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
 from trueup.model.prior import Bounded, Hierarchical
+from trueup.model.problem import Problem
 from trueup.model.records.drawn import Marginals
 from trueup.noise.laws import base
 from trueup.run.local import LocalPool
@@ -317,3 +320,39 @@ def test_levels_without_a_choice_say_nothing_and_do_no_harm(rng):
 def test_pareto_k_knows_heavy_tails(rng):
     assert pareto_k(rng.exponential(1 / 4, 4000)) < 0.4
     assert pareto_k(rng.exponential(1.2, 4000)) > 0.9
+
+
+BY_RAIN = """
+format = 2
+title = "Demo"
+table = { name = "demo", kind = "counts", counts = "person", count = "n" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+query = [{ name = "total", levels = ["all", "area"], epsilon = 1 }]
+infer = { prior = { name = "hierarchical", covariates = ["rain"] } }
+"""
+
+
+@pytest.mark.thorough
+def test_a_public_column_may_hold_fractions_and_goes_with_the_bundle(tmp_path):
+    rain = [0.5, -1.25, 3.0, 2.5, 0.0]
+    places = pandas.DataFrame({"area": list("abcde"), "rain": rain})
+    counts = pandas.DataFrame({"area": list("abcde"), "n": [4, 1, 60, 30, 5]})
+    (tmp_path / "spec.toml").write_text(BY_RAIN)
+    counts.to_csv(tmp_path / "counts.csv", index=False)
+    release(tmp_path / "spec.toml", tmp_path / "counts.csv", tmp_path / "out", geography=places)
+    measured = read_measurements(tmp_path / "out")
+    assert measured.cells.tree.limits[-1]["rain"].tolist() == rain
+    assert measured.cells.tree.digest == Problem.of(parse_spec(BY_RAIN), places).cells.tree.digest
+    given = TreeExact(prior=Hierarchical(covariates=(tuple(rain),)))
+    found = infer(measured, draws=1).summary("area")["mean"]
+    same = infer(measured, given, spec=tree_constraints(measured.cells), draws=1).summary("area")["mean"]
+    assert found.tolist() == pytest.approx(same.tolist(), rel=1e-9)
+    lacking = Problem.of(parse_spec(BY_RAIN), places.assign(rain=[0.5, None, 3, 2, 0]))
+    noisy_counts = simulate(lacking, np.arange(5), np.random.default_rng(1))
+    with pytest.raises(SpecError, match="empty for some"):
+        infer(noisy_counts, draws=1)
+    bounded = BY_RAIN + 'constraints = { bounds = [{ level = "area", upper = "rain" }] }\n'
+    for column, text in ((["wet"] * 5, BY_RAIN), (rain, bounded)):
+        with pytest.raises(DataError, match="rain"):
+            Problem.of(parse_spec(text), places.assign(rain=column))

@@ -153,6 +153,27 @@ def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
     return np.where(missing, -1, whole_counts(np.where(missing, 0, held), column))
 
 
+def public_numbers(values: NDArray, column: str) -> NDArray:
+    """Check and convert a public column of finite numbers: as `whole_limits` where that can be, else with NaN for none.
+
+    Examples
+    --------
+    >>> public_numbers(np.array(["0.5", "-2", ""], dtype=object), "rain").tolist()
+    [0.5, -2.0, nan]
+    """
+    try:
+        return whole_limits(values, column)
+    except DataError:
+        missing = np.array([is_missing(value) for value in values], dtype=bool)
+        try:
+            found = np.where(missing, math.nan, np.where(missing, 0, values).astype(float))
+        except (TypeError, ValueError):
+            found = np.full(len(values), math.inf)
+    if np.isinf(found).any():
+        raise DataError(f"column '{column}' holds what is no finite number", needed="numbers, such as 0.25")
+    return found
+
+
 def is_missing(value: Any) -> bool:
     """Return True if a value is None, empty text, NaN, or the NA of a dataframe library.
 

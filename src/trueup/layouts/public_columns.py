@@ -29,7 +29,8 @@ def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
             f"the prior names the column '{given}', which the public list of places was read without",
             needed="places that were read for this spec, with that column",
         )
-    if (held[given] < 0).any():
+    missing = np.isnan(held[given]) if held[given].dtype.kind == "f" else held[given] < 0
+    if missing.any():
         raise SpecError(
             f"the prior's column '{given}' is empty for some places", needed="a number for every place"
         )

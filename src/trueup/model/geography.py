@@ -12,7 +12,7 @@ from trueup.errors import DataError
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
 from trueup.files.text import as_text, without_blanks
-from trueup.files.whole import whole_limits
+from trueup.files.whole import public_numbers, whole_limits
 from trueup.model.spec import Spec
 from trueup.model.spec_table import Level, Parents
 from trueup.model.tree import Tree
@@ -52,7 +52,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     columns = [c for level in spec.levels for c in (level.column, level.label) if c]
     table = open_table(source) if columns else None
     given = select(table, [*columns, *limited]) if table else {}
-    limits = {name: whole_limits(given[name], name) for name in limited}
+    limits = {name: _numbers(spec, given[name], name) for name in limited}
     for name in dict.fromkeys(columns):
         refuse_float_keys(given[name], name)
     if columns and not len(given[columns[0]]):
@@ -82,10 +82,15 @@ def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
     return replace(
         tree,
         limits=tuple(
-            {name: whole_limits(rows[name], name)[place] for name in columns}
+            {name: _numbers(spec, rows[name], name)[place] for name in columns}
             for columns, place in zip(spec.limit_columns, at)
         ),
     )
+
+
+def _numbers(spec: Spec, values: NDArray, name: str) -> NDArray:
+    """Read a public column: whole limits, or any numbers where a prior alone reads it."""
+    return (public_numbers if name in spec.fractional_columns else whole_limits)(values, name)
 
 
 def is_whole(spec: Spec, level: Level) -> bool:

@@ -109,7 +109,7 @@ def refuse_two_limits(
     name = levels[level]
     for column_name, column in limits.items():
         whole = np.repeat(column[starts], np.diff(np.append(starts, column.size)))
-        if (differ := np.flatnonzero(column != whole)).size:
+        if (differ := np.flatnonzero((column != whole) & ((column == column) | (whole == whole)))).size:
             place = int(np.searchsorted(starts, differ[0], "right")) - 1
             raise DataError(
                 f"column '{column_name}' gives {name} '{label(name, place)}' two limits",

@@ -47,6 +47,13 @@ class SpecDocument(SpecPart):
         )
 
     @property
+    def fractional_columns(self) -> frozenset[str]:
+        """Return the columns whose numbers need not be whole: those that the prior alone reads."""
+        return frozenset(self.prior_columns) - {
+            column for b in self.constraints.bounds for column in b.columns
+        }
+
+    @property
     def prior_columns(self) -> tuple[str, ...]:
         """Return the columns that the prior of `infer` reads."""
         prior = self.infer.get("prior")

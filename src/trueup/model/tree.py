@@ -75,7 +75,8 @@ class Tree:
             whole.update(encoded(column))
         for name, column in (item for limits in self.limits for item in limits.items()):
             whole.update(name.encode())
-            whole.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+            kind = "<f8" if column.dtype.kind == "f" else "<i8"
+            whole.update(np.ascontiguousarray(column, dtype=kind).tobytes())
         return whole.hexdigest()
 
     @classmethod

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.files.columns import write_parquet
 from trueup.files.database import connect
-from trueup.files.whole import whole_limits
+from trueup.files.whole import public_numbers, whole_limits
 from trueup.io.bundle.strict import columns_of, read_typed
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
@@ -32,7 +32,8 @@ def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
         if tree.names and (readable := tree.names[level]) is not None:
             columns[f"{name}@name"] = readable[at]
         for limit, column in (tree.limits[level] if tree.limits else {}).items():
-            columns[limit_column(name, limit)] = np.ma.masked_less(column[at], 0)
+            none = np.isnan(column[at]) if column.dtype.kind == "f" else column[at] < 0
+            columns[limit_column(name, limit)] = np.ma.masked_where(none, column[at])
     write_parquet(path, columns or {"place": np.array(["all"])}, connection)
 
 
@@ -44,13 +45,18 @@ def read_places(path: Path, spec: Spec, most: int = MAX_PLACES) -> Tree:
     BundleError
         If the file holds something else.
     """
-    return read_place_levels(path, [level.name for level in spec.levels], spec.limit_columns, most)
+    levels = [level.name for level in spec.levels]
+    return read_place_levels(path, levels, spec.limit_columns, most, spec.fractional_columns)
 
 
 def read_place_levels(
-    path: Path, levels: Sequence[str], limited: Sequence[Collection[str]] = (), most: int = MAX_PLACES
+    path: Path,
+    levels: Sequence[str],
+    limited: Sequence[Collection[str]] = (),
+    most: int = MAX_PLACES,
+    fractional: Collection[str] = (),
 ) -> Tree:
-    """Read places with known levels and columns of limits.
+    """Read places with known levels and columns of limits, some of which need not be whole.
 
     Raises
     ------
@@ -63,7 +69,12 @@ def read_place_levels(
     keys = [_of_level(columns, f"{level}.") for level in levels]
     names = [columns.get(f"{level}@name") for level in levels]
     limits = [
-        {name: whole_limits(columns[limit_column(level, name)], name) for name in held}
+        {
+            name: (public_numbers if name in fractional else whole_limits)(
+                columns[limit_column(level, name)], name
+            )
+            for name in held
+        }
         for level, held in zip(levels, limited)
     ]
     return Tree.from_columns(levels, keys, whole_code=[True] * len(levels), names=names, limits=limits)
