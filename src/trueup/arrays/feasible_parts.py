@@ -16,7 +16,14 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.arrays.lattice import bind
-from trueup.arrays.whole_weights import BITS, CellSums, draw_below, draw_position, factor_above, rate_of
+from trueup.arrays.whole_weights import (
+    BITS,
+    CellSums,
+    draw_numbers_below,
+    draw_position,
+    factor_above,
+    rate_of,
+)
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.kernel.table_walks.rows import enumerate_fibre
 from trueup.noise.lattice.cost import laplace_factor, log_mass, tries_for
@@ -135,7 +142,7 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
         if not narrow:
             y = x + law.sample(x.size, words)
             return y, (y >= low[at]) & (y <= high[at])
-        y = low[at].astype(np.int64) + draw_below(int(width) + 1, x.size, words)
+        y = low[at].astype(np.int64) + draw_numbers_below(int(width) + 1, x.size, words)
         kept = np.ones(x.size, bool)
         left = np.abs(y - x)
         while (again := np.flatnonzero(kept & (left > 0))).size:  # with probability factor^|y - x|

@@ -40,7 +40,7 @@ def draw_position(running: list[int], words: Words) -> int:
     return low
 
 
-def draw_below(size: int, count: int, words: Words) -> Integers:
+def draw_numbers_below(size: int, count: int, words: Words) -> Integers:
     """Draw whole numbers below `size`, exactly."""
     out, left = np.empty(count, np.int64), np.arange(count)
     most = 2**32 // size * size

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.app import say_resume
-from trueup.cli.infer_parts import ByParts, EngineOfParts, SummariesAlone
+from trueup.cli.infer_parts import InferenceByParts, EngineOfParts, SummariesAlone
 from trueup.cli.options import (
     AsJson,
     Encoding,
@@ -146,7 +146,7 @@ def infer_command(
         }
         idle |= {"--estimates": estimates, "--within": within, "--tier": tier, "--minutes": minutes}
         own = engine, master, workers, memory, draws, level, areas, column, by
-        ByParts(*own, log, take_over, summaries_alone, as_json).run(source, out, idle)
+        InferenceByParts(*own, log, take_over, summaries_alone, as_json).run(source, out, idle)
         return
     unused = {
         "--master": master,

@@ -28,7 +28,7 @@ SummariesAlone = Annotated[bool, option("--summaries-alone", "By parts, write no
 
 
 @dataclass(frozen=True)
-class ByParts:
+class InferenceByParts:
     """The options of an inference by parts.
 
     Attributes

@@ -35,7 +35,7 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, inferen
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost
-from trueup.inferring.written_parts import Areas, WrittenParts
+from trueup.inferring.written_parts import WantedAreas, WrittenParts
 from trueup.io.bundle.posterior import MOST_ROWS
 from trueup.model.methods import describe, refuse_method
 from trueup.model.records.measurements import Measurements
@@ -139,7 +139,7 @@ def infer_by_parts(
         found = tree.solved(state, used.flat, draws, rng, tell, KeptExecutor(executor, run, TOGETHER), work)  # pyright: ignore[reportArgumentType]
         if found.top is None:
             raise _too_small(state)
-        wanted = None if areas is None else Areas.of(measured.cells, areas, tuple(by))
+        wanted = None if areas is None else WantedAreas.of(measured.cells, areas, tuple(by))
         most = max(1, MOST_ROWS // draws)
         written = WrittenParts(measured, found, draws, level, wanted, keep_draws, most)
         with staged(out) as folder:

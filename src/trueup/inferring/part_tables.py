@@ -87,7 +87,7 @@ class PartTables(NamedTuple):
 def tables_of_part(given: PartGiven) -> PartTables:
     """Draw a part given what is above it, and make its tables."""
     found = [draw_part(item) for item in given.parts]
-    every = Marginals(*joined([below.marginals for below in found]))
+    every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)
     counts = np.concatenate([below.counts for below in found], axis=1)
     rows, at = np.unique(given.areas.rows, return_inverse=True)
@@ -114,7 +114,7 @@ def _written(folder: Path, file: str, columns: Columns) -> tuple[str, bytes]:
     return file, path.read_bytes()
 
 
-def joined(pieces: Sequence[Exact]) -> Exact:
+def joined_marginals(pieces: Sequence[Exact]) -> Exact:
     """Return marginals end to end."""
     starts = np.cumsum([0, *(start[-1] for start, _, _ in pieces)])
     start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(pieces, starts))])

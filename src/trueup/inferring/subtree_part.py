@@ -199,7 +199,7 @@ class Below(NamedTuple):
     rounding: float
 
 
-def look_at(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
+def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
     """Return the leaves whose tables end too soon, if windows hold every count, what is known of roots, and tilts."""
     found, roots = list(part.tilted()), slice(len(part.above))
     soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]

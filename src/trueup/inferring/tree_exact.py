@@ -1,4 +1,7 @@
-"""Exact posterior of noisy counts on a tree: marginals of every node, and independent joint draws."""
+"""Exact posterior of noisy counts on a tree: marginals of every node, and independent joint draws.
+
+One file: the method, with the stages of its exact solution.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ A first look at a part says where its roots' messages lie, so that tilts of the 
 `up` with the messages of its roots and keeps nothing; `down` works them out again. So tasks are pure, may be carried out
 twice, and hold in memory one part, whose windows and tilts depend on it alone but for the tilts above its roots. Neither the
 cut nor the seeds depend on the executor.
+
+One file: the passes up and down one tree, which share what is known of its parts.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from trueup.inferring.subtree_part import (
     FromAbove,
     SubtreePart,
     draw_part,
-    look_at,
+    look_at_part,
     send_part,
 )
 from trueup.kernel.messages.downward import downward
@@ -178,7 +180,7 @@ class CutTree:
         roots, n = self.roots, len(self.child_ptr) - 1
         soon, complete, every, each = np.zeros(n, bool), True, [], []
         alone = self._parts(np.zeros(n), np.zeros((n, PROBES)), np.zeros(n), self.tolerance, 1)
-        for b, (ended, whole, known, tau) in enumerate(self._in_order(look_at, alone)):
+        for b, (ended, whole, known, tau) in enumerate(self._in_order(look_at_part, alone)):
             soon[subtrees(self.child_ptr, *self.cut.edges[b : b + 2])[0]] = ended
             complete &= whole
             every.append(known)

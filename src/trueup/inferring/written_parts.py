@@ -44,7 +44,7 @@ class Means(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Areas:
+class WantedAreas:
     """Areas off the hierarchy, and the margin of the last level that is described of each."""
 
     cells: Cells
@@ -52,7 +52,7 @@ class Areas:
     margin: Margin
 
     @classmethod
-    def of(cls, cells: Cells, table: AreaTable, by: tuple[str, ...]) -> Areas:
+    def of(cls, cells: Cells, table: AreaTable, by: tuple[str, ...]) -> WantedAreas:
         """Keep some attributes of areas; refuse to sum over one whose values overlap."""
         margin = cells.margin(Margin(cells.tree.levels[-1], by))
         refuse_overlapping(cells, margin)
@@ -103,7 +103,7 @@ class WrittenParts:
     found: SolvedTree
     draws: int
     level: float
-    areas: Areas | None
+    areas: WantedAreas | None
     keep_draws: bool
     most: int
 

@@ -1,4 +1,7 @@
-"""The measurements of a spec, their laws and their cost, without anything confidential."""
+"""The measurements of a spec, their laws and their cost, without anything confidential.
+
+One file: the guarantee is composed of exactly the measurements that are laid out here.
+"""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
     if law.factors:
         return header
     if law.name == "within-laplace":
-        from trueup.model.mechanism_within import within
+        from trueup.model.mechanism_within import bind_within
 
-        return replace(header, law=within(law, constraints, header.margin, slowest=inf))
+        return replace(header, law=bind_within(law, constraints, header.margin, slowest=inf))
     return replace(header, law=law.over(_lattice(constraints, header.margin)))
 
 

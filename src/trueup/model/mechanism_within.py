@@ -36,7 +36,7 @@ def plan_within(
             f"query '{query.name}' has noise '{query.noise}' and a budget in rho", needed="epsilon = { ... }"
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=constraints.cells.size(margin))
-    law = within(WithinLaplace.for_budget(budget, step), constraints, margin, slowest_of(query))
+    law = bind_within(WithinLaplace.for_budget(budget, step), constraints, margin, slowest_of(query))
     told = (
         f"The noisy counts of '{query.name}' at '{margin}' stay within the bounds, sums and rules that are known of them.",
         *(f"Drawn: {line}." for line in law.bound.explain()),
@@ -44,7 +44,7 @@ def plan_within(
     return LatticePlan(law, told)
 
 
-def within(
+def bind_within(
     law: WithinLaplace, constraints: Constraints, margin: Margin, slowest: float = 60.0
 ) -> WithinLaplace:
     """Bind a law to the set of counts of a margin that the constraints allow, with a public table of it."""
