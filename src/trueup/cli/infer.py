@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.app import say_resume
-from trueup.cli.infer_parts import InferenceByParts, EngineOfParts, SummariesAlone
+from trueup.cli.infer_parts import EngineOfParts, InferenceByParts, SummariesAlone
 from trueup.cli.options import (
     AsJson,
     Encoding,

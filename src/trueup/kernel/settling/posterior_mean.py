@@ -46,7 +46,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
-from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve_factored
+from trueup.kernel.settling.dense import entries, factorise, matrix_entry, row_sums, solve_factored
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 
@@ -248,7 +248,7 @@ def _total_weights(base, shares, spread):
         inverse[i, i] += spread[i]
     _invert(inverse)
     along = inverse @ spread
-    own = max(along @ base.sum(axis=1), MIN_TOTAL_VARIANCE)
+    own = max(along @ row_sums(base), MIN_TOTAL_VARIANCE)
     weights = inverse @ shares + along * ((along @ shares) / own)
     precision = max(weights @ shares, 1e-9)
     return weights / precision, precision
@@ -321,7 +321,7 @@ def _stand_out(sizes, variances, total, drift, times, weights):
 @njit(cache=True, error_model="numpy")
 def _hold(s, m, size, times, far):
     """Move a child's cells towards a sum of `size`, in the metric of their covariance, further the more it stands out."""
-    along = s.sum(axis=1)
+    along = row_sums(s)
     whole = along.sum()
     if whole > 0.0:
         m += along * ((size - m.sum()) / whole * times**2 / (times**2 + far**2))

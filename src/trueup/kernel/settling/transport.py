@@ -102,7 +102,10 @@ def _balance(cost, supply, demand, taken, price):
         chosen[:] = False
         missing += _cheapest(cost[:, j].copy(), demand[j], chosen)
         taken[:, j] = chosen
-    excess = taken.sum(axis=1) - supply
+    excess = -supply
+    for i in range(lines):
+        for j in range(places):
+            excess[i] += taken[i, j]
     shift, place = np.full((lines, lines), np.inf), np.full((lines, lines), -1)
     if excess.any():
         for i in range(lines):
@@ -197,7 +200,12 @@ def grouped(family, families):
     ends = np.zeros(families + 1, np.int64)
     for g in family:
         ends[g + 1] += 1
-    return np.argsort(family, kind="mergesort"), np.cumsum(ends)
+    begins = np.cumsum(ends)
+    members, filled = np.empty(family.size, np.int64), begins.copy()
+    for column, g in enumerate(family):
+        members[filled[g]] = column
+        filled[g] += 1
+    return members, begins
 
 
 @njit(cache=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.settling.dense import factorise, solve_factored
+from trueup.kernel.settling.dense import factorise, row_sums, solve_factored
 from trueup.kernel.settling.transport import grouped
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
@@ -70,7 +70,7 @@ def _newton(v, y, row_gap, column_gap):
 @njit(cache=True)
 def _eliminated(v, y, row_gap, column_gap):
     weight = np.where(y > 0.0, v, 0.0)
-    diagonal = weight.sum(axis=1)
+    diagonal = row_sums(weight)
     inner = np.zeros((column_gap.size, column_gap.size))
     right = column_gap.copy()
     for i in range(row_gap.size):
