@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.inferring.problems import laplace_tree, states, tree_constraints
-from tests.inferring.released import ONE, alpha, p_value, ranks_within, uniform_p_value
+from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
+from tests.inferring.released import HALF, ONE, alpha, p_value, ranks_within, uniform_p_value
 from tests.reference.released import (
     draw_release,
     enumerate_tree,
@@ -30,7 +30,7 @@ from trueup.model.prior import FLAT, Bounded, Poisson, Prior
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise import Exact
-from trueup.reconciling import describe
+from trueup.reconciling import describe, reconcile
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
 from trueup.run.deadline import Deadline
@@ -214,3 +214,34 @@ def test_what_does_not_fit_is_refused(rng):
     big = tree_of((0, 1, 2, 3), "mode")
     with pytest.raises(SpecError, match="range"):
         replace(big, counts=big.counts + 2**31)
+
+
+def summed_differs(cells, laws, rng):
+    """How many of 60 releases differ between summed and independent totals."""
+    constraints = tree_constraints(cells)
+    differ = 0
+    for _ in range(60):
+        measured = noisy(cells, rng.integers(0, 6, cells.n), laws, rng)
+        both = [
+            reconcile(measured, MultinomialMode(total=total), spec=constraints).counts
+            for total in ("summed", "independent")
+        ]
+        differ += not np.array_equal(*both)
+    return differ
+
+
+def test_summed_totals_are_independent_ones_where_their_own_noise_decides(rng):
+    cells = states((2, 3))
+    laws = laplace_tree(cells) | {Margin("county"): HALF}
+    assert summed_differs(cells, laws, rng) == 0
+    assert summed_differs(cells, laplace_tree(cells) | {Margin("nation"): HALF}, rng) > 0
+    method, by = ReleasedMultinomial(total="summed"), MultinomialMode(total="summed")
+    ours = posterior_of([30, 12, 0, 7], method, by, draws=40).draws
+    assert np.array_equal(
+        ours, posterior_of([30, 12, 0, 7], ReleasedMultinomial(), METHODS["mode"], draws=40).draws
+    )
+    with pytest.raises(SpecError, match="costs no more at finer levels"):
+        posterior_of([30, 12, 0, 7], method, by, nation=HALF)
+    alone = states((1, 3))  # a state of one county: what decides at equal epsilon is a plateau
+    assert method.refuses(tree_constraints(alone), headers_of(alone))
+    assert summed_differs(alone, laplace_tree(alone), rng) > 0

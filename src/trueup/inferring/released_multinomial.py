@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -95,20 +96,18 @@ class ReleasedMultinomial(InferenceMethod):
         measured = [canonical(constraints.cells, h.margin) for h in headers]
         parts = [h for h, margin in zip(headers, measured) if margin == constraints.cells.finest]
         if constraints.structure() == "tree":
-            why = self._refuses_tree(constraints.nested.margins, measured)
+            why = self._refuses_tree(constraints, headers, measured)
         elif len(parts) != 1 or len(headers) > 2:
             why = "it needs one noisy version of the parts and at most one of the total: no mixed releases"
         else:
             why = None
         return why or ("the parts are invariants" if parts[0].exact else None)
 
-    def _refuses_tree(self, margins: Sequence[Margin], measured: Sequence[Margin]) -> str | None:
+    def _refuses_tree(
+        self, constraints: Constraints, headers: Sequence[Measured], measured: Sequence[Margin]
+    ) -> str | None:
         """Return the reason unless every level has one noisy version and the release used that alone, or None."""
-        if self.total == "summed":
-            return (
-                "of a tree it knows releases with total = 'independent'; a summed total rests on the noisy parts below "
-                "it, which then tie each split to the next ('tree-exact' uses the measurements, where they are public)"
-            )
+        margins = constraints.nested.margins
         for margin in margins:
             if (times := measured.count(margin)) != 1:
                 return (
@@ -116,6 +115,14 @@ class ReleasedMultinomial(InferenceMethod):
                     "unmeasured counts are released from noisy ones below, which tie each split to the next "
                     "('tree-exact' uses the measurements, where they are public)"
                 )
+        if self.total == "summed" and not (
+            self.algorithm == 2 and _own_decide(constraints, headers, measured)
+        ):
+            return (
+                "of a tree it knows totals that rest on their own noisy counts: total = 'independent', or 'summed' from "
+                "two-sided geometric noise that costs no more at finer levels; other totals rest on the noisy parts below "
+                "them, which then tie each split to the next ('tree-exact' uses the measurements, where they are public)"
+            )
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
@@ -294,3 +301,26 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
         ),
         cells.coarsest: Marginals(np.array([0, total.size]), np.array([first[0] + second[0]]), total),
     }
+
+
+def _own_decide(constraints: Constraints, headers: Sequence[Measured], measured: Sequence[Margin]) -> bool:
+    """Return True if the mode of every summed total is its own noisy count.
+
+    It is where the log mass of the sum of its parts' noise is nowhere as steep as that of its own: of two parts or more at the
+    same rate, or of one at a lower rate.
+    """
+    nested = constraints.nested
+    laws = [headers[measured.index(margin)].law for margin in nested.margins]
+    parts = np.diff(nested.child_ptr)
+    for level, (own, below) in enumerate(pairwise(laws)):
+        if own.exact or below.exact:
+            continue
+        few = parts[nested.at(nested.margins[level])].min() < 2 or bool(constraints.zeros)
+        if (
+            own.rate is None
+            or below.rate is None
+            or own.rate < below.rate
+            or (few and own.rate == below.rate)
+        ):
+            return False
+    return True
