@@ -149,16 +149,58 @@ def test_a_constraint_on_what_no_table_holds_is_refused():
         tu.explain(Problem.of(spec, CLINICS), simulate=False)
 
 
-def test_bounds_are_refused(rng):
+@pytest.mark.parametrize("estimates", ["posterior-means", "least-squares"])
+def test_bounds_within_one_table_are_kept(estimates, rng):
+    """Bounds as tight as the truth bind almost always: without them some count of most families lies outside."""
+    method, outside = FamilyTree(estimates=estimates), []
+    for _ in range(15):
+        cells, headers = random_family(rng)
+        truth = truth_of(cells, rng)
+        margin = headers[rng.integers(len(headers))].margin
+        sums = cells.sum(truth, margin)
+        upper = np.where(rng.random(len(sums)) < 0.3, np.inf, sums + rng.integers(0, 2, len(sums)))
+        bound = Bound(margin, np.maximum(sums - rng.integers(0, 3, len(sums)), 0).astype(float), upper)
+        free = Constraints(cells, tuple(h.margin for h in headers))
+        constraints = replace(free, bounds=(bound,))
+        assert method.refuses(constraints) is None
+        values = simulate_many(cells, truth, headers, rng, 2)
+        solution = method.apply(method.prepare(constraints, headers), values, rng)
+        assert solution.status.name == "SOLVED"
+        assert not [fault for counts in solution.values for fault in violations(constraints, counts)]
+        assert has_records(cells, solution.values[0])
+        unbounded = method.apply(method.prepare(free, headers), values, rng).values[0]
+        outside.append(bool(violations(constraints, unbounded)))
+    assert sum(outside) > 7
+
+
+def test_bounds_that_do_not_bind_change_nothing(rng):
     cells, headers = random_family(rng)
-    constraints = Constraints(
-        cells, tuple(h.margin for h in headers), bounds=(Bound(headers[0].margin, 0, 9),)
-    )
-    assert "bounds" in str(FamilyTree().refuses(constraints))
-    with pytest.raises(
-        SpecError, match="a bound on 'region' cannot be kept when several tables share margins"
-    ):
-        Problem.of(ministry(constraints={"bounds": [{"level": "region", "upper": 9000}]}), CLINICS)
+    free = Constraints(cells, tuple(h.margin for h in headers))
+    wide = replace(free, bounds=(Bound(headers[0].margin, 0, 10**6),))
+    values = simulate_many(cells, truth_of(cells, rng, 30.0), headers, rng, 3)
+    # the table with the bound is settled first, so that only least squares is the same for certain
+    found = [FamilyTree(rounding="none").prepare(c, headers).estimates(values, headers[-1].margin) for c in (free, wide)]  # fmt: skip
+    np.testing.assert_array_equal(*found)
+
+
+def test_bounds_of_two_tables_are_refused(rng):
+    bounds = [
+        {"level": "district", "attributes": ["sex"], "upper": 9000},
+        {"level": "region", "attributes": ["diagnosis"], "upper": 9000},
+    ]
+    with pytest.raises(SpecError, match="bounds that lie within one table"):
+        tu.explain(Problem.of(ministry(constraints={"bounds": bounds}), CLINICS), simulate=False)
+
+
+def test_a_release_keeps_bounds_within_one_of_its_tables(tmp_path, rng):
+    table = visits(rng)
+    most = int(table.merge(CLINICS).groupby(["region", "diagnosis"]).size().max())
+    given = {"bounds": [{"level": "region", "attributes": ["diagnosis"], "upper": most}]}
+    released = release(ministry(constraints=given), table, tmp_path / "out", geography=CLINICS)
+    assert released.sums("region x diagnosis").max() <= most
+    assert all(finding.holds for finding in check(tmp_path / "out"))
+    with pytest.raises(SpecError, match="no bounds on a family"):
+        tu.infer(released)
 
 
 def test_a_release_of_four_tables(tmp_path, rng):

@@ -23,12 +23,15 @@ from trueup.kernel.settling.transport import mixed_keys
 from trueup.layouts.family_rules import (
     WIDTH,
     JointTable,
+    TableBounds,
+    bounded_tables,
     closed_constraints,
     closed_zeros,
     family_cells,
     invariant_margins,
     refuse_unmeasured_tables,
     rooted,
+    table_bounds,
 )
 from trueup.layouts.linear import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, Recode, detailed
@@ -79,6 +82,8 @@ class TableLayout:
         `(cells of a place,)` which are zero by definition, in this table or by another one.
     shared
         What is settled before it; None for the root of the junction tree.
+    bounds
+        Bounds on its counts, which only the root has.
     """
 
     part: Cells
@@ -89,6 +94,7 @@ class TableLayout:
     first: tuple[Marginal, ...]
     zeros: NDArray[np.bool_]
     shared: Shared | None
+    bounds: TableBounds
 
     @property
     def levels(self) -> int:
@@ -187,6 +193,7 @@ class FamilyProblem:
                     node_keys(keys, level, np.arange(self.least_squares.spine.size(level)))
                     for level in range(table.levels)
                 ],
+                bounds=table.bounds.of_copies(copies, drawn=how.drawn is not None),
                 fixed=table.shared and _fixed(table.shared, settled[table.shared.parent]),
             )
         found = [settled[i] for i in range(len(self.tables))]
@@ -238,7 +245,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     spine = Spine(cells.tree.child_ptr)
     least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     known = invariant_margins(constraints)
-    junction = rooted(cells, known)
+    junction = rooted(cells, known, bounded_tables(constraints) if constraints.bounds else None)
     zeros = closed_zeros(constraints, junction)
     joint = None
     if shown.joint is not None:
@@ -247,7 +254,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
         plan[joint.level].append((_marginal(cells, bases, shown.joint), wide))
         least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     tables = tuple(
-        _table_layout(cells, headers, least_squares, bases, junction, known[i], zeros[i], i)
+        _table_layout(constraints, headers, least_squares, bases, junction, known[i], zeros[i], i)
         for i in range(len(cells.tables))
     )
     return FamilyProblem(constraints, tuple(headers), shown, least_squares, tables, junction.order, joint)
@@ -288,7 +295,7 @@ def _marginal(cells: FamilyCells, bases: Sequence[Recode], margin: Margin) -> Ma
 
 
 def _table_layout(
-    cells: FamilyCells,
+    constraints: Constraints,
     headers: Sequence[Measured],
     least_squares: FamilyLeastSquares,
     bases: Sequence[Recode],
@@ -297,8 +304,10 @@ def _table_layout(
     zeros: NDArray[np.bool_],
     i: int,
 ) -> TableLayout:
+    cells = family_cells(constraints)
     part, whole = cells.parts[i], _marginal(cells, bases, cells.tables[i])
     spine = Spine(part.tree.child_ptr)
+    bounds = table_bounds(constraints, i, spine) if junction.parent[i] < 0 else TableBounds()
     covariances = [least_squares.covariances(level, whole) for level in range(spine.depth)]
     tree = HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)
     children = [cells.separator(i, j) for j in junction.order if junction.parent[j] == i]
@@ -312,13 +321,14 @@ def _table_layout(
             if cells.tree.level(h.margin.level) == level and i in cells.holders(h.margin)
         ]
         own += [Margin(cells.tree.levels[0])] * (level == 0)
-        exact = _marginals(part, [*at_least, *sorted(passed, key=cells.size)])
+        exact = [*_marginals(part, at_least), *bounds.marginals]
+        required.append(settling_sequence([], _detailed(part), exact))
+        exact += _marginals(part, sorted(passed, key=cells.size))
         chains.append(settling_sequence(_marginals(part, own), _detailed(part), exact))
-        required.append(settling_sequence([], _detailed(part), _marginals(part, at_least)))
     inside = [h.margin for h in headers if i in cells.holders(h.margin)]
     first = _marginals(part, [Margin(cells.tree.levels[0]), *children, *inside])
     shared = _shared(cells, i, junction.parent[i]) if junction.parent[i] >= 0 else None
-    return TableLayout(part, whole, tree, tuple(chains), tuple(required), tuple(first), zeros, shared)
+    return TableLayout(part, whole, tree, tuple(chains), tuple(required), tuple(first), zeros, shared, bounds)
 
 
 def _shared(cells: FamilyCells, i: int, parent: int) -> Shared:

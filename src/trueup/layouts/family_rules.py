@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,16 @@ from trueup.errors import SpecError
 from trueup.kernel.families.least_squares import FamilyLeastSquares
 from trueup.kernel.families.sets import JunctionTree
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines
-from trueup.model.cells import Cells, Margin
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.histogram.structural_zeros import Fold
+from trueup.kernel.settling.lower_bounds import Lower, close_bounds
+from trueup.layouts.histogram_plan import (
+    bounded_marginals,
+    level_bounds,
+    level_limits,
+    refuses_on_histogram,
+)
+from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in
 from trueup.model.family_sets import spanned_margin, variables
@@ -60,7 +70,66 @@ def invariant_margins(constraints: Constraints) -> list[list[Margin]]:
     return found
 
 
-def rooted(cells: FamilyCells, known: Sequence[Sequence[Margin]]) -> JunctionTree:
+def bounded_tables(constraints: Constraints) -> list[int]:
+    """Return the positions of the tables that hold all bounds, and could be settled first."""
+    cells = family_cells(constraints)
+    held = [set(cells.holders(bound.margin)) for bound in constraints.bounds]
+    return sorted(set(range(len(cells.tables))).intersection(*held))
+
+
+def refuses_bounds(constraints: Constraints) -> str | None:
+    """Return the reason why the bounds of a family cannot be kept, or None."""
+    if not constraints.bounds:
+        return None
+    if family_cells(constraints).joint is not None:
+        return "it keeps no bounds on a ring of tables"
+    if not (held := bounded_tables(constraints)):
+        return "it keeps bounds that lie within one table, which is settled first"
+    found = [refuses_on_histogram(_within(constraints, i), upper=True) for i in held]
+    return None if None in found else found[0]
+
+
+def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBounds:
+    """Return the bounds of the table that is settled first, level by level."""
+    own = _within(constraints, table)
+    fold, levels = Fold.of(own.cells.shape[1:]), own.cells.tree.levels
+    marginals = bounded_marginals(own, fold)
+    lower, upper = (
+        close_bounds(spine, marginals, [read(own, fold, marginals, name) for name in levels])
+        if own.bounds
+        else ()
+        for read in (level_bounds, level_limits)
+    )
+    return TableBounds(tuple(marginals), lower, upper)
+
+
+class TableBounds(NamedTuple):
+    """Bounds on the counts of one table: on which marginals, and lower and upper ones per level."""
+
+    marginals: tuple[Marginal, ...] = ()
+    lower: tuple[Lower, ...] = ()
+    upper: tuple[Lower, ...] = ()
+
+    def of_copies(self, copies: int, *, drawn: bool) -> tuple[tuple[Lower, ...], tuple[Lower, ...]]:
+        """Return both sides for several copies of the places one after another; draws keep no upper bounds."""
+        lower, upper = (
+            tuple(level.at(np.tile(np.arange(len(level.tables[0])), copies)) for level in side)
+            for side in (self.lower, self.upper)
+        )
+        return lower, () if drawn else upper
+
+
+def _within(constraints: Constraints, table: int) -> Constraints:
+    """Return the bounds, and the invariants of one table, as constraints on it alone; it has an attribute of one value if none."""
+    part = family_cells(constraints).parts[table]
+    one = part if part.attributes else Cells(part.tree, (Attribute("", ("all",)),))
+    known = tuple(invariant_margins(constraints)[table])
+    return Constraints(one, (one.finest, *known), invariants=known, bounds=constraints.bounds)
+
+
+def rooted(
+    cells: FamilyCells, known: Sequence[Sequence[Margin]], roots: Sequence[int] | None = None
+) -> JunctionTree:
     """Return the flattest junction tree in which each table's invariants are nested with what is settled before it."""
 
     def flatness(tree: JunctionTree) -> int:
@@ -69,7 +138,7 @@ def rooted(cells: FamilyCells, known: Sequence[Sequence[Margin]]) -> JunctionTre
             depth[i] = 1 + depth.get(tree.parent[i], -1)
         return sum(depth.values())
 
-    trees = [cells.junction(root) for root in range(len(cells.tables))]
+    trees = [cells.junction(root) for root in (range(len(cells.tables)) if roots is None else roots)]
     fitting = [tree for tree in trees if all(_nested(cells, tree, i, known[i]) for i in tree.order)]
     if not fitting:
         crossing = next(m for margins in known for m in margins if m != Margin(cells.tree.levels[0]))

@@ -37,14 +37,7 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     if _asks_for_one_table(spec) or _measures_all(spec, cells):
         return cells
     constraints = build_constraints(spec, cells)
-    family = family_if_any(constraints, demanded=cells.n > LARGEST_CROSS)
-    if family and constraints.bounds:
-        raise SpecError(
-            f"a bound on '{constraints.bounds[0].margin}' cannot be kept when several tables share margins",
-            needed="tables without bounds",
-            remedy="leave the bounds out",
-        )
-    return family or cells
+    return family_if_any(constraints, demanded=cells.n > LARGEST_CROSS) or cells
 
 
 def _asks_for_one_table(spec: Spec) -> bool:

@@ -14,6 +14,7 @@ from trueup.errors import InfeasibleError
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
+from trueup.model.family import FamilyCells
 from trueup.model.nested import canonical
 
 WHOLE_ROWS = 400  # above this, whether rows hold together in whole numbers alone is not looked into
@@ -31,7 +32,15 @@ class RowBlock(NamedTuple):
 
 
 def margin_rows(cells: Cells, margin: Margin, groups: NDArray | None = None) -> scipy.sparse.csr_array:
-    """Return the matrix (groups, n) of a margin, of 0 and 1 without weights, or of some of its groups."""
+    """Return the matrix (groups, n) of a margin, of 0 and 1 without weights, or of some of its groups.
+
+    In a family of tables the cells are those of the first table that holds the margin.
+    """
+    if isinstance(cells, FamilyCells):
+        table = cells.holders(margin)[0]
+        own = margin_rows(cells.parts[table], margin, groups)
+        at = (own.data, own.indices + cells.starts[table], own.indptr)
+        return scipy.sparse.csr_array(at, shape=(own.shape[0], cells.n))
     fine = canonical(cells, margin)
     held = np.flatnonzero(cells.among(fine)) if fine.where else np.arange(cells.n)
     times = cells.times(fine)[held].astype(float) if fine.weights else np.ones(held.size)

@@ -226,8 +226,12 @@ def default(constraints: Constraints) -> Method:
         method = kind()
         if misfit(method, constraints) is None:
             return method
+    structure = constraints.structure()
+    fitting = (kind() for kind in METHODS if structure in kind.structures)
+    if why := [f"'{method.name}' fits, but {misfit(method, constraints)}" for method in fitting]:
+        raise SpecError(f"no method keeps these constraints: {'; '.join(why)}")
     raise SpecError(
-        f"no method reconciles constraints of structure '{constraints.structure()}'",
+        f"no method reconciles constraints of structure '{structure}'",
         needed=f"a structure among: {', '.join(sorted(set().union(*(k.structures for k in METHODS))))}",
         remedy="measure nested margins, or drop the constraint that crosses them",
     )

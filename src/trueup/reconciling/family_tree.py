@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
 from trueup.layouts.family import FamilyProblem, family_problem
+from trueup.layouts.family_rules import refuses_bounds
 from trueup.layouts.histogram import UNSETTLED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -47,8 +48,8 @@ class FamilyTree(FromTheTop):
     effort: ClassVar[int] = 8
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Refuse bounds."""
-        return "it keeps no bounds on a family of tables" if constraints.bounds else None
+        """Refuse bounds that no one table holds."""
+        return refuses_bounds(constraints)
 
     def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
         """Return the reason if noise is drawn for all cells of a table together, or None."""
