@@ -179,7 +179,8 @@ def test_bounds_that_do_not_bind_change_nothing(rng):
     wide = replace(free, bounds=(Bound(headers[0].margin, 0, 10**6),))
     values = simulate_many(cells, truth_of(cells, rng, 30.0), headers, rng, 3)
     # the table with the bound is settled first, so that only least squares is the same for certain
-    found = [FamilyTree(rounding="none").prepare(c, headers).estimates(values, headers[-1].margin) for c in (free, wide)]  # fmt: skip
+    states = [FamilyTree(rounding="none").prepare(c, headers) for c in (free, wide)]
+    found = [state.estimates(values, headers[-1].margin) for state in states]
     np.testing.assert_array_equal(*found)
 
 

@@ -120,7 +120,7 @@ class TableBounds(NamedTuple):
 
 
 def _within(constraints: Constraints, table: int) -> Constraints:
-    """Return the bounds, and the invariants of one table, as constraints on it alone; it has an attribute of one value if none."""
+    """Return the bounds, and the invariants of one table, as constraints on it alone, with an attribute of one value if none."""
     part = family_cells(constraints).parts[table]
     one = part if part.attributes else Cells(part.tree, (Attribute("", ("all",)),))
     known = tuple(invariant_margins(constraints)[table])
