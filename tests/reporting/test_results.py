@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import pandas as pd
 
 from tests.reporting.records import CROSSED, PLAIN, RATIOS, posterior, released
+from trueup.cli.release import show_release
 from trueup.inferring.areas import infer_areas
+from trueup.measuring import simulate
+from trueup.model.cells import Margin
+from trueup.model.problem import Problem
+from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors
+from trueup.model.records.readable import unreadable_forecast, unreadable_tables
+from trueup.model.spec import parse_spec
+from trueup.reconciling import reconcile
 from trueup.reporting import report
+from trueup.reporting.sections.origin import reported
 
 
 def pictures_of(page, section: str) -> list:
@@ -38,8 +49,8 @@ def test_attributes_of_the_whole_are_shown_and_unknown_margins_are_said_to_be():
     release, spec = released(CROSSED)
     *_, by_sex = pictures_of(report(release, spec), "What the numbers say")
     counts = release.sums("nation x sex")
-    assert sorted(name for name, _ in by_sex.rows) == ["female", "male"]
-    assert [marks[0].to for _, marks in by_sex.rows] == sorted(counts.tolist(), reverse=True)
+    assert [name for name, _ in by_sex.rows] == ["female", "male"]
+    assert [marks[0].to for _, marks in by_sex.rows] == counts.tolist()
     assert "No margin of error of these sums is known" in by_sex.caption
 
 
@@ -67,3 +78,110 @@ def test_notebooks_show_the_largest_counts():
     assert "<script>" not in shown  # a place is called so
     assert "<th>mean</th>" in posterior(PLAIN)[0]._repr_html_()
     assert "<th>noisy</th>" not in release.measurements._repr_html_()
+
+
+AGES = ["under 5", "5 to 64", "65 and over"]
+MEASURED = PLAIN.replace(
+    "query =",
+    f'attribute = [{{ name = "sex", values = ["female", "male"] }}, {{ name = "age", values = {AGES} }}]\nquery ='.replace(
+        "'", '"'
+    ),
+).replace(
+    "} }]",
+    '} }, { name = "ages", attributes = ["age"], levels = ["nation"], epsilon = 1 }, '
+    '{ name = "both", attributes = ["sex", "age"], levels = ["block_group"], epsilon = 1 }]',
+)
+
+
+def test_every_measured_table_is_shown_with_margins_and_ages_in_their_order():
+    release, spec = released(MEASURED)
+    pictures = pictures_of(report(release, spec), "What the numbers say")
+    titles = [picture.caption.split(":")[0] for picture in pictures]
+    assert titles == [
+        "State",
+        "Block group",
+        "The whole by age",
+        "Block group by sex by age",
+        "The whole by sex",
+    ]
+    ages, both, sex = pictures[2:]
+    assert [name for name, _ in ages.rows] == AGES
+    assert "Lines show the 90 % margin of error" in ages.caption
+    assert "Lines show the 90 % margin of error" in both.caption
+    assert "No margin of error" in sex.caption
+    assert all(len(marks) == 3 for _, marks in (*ages.rows, *both.rows))
+    largest = max(ages.rows, key=lambda row: row[1][0].to)[0]
+    assert f"The largest is {largest}:" in ages.message
+
+
+def test_a_budget_that_is_far_too_small_is_said_to_be(capsys):
+    release, spec = released(re.sub(r'"1/10"|"2/5"|"1/2"', '"1/500"', PLAIN))
+    said = "From the table 'block_group' "
+    assert said in unescape(report(release, spec))
+    show_release(release, "out", as_json=False)
+    assert said in capsys.readouterr().out
+    sparse = replace(
+        release, counts=np.array([0, 0, 0, 0, 0, 90_000])
+    )  # whose margins exceed zeros, not the mean
+    assert not [*unreadable_tables(sparse)]
+    enough, spec = released(PLAIN.replace('"1/2"', "4"))
+    assert said not in unescape(report(enough, spec))
+    show_release(enough, "out", as_json=False)
+    assert said not in capsys.readouterr().out
+
+
+def test_a_forecast_says_of_which_tables_nothing_can_be_read():
+    def expected(margin):
+        block = Margin("block")
+        rows = [
+            ErrorClass(block, low, n, 0.0, 1.0, (1, 2, margin, 900, 999))
+            for low, n in ((0, 500), (1, 10), (10, 490))
+        ]
+        return ExpectedErrors(tuple(rows), "")
+
+    assert not [*unreadable_forecast(expected(15))]  # below the mean, 16, and the middle of 10 to 100
+    (said,) = unreadable_forecast(expected(20))
+    assert (
+        "neither most numbers nor their order can be read: for 51 % of its counts of a made-up population"
+        in said
+    )
+    (said,) = unreadable_forecast(expected(32))
+    assert "no number and no order can be read: for 100 %" in said
+    assert not [*unreadable_forecast(None)]
+
+
+def test_figures_that_mean_nothing_to_readers_are_left_out():
+    stats = {
+        "lacking": 1.0,
+        "largest_r_hat": 1.01,
+        "chains": 4,
+        "directions_left_out": 0,
+        "predicted_bytes": 1e8,
+        "passed": False,
+    }
+    assert reported(stats, {"chains"}) == [
+        ("Largest R-hat of a count or sum", "1.01"),
+        ("All of them are accepted", "no"),
+    ]
+
+
+def test_what_is_left_out_stands_beside_the_total_and_in_charts():
+    spec = parse_spec(VISITS)
+    noisy = simulate(Problem.of(spec, None), np.array([40, 30]), np.random.default_rng(5))
+    page = report(reconcile(noisy, spec=spec), spec)
+    assert re.search(r"In all: \d+ ± \d+ visits \(at most 5 of each patient\)", page)
+    assert all(
+        "visits (at most 5 of each patient)" in p.axis.title
+        for p in pictures_of(page, "What the numbers say")
+    )
+
+
+VISITS = """
+format = 2
+title = "Visits"
+table = { name = "visits", counts = "visit", kind = "records" }
+privacy = { unit = "patient", neighbours = "add-remove", id = "patient", contribution = { records = 5 } }
+level = [{ name = "all" }]
+attribute = [{ name = "sex", values = ["f", "m"] }]
+query = [{ name = "total", attributes = ["sex"], epsilon = { all = "1" } }]
+"""

@@ -59,6 +59,7 @@ def explain_command(
 
 def _show(plan, *, quick: bool) -> None:
     from trueup.model.records.expected_errors import CONFIDENCES
+    from trueup.model.records.readable import unreadable_forecast
     from trueup.releasing.explain import EXCEEDED
 
     print(plan.title)
@@ -87,6 +88,8 @@ def _show(plan, *, quick: bool) -> None:
                 rows,
             )
         print(plan.classes.note)
+    for sentence in unreadable_forecast(plan.classes):
+        print(sentence)
     if plan.bounds:
         _show_bounds(plan)
 

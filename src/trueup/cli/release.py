@@ -244,6 +244,8 @@ def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
     """Print what a release is, public quantities only, and if it is that of a repeated key."""
+    from trueup.model.records.readable import unreadable_tables
+
     guarantee = released.guarantee
     if as_json:
         print_json(
@@ -260,6 +262,8 @@ def show_release(released, out: str, *, as_json: bool, repeated: str | bool | No
         return
     say_repeated(repeated)
     for sentence in (*guarantee.sentences, *getattr(released.spec, "noted", ())):
+        print(sentence)
+    for sentence in unreadable_tables(released):
         print(sentence)
     print(f"Checked: {', '.join(rule for rule, holds in released.checks.items() if holds)}.")
     print(f"Report: {out}/public/report.html")

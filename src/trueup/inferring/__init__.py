@@ -153,10 +153,10 @@ def infer(
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     refuse_workers(chosen, workers, executor)
     asked = isinstance(method, InferenceMethod) or "prior" in entry
-    instead = None if asked else prior_instead(chosen, constraints, measured)
+    instead = {} if asked else prior_instead(chosen, constraints, measured)
     tell = progress or silent
     if instead:
-        announce(tell, instead)
+        announce(tell, instead["prior_instead"])
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
     values = values_for(chosen, source, used, within)
@@ -171,7 +171,7 @@ def infer(
             raise _with_named_values(error, measured, constraints) from None
     doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)
-    more = {"repeated_values": repeated, "doubt": doubt, "prior_instead": instead}
+    more = {"repeated_values": repeated, "doubt": doubt, **instead}
     drawn = replace(drawn, stats={**drawn.stats, **{name: said for name, said in more.items() if said}})
     noisy = None if chosen.released else finest_values(measured)
     checked = None if chosen.released else conflicts(measured, drawn)

@@ -124,7 +124,7 @@ def infer_by_parts(
     entry = {key: held for key, held in entry.items() if key not in ("minutes", "quantity")}
     chosen = method or choose_inference(entry, constraints, measured)
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
-    instead = None if method or "prior" in entry else prior_instead(chosen, constraints, measured)
+    instead = {} if method or "prior" in entry else prior_instead(chosen, constraints, measured)
     used, repeated = measured_once(measured)
     tree, state = _cut(chosen, chosen.prepare(constraints, used.headers), used)
     expected = Prediction.of(state, used.flat, draws, executor.workers)
@@ -148,7 +148,7 @@ def infer_by_parts(
             more = {
                 "repeated_values": repeated,
                 "doubt": " ".join(filter(None, doubts)),
-                "prior_instead": instead,
+                **instead,
             }
             stats |= {name: said for name, said in more.items() if said}
             manifest = written.manifest(folder, stats, means, describe(chosen))

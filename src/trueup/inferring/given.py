@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.files.memory import machine_bytes, memory_text
-from trueup.inferring.method import InferenceMethod, inference_misfit
+from trueup.inferring.method import VALUES_A_CLASS, InferenceMethod, inference_misfit, values_of_a_class
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
-from trueup.model.prior import Flat, Hierarchical
+from trueup.model.prior import Estimated, Flat, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.quantity import Ratio
@@ -167,31 +167,42 @@ def read_quantity(part: Mapping[str, Any]) -> Ratio:
     return Ratio(**part)
 
 
-def prior_instead(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str | None:
-    """Return which prior replaces the hierarchical one, and why; None if none does."""
+_ASSUMED = {
+    "flat": "Before anything was published, all tables of counts that the rules allow were taken to be equally probable",
+    "estimated": "How large counts usually are was estimated from the published values",
+}
+
+
+def prior_instead(
+    method: InferenceMethod, constraints: Constraints, measured: Measurements
+) -> dict[str, str]:
+    """Return in one sentence which prior replaces the hierarchical one (`prior_instead`), and why in full (`prior_reason`)."""
     prior = getattr(method, "prior", None) or Flat()
     if isinstance(prior, Hierarchical):
-        return None
-    why = _why(method, constraints, measured)
-    return (
-        f"The prior is '{prior.name}', not the hierarchical one of 'tree-exact' and 'histogram-gibbs': {why}."
-    )
+        return {}
+    why, reason = _why(method, constraints, measured)
+    assumed = _ASSUMED.get(prior.name, f"The prior is '{prior.name}'")
+    said = f"{assumed}: {why}." if why and not isinstance(prior, Estimated) else f"{assumed}."
+    return {"prior_instead": said} | ({"prior_reason": reason} if reason else {})
 
 
-def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> str:
+def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
+    """Return why a method does not have the hierarchical prior, in plain words and in full."""
     if method.released:
-        return "these methods know noisy values, and released counts alone are known here"
+        return "released counts alone are known here, not the noisy ones that would tell more", ""
+    if any(not header.law.additive for header in measured.headers):
+        few = values_of_a_class(constraints.cells, measured.headers) < VALUES_A_CLASS
+        why = f"fewer than {VALUES_A_CLASS} values of each combination of attributes are published, too few to learn more from"
+        return (why if few else f"the method '{method.name}' estimates no prior"), ""
     # The method may be another, and these are slow to import.
     from trueup.inferring.histogram_gibbs import HistogramGibbs
     from trueup.inferring.tree_exact import TreeExact
 
     misfits = {k.name: inference_misfit(k(), constraints, measured) for k in (TreeExact, HistogramGibbs)}
-    fitting = next((name for name, misfit in misfits.items() if not misfit), None)
-    if fitting is None:
-        return "; ".join(f"'{name}' does not fit: {misfit}" for name, misfit in misfits.items())
-    if fitting == method.name:
-        return "published values are perturbed, not noisy"
-    return f"method '{method.name}' does not take it"
+    if all(misfits.values()):
+        reason = "; ".join(f"'{name}' does not fit: {misfit}" for name, misfit in misfits.items())
+        return "the methods that learn more from the noisy values do not fit these tables", reason
+    return f"the method '{method.name}' learns no more from the noisy values", ""
 
 
 def measured_once(measured: Measurements) -> tuple[Measurements, int]:

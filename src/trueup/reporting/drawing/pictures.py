@@ -152,7 +152,7 @@ class Ridge:
     name, note
         Whose values they are, and a smaller line below.
     edges, heights
-        Steps of the curve, from 0 to 1: one edge more than heights.
+        Steps of the curve, from 0 to 1: one edge more than heights; no heights for a value that is known, without a curve.
     marks
         What is drawn below it.
     """

@@ -14,9 +14,9 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Block, Column, Facts, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, said
-from trueup.reporting.sections.counts import counts_table
-from trueup.reporting.sections.opening import counted_line
-from trueup.reporting.sections.origin import Ledger
+from trueup.reporting.sections.counts import HIDDEN, counts_table
+from trueup.reporting.sections.opening import counted, counted_line
+from trueup.reporting.sections.origin import Ledger, reported
 from trueup.reporting.sections.posterior_pictures import PosteriorView, intervals, shapes
 from trueup.reporting.sections.results import asked_results, posterior_results
 from trueup.version import __version__
@@ -27,7 +27,8 @@ def posterior_page(
 ) -> Page:
     """Lay out the report of a posterior; it is made from public records, so no ledger is named."""
     unit = plural(spec.table.counts)
-    view = PosteriorView(posterior, unit)
+    published = isinstance(spec, PerturbedSpec)
+    view = PosteriorView(posterior, unit, published=published)
     return Page(
         spec.title,
         "Posterior of the true counts: what they may be, given everything that was published",
@@ -36,15 +37,15 @@ def posterior_page(
         tuple(
             section
             for section in (
-                asked_results(posterior, unit, areas),
-                posterior_results(posterior, unit),
-                ratios(posterior),
+                asked_results(posterior, counted(spec, unit), areas),
+                posterior_results(posterior, counted(spec, unit)),
+                ratios(posterior, view.noisy_name),
                 shapes(view),
-                _reading(posterior, perturbed=isinstance(spec, PerturbedSpec)),
+                _reading(posterior, perturbed=published),
                 intervals(view),
-                tables(posterior, unit),
+                tables(posterior, unit, published=published),
                 _making(posterior, spec),
-                _words(),
+                _words(posterior, published=published),
             )
             if section is not None
         ),
@@ -126,7 +127,7 @@ def _making(posterior: Posterior, spec: Spec) -> Section:
     facts = (
         ("Method of inference", str(posterior.method["method"])),
         *parameters,
-        *((plain(k).capitalize(), said(v)) for k, v in sorted(posterior.drawn.stats.items())),
+        *reported(posterior.drawn.stats, posterior.method),
         ("Software", f"trueup {__version__}"),
         ("Dataset", spec.table.name),
         ("Digest of the published record (SHA-256)", posterior.source),
@@ -155,52 +156,44 @@ def _draws_are(posterior: Posterior) -> str:
     )
 
 
-def _words() -> Section:
-    return Section(
-        "words",
-        "Words used on this page",
-        (
-            Facts(
-                (
-                    (
-                        "Posterior",
-                        "The probability of every possible table of true counts, given what was published.",
-                    ),
-                    (
-                        "Prior",
-                        "What was assumed of the true counts before anything was published; 'flat' means nothing.",
-                    ),
-                    (
-                        "Noisy count",
-                        "The true count plus a random number from a known law. It may be negative.",
-                    ),
-                    (
-                        "Released count",
-                        "What reconciliation made of the noisy counts: whole, not negative, adding up.",
-                    ),
-                    ("Median", "The value that the true count is as likely to be below as above."),
-                    ("Draw", "One possible table of all true counts, chosen with its posterior probability."),
-                )
-            ),
-        ),
-    )
+_WORDS = {
+    "Posterior": "The probability of every possible table of true counts, given what was published.",
+    "Prior": "What was assumed of the true counts before anything was published; 'flat' means nothing.",
+    "Published count": f"The number that its producer shows: exact, rounded or changed; '{HIDDEN}' where no number is shown.",
+    "Noisy count": "The true count plus a random number from a known law. It may be negative.",
+    "Released count": "What reconciliation made of the noisy counts: whole, not negative, adding up.",
+    "Median": "The value that the true count is as likely to be below as above.",
+    "Draw": "One possible table of all true counts, chosen with its posterior probability.",
+}
 
 
-def tables(posterior: Posterior, unit: str) -> Section:
+def _words(posterior: Posterior, *, published: bool) -> Section:
+    """Explain the words of the page."""
+    left = ("Noisy count", *(() if posterior.released is not None else ("Released count",)))
+    left = left if published else ("Published count",)
+    words = Facts(tuple((word, text) for word, text in _WORDS.items() if word not in left))
+    return Section("words", "Words used on this page", (words,))
+
+
+def tables(posterior: Posterior, unit: str, *, published: bool = False) -> Section:
     """Return a summary of every count, one table per margin."""
     margins = list(dict.fromkeys([*posterior.drawn.marginals, *posterior.cells.finest_tables]))
     text = Text(
         "Mean, standard deviation, median and interval of every true count, the probability of the interval itself, "
         "and what was published. The mean has the smallest expected squared error; it need not be whole."
     )
-    return Section("counts", "All counts", (text, *(_table(posterior, m, unit) for m in margins)))
+    shown = (_table(posterior, m, unit, published=published) for m in margins)
+    return Section("counts", "All counts", (text, *shown))
 
 
-def _table(posterior: Posterior, margin: Margin, unit: str) -> Table:
+def _table(posterior: Posterior, margin: Margin, unit: str, *, published: bool) -> Table:
     described = posterior.summary(margin)
 
     def columns(at: slice) -> list[Column]:
-        return [*_described(described, at, unit), *_published(posterior, margin, at, unit)]
+        return [
+            *_described(described, at, unit),
+            *_published(posterior, margin, at, unit, published=published),
+        ]
 
     return counts_table(posterior.cells, margin, "posterior counts", "summary", columns)
 
@@ -223,17 +216,23 @@ def _described(described: Columns, at: slice, unit: str) -> list[Column]:
     return found
 
 
-def _published(posterior: Posterior, margin: Margin, at: slice, unit: str) -> list[Column]:
+def _published(
+    posterior: Posterior, margin: Margin, at: slice, unit: str, *, published: bool
+) -> list[Column]:
     found = []
     if posterior.released is not None:
         released = posterior.cells.sum(posterior.released, margin)
         found.append(Column(f"Released ({unit})", numbers(released[at]), numeric=True))
     if posterior.noisy is not None and margin in posterior.cells.finest_tables:
-        found.append(Column(f"Noisy ({unit})", numbers(posterior.noisy[0][at]), numeric=True))
+        own = posterior.noisy[0][at]
+        texts = (
+            [HIDDEN if v != v else text for v, text in zip(own, numbers(own))] if published else numbers(own)
+        )
+        found.append(Column(f"{'Published' if published else 'Noisy'} ({unit})", texts, numeric=True))
     return found
 
 
-def ratios(posterior: Posterior) -> Section | None:
+def ratios(posterior: Posterior, noisy: str = "noisy count") -> Section | None:
     """Return the ratios that the spec asks for, beside their Fieller sets."""
     if not posterior.ratios:
         return None
@@ -246,14 +245,14 @@ def ratios(posterior: Posterior) -> Section | None:
         found.append(Column("Probability that the denominator is 0 (%)", zero, numeric=True))
     if "noisy" in columns:
         found += [
-            Column("Ratio of noisy counts", numbers(columns["noisy"]), numeric=True),
+            Column(f"Ratio of {noisy}s", numbers(columns["noisy"]), numeric=True),
             Column("Fieller set", columns["fieller"].tolist()),
             Column("from", numbers(columns["fieller_low"]), numeric=True),
             Column("to", numbers(columns["fieller_high"]), numeric=True),
         ]
     text = Text(
         "The posterior interval of a ratio is always an interval inside the rules. The Fieller set beside it knows the "
-        "noisy counts alone: where the denominator may be zero it is the complement of an interval, or the whole line. "
+        f"{noisy}s alone: where the denominator may be zero it is the complement of an interval, or the whole line. "
         "Where the true denominator may be 0 its probability is stated, and the rest holds given that it is not."
     )
     size = len(columns["place"])

@@ -11,12 +11,10 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Facts, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
-from trueup.reporting.sections.counts import counts_table
+from trueup.reporting.sections.counts import HIDDEN, counts_table
 from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
 
 CLAIM = "No guarantee is claimed."
-HIDDEN = "*"
-"""What stands in a table where no number was published."""
 
 
 def published_page(release: Release, spec: Spec, ledger: Ledger) -> Page:

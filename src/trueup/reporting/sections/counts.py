@@ -20,6 +20,9 @@ from trueup.reporting.sections.error import noise_margin, of_margin
 SHOWN_TABLE_ROWS = 4000
 """Rows shown of a table; all counties of the United States fit in."""
 
+HIDDEN = "*"
+"""What stands in a table where no number was published."""
+
 UNFOLDED = 60
 """A table of at most so many rows starts open."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
@@ -149,14 +151,58 @@ def _where(condition: Mapping[str, str]) -> str:
 def _stats(release: Release, unit: str) -> Block:
     if not release.stats:
         return Text("The method reported nothing further.")
-    rows = sorted(release.stats.items())
+    rows = reported(release.stats)
     return Table(
         f"What the method reported (adjustments and residuals in {unit})",
         (
-            Column("Quantity", [plain(name).capitalize() for name, _ in rows]),
-            Column("Value", [said(value) for _, value in rows], numeric=True),
+            Column("Quantity", [name for name, _ in rows]),
+            Column("Value", [value for _, value in rows], numeric=True),
         ),
     )
+
+
+_REPORTED = {
+    "largest_r_hat": "Largest R-hat of a count or sum",
+    "r_hat_allowed": "Largest R-hat that is accepted",
+    "smallest_ess": "Smallest effective sample size",
+    "smallest_tail_ess": "Smallest effective sample size of a tail",
+    "largest_mcse_in_sds": "Largest Monte Carlo error of a mean (posterior standard deviations)",
+    "watched": "Counts and sums that were diagnosed",
+    "passed": "All of them are accepted",
+    "counts_that_fall_short": "Counts and sums with too small an effective sample size",
+    "fall_short_most": "Those with the smallest",
+    "sweeps": "Sweeps of each chain",
+    "thinned_by": "Sweeps between kept draws",
+    "chains": "Markov chains",
+    "moves_known_to_connect": "Moves are proved to reach every possible table",
+    "directions_left_out": "Directions of moves that were left out",
+    "dropped_mass": "Posterior mass outside the tables, at most",
+    "table_depth": "Depth of the tables of probabilities",
+    "prior_reason": "Why no other prior",
+    "predicted_seconds": "Predicted time (seconds)",
+    "tier": "Kind of draws",
+    "units without a place": "Units that no cell could take",
+    "most iterations": "Most iterations for one table",
+    "repeated_values": "Values that were published twice, used once",
+}
+"""Names of figures that methods report, for readers; others stand as they are called."""
+_TOLD_ELSEWHERE = {"prior_instead", "doubt", "draws", "lacking", "predicted_bytes", "interrupted"}
+_TOLD_IF_ZERO = {"passed", "moves_known_to_connect", "dropped_mass"}
+
+
+def reported(stats: Mapping[str, Any], besides: Collection[str] = ()) -> list[tuple[str, str]]:
+    """Return names and values of what a method reported, without what is zero or stands elsewhere on the page."""
+    left = {*_TOLD_ELSEWHERE, *besides}
+    return [
+        (_REPORTED.get(name, plain(name).capitalize()), said(value))
+        for name, value in sorted(stats.items())
+        if name not in left and (name in _TOLD_IF_ZERO or not _is_zero(value))
+    ]
+
+
+def _is_zero(value: Any) -> bool:
+    """Return True for zero, no, and what is empty."""
+    return isinstance(value, int | float | str | list | tuple | dict | np.number) and not value
 
 
 def _entry(ledger: Ledger) -> tuple[Block, ...]:

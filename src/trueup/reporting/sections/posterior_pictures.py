@@ -33,12 +33,34 @@ MOST_ROWS = 30
 class PosteriorView:
     """The finest counts for the pictures: their summary, names and published values."""
 
-    def __init__(self, posterior: Posterior, unit: str) -> None:
-        self.posterior, self.unit = posterior, unit
+    def __init__(self, posterior: Posterior, unit: str, *, published: bool = False) -> None:
+        self.posterior, self.unit, self.published = posterior, unit, published
         tables = [posterior.summary(margin) for margin in posterior.cells.finest_tables]
         self.table = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
         self.by_size = np.argsort(self.table["mean"], kind="stable")
         self.noisy = None if posterior.noisy is None else posterior.noisy[0]
+        self.noisy_name = "published count" if published else "noisy count"
+
+    @property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Return a mask `(n,)` of the counts of which no number is published."""
+        return np.zeros(len(self.by_size), bool) if self.noisy is None else ~np.isfinite(self.noisy)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Return a mask `(n,)` of the counts that have one possible value, or one in all draws."""
+        return self.table["sd"] < 1e-9
+
+    @property
+    def known_words(self) -> str:
+        """Return what is known of such counts: draws alone do not exclude other values."""
+        return "known to the unit" if self.exact is not None else "the same in every draw"
+
+    @property
+    def by_doubt(self) -> NDArray:
+        """Return cells from the least certain on, hidden ones first."""
+        width = self.table["high"] - self.table["low"]
+        return np.lexsort((self.table["mean"], -width, ~self.hidden, self.known))
 
     @property
     def origin(self) -> tuple[str, NDArray]:
@@ -46,7 +68,7 @@ class PosteriorView:
         if self.posterior.released is not None:
             return "released count", self.posterior.released
         if self.noisy is not None and np.isfinite(self.noisy).all():
-            return "noisy count", self.noisy
+            return self.noisy_name, self.noisy
         return "median", self.table["median"]
 
     @property
@@ -99,45 +121,70 @@ def shapes(view: PosteriorView) -> Section:
         f"that of {widest.name}.",
         f"Each curve shows how probable every true count is, as its difference from the {origin} (dashed line). All "
         "curves are drawn to the same height. "
-        + ("A noisy count beyond the picture is not drawn." if noisy else ""),
+        + (f"A {view.noisy_name} beyond the picture is not drawn." if noisy else ""),
         axis,
         rows,
         legend,
     )
-    few = (
-        "All counts, from the smallest to the largest."
-        if len(rows) == len(view.by_size)
-        else (
-            f"The {RIDGELINES_A_SIDE} smallest and the {RIDGELINES_A_SIDE} largest of the finest counts"
-            + (", and those that were asked for" if view.posterior.chosen else "")
-            + ". The tables below hold all of them."
-        )
+    return Section(
+        "shapes", "What the true counts may be", (Text(*_hidden(view), _few(view, len(rows))), picture)
     )
-    return Section("shapes", "What the true counts may be", (Text(few), picture))
+
+
+def _hidden(view: PosteriorView) -> tuple[str, ...]:
+    """Return how many published counts are hidden, and how many of these are known all the same."""
+    if not view.published or view.noisy is None:
+        return ()
+    hidden, known, n = view.hidden, view.known, len(view.by_size)
+    of, among = (f"{number(hidden.sum())} of", hidden) if hidden.any() else ("None of", ~hidden)
+    whose = "these" if hidden.any() else "all"
+    return (
+        f"{of} {number(n)} counts are hidden; {number((among & known).sum())} of {whose} are {view.known_words}.",
+    )
+
+
+def _few(view: PosteriorView, rows: int) -> str:
+    """Return which counts have a ridgeline."""
+    order = "the least certain first" if view.published else "from the smallest to the largest"
+    exact = f" One that is {view.known_words} is a tick without a curve." if view.known.any() else ""
+    if rows == len(view.by_size):
+        return f"All counts, {order}.{exact}"
+    few = (
+        f"The {2 * RIDGELINES_A_SIDE} least certain of the finest counts, hidden ones first"
+        if view.published
+        else f"The {RIDGELINES_A_SIDE} smallest and the {RIDGELINES_A_SIDE} largest of the finest counts"
+    )
+    asked = ", and those that were asked for" if view.posterior.chosen else ""
+    return f"{few}{asked}. The tables below hold all of them.{exact}"
 
 
 def _legend(view: PosteriorView, noisy: bool) -> tuple[tuple[Shape, str], ...]:
     shapes: tuple[tuple[Shape, str], ...] = (
         ("thin", f"{percent(view.posterior.level)} interval"),
         ("tick", "median"),
-        ("diamond", "noisy count"),
+        ("diamond", view.noisy_name),
     )
     return shapes if noisy else shapes[:2]
 
 
 def _shown(view: PosteriorView) -> list[int]:
-    """Return cells that have a ridgeline, from the smallest to the largest."""
-    order = view.by_size
+    """Return cells that have a ridgeline: of a published table from the least certain on, else from the smallest on."""
+    order = view.by_doubt if view.published else view.by_size
     if len(order) <= 2 * RIDGELINES_A_SIDE + 2:
         return order.tolist()
     cells, wanted = view.posterior.cells, set(view.posterior.chosen)
     labels = (cells.label(cell) for cell in range(cells.n)) if wanted else ()
     chosen = [cell for cell, label in enumerate(labels) if label in wanted]
-    some = {*order[:RIDGELINES_A_SIDE].tolist(), *order[-RIDGELINES_A_SIDE:].tolist(), *chosen}
+    first, last = (2 * RIDGELINES_A_SIDE, 0) if view.published else (RIDGELINES_A_SIDE, RIDGELINES_A_SIDE)
+    some = {*order[:first].tolist(), *order[len(order) - last :].tolist(), *chosen}
     return [cell for cell in order.tolist() if cell in some]
 
 
 def _ridge(view: PosteriorView, cell: int, origin: float) -> Ridge:
+    if view.known[cell]:
+        at = float(view.table["median"][cell]) - origin
+        note = f"{view.origin[0]} {number(origin)}; {view.known_words}: {number(at + origin)}"
+        return Ridge(view.name(cell), note, (at, at), (), (Mark("tick", at),))
     values, masses = view.masses(cell)
     whole = bool(np.all(values == np.round(values)))
     edges, heights = steps(values - origin, masses, whole, MOST_BINS if view.exact else BINS_OF_DRAWS)

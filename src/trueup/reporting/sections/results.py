@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
+from trueup.model.records.readable import unreadable_tables
 from trueup.model.records.release import Release
-from trueup.reporting.drawing.blocks import Block, Section, Text
+from trueup.reporting.drawing.blocks import Block, Notice, Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis
 from trueup.reporting.drawing.words import number, percent, plain
 from trueup.reporting.sections.counts import names_with_parents
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 15
 """Bars of a picture."""
-MOST_PICTURES = 5
-"""Pictures of the section: levels from the largest places down, then attributes of the whole."""
+MOST_PICTURES, MOST_MEASURED = 5, 12
+"""Pictures of the section, and of measured tables by attributes where there are more: none of these is left out for a sum."""
+MOST_VALUES = 40
+"""Values of attributes of the whole that are shown in their own order."""
 LARGEST_TABLE = 30_000
 """Places of a level that are ranked: describing more takes long, and nobody reads their names."""
 _OVERLAP = "Two bars whose lines overlap may in truth be equal, or the other way round."
@@ -60,8 +63,14 @@ def released_results(
         return Known(counts, counts - error, counts + error)
 
     line = f"Lines show the {read_confidence(level)} % margin of error, where one is known."
-    tables = _tables(release.cells, [m.level for m in release.published if not m.attributes])
-    return Section("results", "What the numbers say", _blocks(release.cells, tables, known, unit, line, more))
+    tables = _tables(
+        release.cells,
+        [m.level for m in release.published if not m.attributes],
+        [m for m in release.published if m.attributes],
+    )
+    notices = tuple(map(Notice, unreadable_tables(release)))
+    blocks = _blocks(release.cells, tables, known, unit, line, more)
+    return Section("results", "What the numbers say", (*notices, *blocks))
 
 
 def posterior_results(posterior: Posterior, unit: str) -> Section:
@@ -110,14 +119,17 @@ def _asked(columns: Mapping[str, NDArray], names: list[str], what: str, unit: st
     return _figure(what, held, names, order[:MOST_ROWS], unit, line)
 
 
-def _tables(cells: Cells, levels: list[str]) -> list[Margin]:
-    """List the tables to show: of each level with several places, then of the whole by each attribute."""
+def _tables(cells: Cells, levels: list[str], measured: Sequence[Margin] = ()) -> list[Margin]:
+    """List the tables to show: each level with several places, tables measured by attributes, the whole by each attribute."""
     if any(not attribute.partition for attribute in cells.attributes):
         return [Margin(cells.tree.levels[0], tuple(a.name for a in cells.attributes))]
     sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
     places = [Margin(name) for name in sizes if name in levels and 1 < sizes[name] <= LARGEST_TABLE]
     by = [Margin(cells.tree.levels[0], (attribute.name,)) for attribute in cells.attributes]
-    return [margin for margin in (*places, *by) if cells.holds(margin)][:MOST_PICTURES]
+    shown = [margin for margin in places if cells.holds(margin)]
+    shown += [margin for margin in measured if cells.size(margin) <= LARGEST_TABLE][:MOST_MEASURED]
+    sums = [margin for margin in by if cells.holds(margin) and margin not in shown]
+    return shown + sums[: max(MOST_PICTURES - len(shown), 0)]
 
 
 def _blocks(
@@ -135,6 +147,9 @@ def _blocks(
         held = known(margin)
         names = _names(cells, margin)
         order = np.argsort(-held.values, kind="stable")
+        shown = order[:MOST_ROWS]
+        if cells.tree.sizes[cells.tree.level(margin.level)] == 1 and len(order) <= MOST_VALUES:
+            shown = np.arange(len(order))  # in the order of the spec, as of age groups
         if not margin.attributes:
             most, least = order[0], order[-1]
             said.append(
@@ -142,13 +157,13 @@ def _blocks(
                 f"{held.text(most)}. {names[least]} has the smallest: {held.text(least)}."
             )
         about = line if np.isfinite(held.low).any() else "No margin of error of these sums is known."
-        figures.append(_figure(_title(cells, margin), held, names, order[:MOST_ROWS], unit, about))
+        figures.append(_figure(_title(cells, margin), held, names, shown, unit, about))
     return (Text(*said, _OVERLAP), *more, *figures)
 
 
 def _title(cells: Cells, margin: Margin) -> str:
     level = plain(margin.level) if cells.tree.sizes[cells.tree.level(margin.level)] > 1 else "the whole"
-    what = level + "".join(f" by {plain(name)}" for name in margin.attributes)
+    what = level + "".join(f" by {plain(name)}" for name in margin.attributes) + margin.whose
     return f"{what[:1].upper()}{what[1:]}"
 
 
@@ -159,8 +174,9 @@ def _figure(what: str, held: Known, names: list[str], shown: NDArray, unit: str,
         [0.0, 1.25 * max(ends), min(0.0, *ends)], unit
     )  # room for the text at the longest bar
     few = f"the {len(rows)} largest of {len(names):,}" if len(rows) < len(names) else "all"
+    most = int(shown[np.argmax(held.values[shown])])
     return Figure(
-        f"Bars of {what}, {few}. The largest is {names[shown[0]]}: {held.text(int(shown[0]))} {unit}.",
+        f"Bars of {what}, {few}. The largest is {names[most]}: {held.text(most)} {unit}.",
         f"{what}: {few}. {line}",
         axis,
         rows,
