@@ -14,7 +14,7 @@ from tests.command import run
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
 from tests.releasing.on_spark import killing
 from trueup.errors import BundleError, SpecError, TrueupError
-from trueup.inferring import by_parts, infer, tree_exact
+from trueup.inferring import by_parts, infer, tree_exact, tree_work
 from trueup.inferring.areas import infer_areas
 from trueup.inferring.by_parts import Prediction, infer_by_parts
 from trueup.inferring.tree_exact import TreeExact
@@ -159,6 +159,12 @@ def test_what_is_not_inferred_by_parts_is_refused(large, tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="33 counts is inferred in memory"):
         written(measured, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_takes_hours_is_begun(large, tmp_path, monkeypatch):
+    """Work in memory ends after minutes: here one pass would take days by the rate."""
+    monkeypatch.setattr(tree_work, "RATE", 0.1)
+    assert written(large[0], tmp_path / "out")["kind"] == "posterior"
 
 
 def test_memory_and_work_are_predicted_from_the_sizes(large):

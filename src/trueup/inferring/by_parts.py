@@ -42,9 +42,12 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.planning.areas import AreaTable
+from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
 from trueup.run.kept import KeptExecutor
 
+NO_END_MINUTES = 1e8
+"""What is begun by parts ends by itself, or is ended and gone on with."""
 TOGETHER = 16
 """Parts of the tree that a worker looks at or solves at a time."""
 START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
@@ -135,7 +138,7 @@ def infer_by_parts(
     refuse_occupied(out)
     with _run_folder(out, take_over) as run:
         rng = measured.rng()
-        work = AllowedWork()
+        work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
         found = tree.solved(state, used.flat, draws, rng, tell, KeptExecutor(executor, run, TOGETHER), work)  # pyright: ignore[reportArgumentType]
         if found.top is None:
             raise _too_small(state)
