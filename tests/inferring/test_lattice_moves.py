@@ -25,6 +25,7 @@ from trueup.inferring.table_moves import with_vectors
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.walk import Walk
 from trueup.io.published.sdhc import PUBLISHED
+from trueup.kernel.lattice.structure import Lattice
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
@@ -347,6 +348,8 @@ def test_bad_problems_are_named(rng):
     wide = law_named("lattice-l2-laplace")("1")
     joint = Measurements(cells, (Measured("q", cells.finest, wide),), record.values, PUBLISHED)
     with pytest.raises(SpecError, match="does not factor"):
+        infer(joint, LatticeMoves(enumerate=0), spec=Constraints(cells, (cells.finest,)))
+    with pytest.raises(SpecError, match="improper"):
         infer(joint, LatticeMoves(), spec=Constraints(cells, (cells.finest,)))
     with pytest.raises(SpecError, match="two or more"):
         infer(record, LatticeMoves(chains=1), spec=Constraints(cells, (cells.finest,)))
@@ -401,3 +404,23 @@ def test_calibration_rejects_shifted_noise(rng):
 @pytest.mark.slow
 def test_posteriors_are_calibrated_at_length(rng):
     assert min(map(uniform_p, transforms(rng, 2000, draws=1000))) > FALSE_ALARM
+
+
+def test_noise_in_the_l2_norm_is_weighed_where_tables_are_listed(rng):
+    """Two rows with known sums: what couples them is the norm alone."""
+    cells, row = table(2, 3), Margin("all", ("a0",))
+    rows = Lattice.of(6, np.kron(np.eye(2, dtype=int), [1, 1, 1]))
+    law, sums = law_named("lattice-l2-laplace")("1/2").over(rows), np.array([6, 4])
+    noisy = np.array([5, -1, 2, 0, 6, -2])
+    headers = (Measured("q", cells.finest, law), Measured("invariant", row, EXACT))
+    record = Measurements(cells, headers, (noisy, sums), PUBLISHED)
+    constraints = Constraints(cells, (cells.finest,), invariants=(row,))
+    posterior = infer(record, LatticeMoves(), spec=constraints, draws=50)
+    every = np.indices((7,) * 6).reshape(6, -1).T
+    every = every[(every[:, :3].sum(axis=1) == 6) & (every[:, 3:].sum(axis=1) == 4)]
+    mass = np.exp(-0.5 * np.linalg.norm(every - noisy, axis=1))
+    assert np.allclose(posterior.summary()["mean"], mass @ every / mass.sum(), atol=1e-9)
+    apart = np.exp(-0.5 * np.linalg.norm(every[:, :3] - noisy[:3], axis=1))
+    assert np.abs(apart @ every / apart.sum() - mass @ every / mass.sum()).max() > 0.1
+    with pytest.raises(SpecError, match="more than 100 tables"):
+        infer(record, LatticeMoves(enumerate=100), spec=constraints, draws=50)

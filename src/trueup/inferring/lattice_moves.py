@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
 from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, until_long_enough
 from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
@@ -22,7 +23,7 @@ from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import ONE_TABLE, Constraints
-from trueup.model.header import Measured
+from trueup.model.header import Measured, split
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
 from trueup.model.records.drawn import Drawn
@@ -77,9 +78,9 @@ class LatticeMoves(InferenceMethod):
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return the reason if a law does not factor over cells or there are fewer than two chains, or None."""
-        unknown = [h.law.name for h in headers if not h.exact and h.law.form is None]
-        if unknown:
-            return f"law '{unknown[0]}' does not factor over cells"
+        unknown = [h.law for h in headers if not h.exact and h.law.form is None]
+        if others := [law.name for law in unknown if not (law.joint and law.weighs and self.enumerate)]:  # pyright: ignore[reportAttributeAccessIssue]
+            return f"law '{others[0]}' does not factor over cells"
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> LinearProblem:
@@ -110,7 +111,16 @@ class LatticeMoves(InferenceMethod):
         if any(not len(one.tables) for one in listed):
             raise no_counts(state, values)
         fixed = np.where(problem.box[0] < problem.box[1], 0, problem.box[0]).astype(np.int64)
+        whole = [h for h in state.headers if not h.exact and h.law.form is None]
+        if whole and (
+            len(listed) < len(parts) or math.prod(len(one.tables) for one in listed) > self.enumerate
+        ):
+            raise SpecError(
+                f"law '{whole[0].law.name}' is no product over cells, and there are more than {self.enumerate:,} tables",
+                needed="bounds that leave fewer, or a larger `enumerate`",
+            )
         if len(listed) == len(parts):
+            listed = [_together(state, fixed, listed, values)] if whole else listed
             found = drawn(state.cells, _margins(state), fixed, listed, draws, rng)
             progress(draws, draws)
             return found
@@ -193,6 +203,24 @@ class _Chains(OfWalk):
 
         seconds = self.walk.seconds * self.chains * self.kept * thin
         return Longer(seconds, f"{thin} sweeps to a draw", run_again)
+
+
+def _together(
+    state: LinearProblem, fixed: NDArray[np.int64], parts: Sequence[Weighed], values: NDArray
+) -> Weighed:
+    """Return all tables of all components, weighed by laws of whole vectors too."""
+    at = np.indices([len(part.tables) for part in parts]).reshape(len(parts), -1)
+    own = np.concatenate([part.cells for part in parts])
+    tables = np.hstack([part.tables[i] for part, i in zip(parts, at)])
+    log = sum((np.log(part.masses[i]) for part, i in zip(parts, at)), np.zeros(len(tables)))
+    counts = np.tile(fixed, (len(tables), 1))
+    counts[:, own] = tables
+    for header, published in zip(state.headers, split(values, state.headers, state.cells)):
+        law: Any = header.law
+        if not header.exact and law.form is None:
+            log += law.log_vectors(published - state.cells.sum(counts, header.margin))
+    mass = np.exp(log - log.max())
+    return Weighed(own, tables, mass / mass.sum())
 
 
 def _all_exact(

@@ -36,6 +36,7 @@ class OnLattice:
 
     name: ClassVar[str]
     joint: ClassVar[bool] = True
+    weighs: ClassVar[bool] = False  # whole vectors, where their mass is no product over cells
     lattice: Any = None
     bound: Any = None
 
@@ -208,6 +209,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     )
     discrete: ClassVar[bool] = True
     factors: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True
     epsilon: Fraction
 
     def __post_init__(self) -> None:
@@ -234,6 +236,10 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
             raise _joint("variance")
         d = self.lattice.dimension
         return float(d * (d + 1) / (self.lattice.n * float(self.epsilon) ** 2))
+
+    def log_vectors(self, noise: Reals) -> Reals:
+        """Return the log mass of noise vectors `(..., n)` on the lattice, up to a constant."""
+        return -float(self.epsilon) * np.linalg.norm(noise, axis=-1)
 
     def logpmf(self, noise: ArrayLike) -> Reals:
         """Refuse, because the law has no factor for one cell."""
