@@ -80,6 +80,11 @@ class PerturbedSpec(SpecPart):
         """Return no columns: none of the places holds limits."""
         return tuple(() for _ in self.levels)
 
+    @property
+    def fractional_columns(self) -> frozenset[str]:
+        """Return no columns, for the same reason."""
+        return frozenset()
+
     _shown: tuple[tuple[tuple[str, tuple[str, ...]], ...], ...] = PrivateAttr(default=())
     _noted: tuple[str, ...] = PrivateAttr(default=())
 
