@@ -233,11 +233,13 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
             refuse_untyped(connection, named, kinds, rows)
             values = read_values(connection, files, cells, headers)
             alone = _left_out(connection, spec, named)
-    from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
+    if not all(header.law.factors for header in headers):
+        from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
 
+        headers = with_lattices(spec, cells, headers)
     return Measurements(
         cells,
-        with_lattices(spec, cells, headers),
+        tuple(headers),
         tuple(values),
         guarantee_in(manifest["guarantee"]),
         spec=spec,
