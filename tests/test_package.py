@@ -391,6 +391,14 @@ def test_the_docs_table_of_methods_is_current():
         assert f"| `{kind.name}` |" in text, "run: trueup methods --markdown > docs/methods.md"
 
 
+def test_lines_of_methods_state_the_structures_that_these_handle():
+    from trueup import inferring
+
+    stated = [(kind, said) for kind, said in zip(inferring.METHODS, inferring.METHODS.stated) if said]
+    assert len(stated) > 1
+    assert all(kind.structures == set(said) for kind, said in stated)
+
+
 def test_a_file_above_300_lines_says_why():
     """Such a file is one piece of mathematics or one record, and its module docstring has a sentence `One file: ...`."""
     silent = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,7 +17,8 @@ class Registry(Sequence[type[K]]):
     package
         The package that holds their files.
     homes
-        For each name the file and the class, such as `tree_topdown.TreeTopDown`.
+        For each name the file and the class, such as `tree_topdown.TreeTopDown`; for a method whose file is large also the
+        structures that it handles, such as `tree_exact.TreeExact: sum, tree`.
 
     Examples
     --------
@@ -28,7 +29,9 @@ class Registry(Sequence[type[K]]):
 
     def __init__(self, package: str, homes: Mapping[str, str]) -> None:
         self.names = tuple(homes)
-        self._homes = [f"{package}.{home}".rpartition(".") for home in homes.values()]
+        parts = [home.partition(": ") for home in homes.values()]
+        self._homes = [f"{package}.{home}".rpartition(".") for home, _, _ in parts]
+        self.stated = [structures.split(", ") if structures else None for _, _, structures in parts]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -36,6 +39,10 @@ class Registry(Sequence[type[K]]):
     def __getitem__(self, at: int) -> type[K]:  # pyright: ignore[reportIncompatibleMethodOverride]
         module, _, kind = self._homes[at]
         return getattr(import_module(module), kind)
+
+    def handling(self, structure: str) -> Iterator[type[K]]:
+        """Yield the classes in order; those whose lines state other structures are left out and not imported."""
+        return (self[at] for at, stated in enumerate(self.stated) if stated is None or structure in stated)
 
     def named(self, name: str) -> type[K]:
         """Return the class with a name in specs, one of `names`."""

@@ -44,8 +44,8 @@ from trueup.run.local import LocalPool, LocalThreads
 METHODS: Registry[InferenceMethod] = Registry(
     "trueup.inferring",
     {
-        "tree-exact": "tree_exact.TreeExact",
-        "linear-inequalities": "inequalities.LinearInequalities",
+        "tree-exact": "tree_exact.TreeExact: sum, tree",
+        "linear-inequalities": "inequalities.LinearInequalities: general",
         "histogram-gibbs": "histogram_gibbs.HistogramGibbs",
         "linked-gibbs": "linked_gibbs.LinkedGibbs",
         "family-moves": "family_moves.FamilyMoves",
@@ -212,7 +212,9 @@ def choose_inference(
         return inference_method(name, parameters, measured)
     fitting: str | None = None
     wrong: SpecError | None = None
-    for kind in METHODS:  # one that does not take the prior that is asked for leaves it to the next
+    for kind in METHODS.handling(
+        constraints.structure()
+    ):  # one that does not take the prior that is asked for leaves it to the next
         if kind.released or inference_misfit(kind(), constraints, measured) is not None:
             continue
         fitting = fitting or kind.name
