@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.entrywise import copy_line
 
 
 @njit(cache=True)
@@ -128,7 +129,7 @@ def forward_rows(x, axes, codes, pointer, place):
     result = np.empty(x.shape)
     one, run = np.empty(x.shape[1]), np.empty(x.shape[1])
     for row in range(x.shape[0]):
-        one[:] = x[row]
+        copy_line(one, x[row])
         forward(one, axes, codes, pointer, run)
         for i in range(place.size):
             result[row, i] = one[place[i]]

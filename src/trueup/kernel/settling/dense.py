@@ -28,16 +28,6 @@ def entries(domain: Domain) -> tuple[np.ndarray, ...]:
 
 
 @njit(cache=True)
-def row_sums(x):
-    """Return the sums of a matrix's rows; `x.sum(axis=1)` compiles ten times as long."""
-    sums = np.zeros(x.shape[0])
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            sums[i] += x[i, j]
-    return sums
-
-
-@njit(cache=True)
 def matrix_entry(one, other, q, components, form):
     """Return the entry between two cells of a matrix that has blocks q on its components."""
     codes, weight, atom, atoms, kinds = form

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.entrywise import copy_line, copy_table
 from trueup.kernel.histogram.anova import Component, Domain
 from trueup.kernel.histogram.helmert import backward, forward
 from trueup.kernel.histogram.marginals import Marginal
@@ -151,7 +152,7 @@ def _dual_change(multipliers, v, inverse, tied, components, layout, x, scratch):
     total, price, run = scratch
     total[:] = 0.0
     for c in range(x.shape[0]):
-        price[:] = multipliers[c]
+        copy_line(price, multipliers[c])
         forward(price, axes, codes, pointer, run)
         _weigh(price, v[c % v.shape[0]], components, place, x[c])
         for k in range(total.size):
@@ -187,7 +188,7 @@ def _project(tables, held, most, v, inverse, tied, largest, components, layout, 
     """Run accelerated projected gradient on the multipliers of one parent's children; return residual and iterations."""
     children, n = tables.shape
     multipliers, before = np.zeros((children, n)), np.zeros((children, n))
-    x[:] = tables
+    copy_table(x, tables)
     x_before, scratch = tables.copy(), (np.empty(n), np.empty(n), np.empty(n))
     momentum, residual = 1.0, _residual(x, multipliers, held, most, largest)
     iteration = 0

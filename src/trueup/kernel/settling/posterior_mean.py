@@ -44,9 +44,10 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.entrywise import copy_line, copy_table, row_sums
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
-from trueup.kernel.settling.dense import entries, factorise, matrix_entry, row_sums, solve_factored
+from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve_factored
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 
@@ -214,8 +215,8 @@ def _covariance(cells, q, components, form):
 def _begin(base, pull, tau, nu, s, m):
     """Compute a child's covariance and mean from its estimates and multipliers (`pull`) and its sites."""
     n = m.size
-    s[:] = base
-    m[:] = base @ pull
+    copy_table(s, base)
+    copy_line(m, base @ pull)
     for i in range(n):
         if tau[i] != 0.0 or nu[i] != 0.0:
             _include(s, m, s[i].copy(), s[i, i], tau[i], nu[i], m[i])
@@ -294,9 +295,9 @@ def _estimate(bases, gradient, shares, there, sizes, kappa, estimates, precision
         k = min(max(k, -SIZES), SIZES)  # below zero: from the end
         if precision[k] == 0.0 or len(bases) > 1:
             size = there * 4.0**k
-            weights[k], precision[k] = _total_weights(
-                base, shares, size * shares * (size + kappa) / (1.0 + kappa)
-            )
+            found = _total_weights(base, shares, size * shares * (size + kappa) / (1.0 + kappa))
+            copy_line(weights[k], found[0])
+            precision[k] = found[1]
         estimates[c], precisions[c] = (base @ weights[k]) @ gradient[c], precision[k]
 
 
@@ -363,13 +364,14 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
     returns its concentrations."""
     children, n = gradient.shape
     if children == 1:
-        means[0], variances[0], spreads[0] = sums, 1.0, 1.0
+        copy_line(means[0], sums)
+        variances[0], spreads[0] = 1.0, 1.0
         return 1.0 * hyper.a, 1.0 * hyper.kappa
     total = sums.sum()
     shares = sums / total
     bases = np.empty((q.shape[0], n, n))
     for c in range(len(bases)):
-        bases[c] = _covariance(cells, q[c], components, form)
+        copy_table(bases[c], _covariance(cells, q[c], components, form))
     s, tau, nu = np.empty((children, n, n)), np.zeros((children, n)), np.zeros((children, n))
     left, metric = np.empty(n), np.empty((n, n))
     a, kappa, evidence, slopes = hyper.a, np.full(n, hyper.kappa), np.zeros(2), np.empty((2, n))
@@ -386,7 +388,7 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
             return a, common
         _stand_out(sizes, spreads, total, hyper.drift, times, weights)
         slopes[:] = 0.0
-        left[:] = sums
+        copy_line(left, sums)
         metric[:] = 0.0
         for c in range(children):
             size = max(sizes[c], MIN_CHILD_TOTAL)

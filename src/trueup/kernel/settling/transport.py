@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.entrywise import copy_line, copy_table
 from trueup.kernel.tree.rounding import hashed
 
 SNAP = 1e-7  # a cell this close below a whole number is that number
@@ -101,7 +102,7 @@ def _balance(cost, supply, demand, taken, price):
     for j in range(places):
         chosen[:] = False
         missing += _cheapest(cost[:, j].copy(), demand[j], chosen)
-        taken[:, j] = chosen
+        copy_line(taken[:, j], chosen)
     excess = -supply
     for i in range(lines):
         for j in range(places):
@@ -130,7 +131,7 @@ def _balance(cost, supply, demand, taken, price):
             _refresh(cost, taken, shift, place, node, j)
             node = source
         excess[node] -= 1
-    price[:lines] = -own
+    copy_line(price[:lines], -own)
     for j in range(places):
         low, high, middle, open_ = -np.inf, np.inf, 0.0, 0
         for i in range(lines):
@@ -160,7 +161,7 @@ def transport(cost, supply, demand, taken, price):
         for j in range(columns):
             line = np.zeros(rows, np.bool_)
             missing += _cheapest(cost[:, j].copy(), demand[j], line)
-            taken[:, j] = line
+            copy_line(taken[:, j], line)
         return missing
     if demand[0] == FREE:
         for i in range(rows):
@@ -170,8 +171,9 @@ def transport(cost, supply, demand, taken, price):
         return _balance(cost, supply, demand, taken, price)
     turned, prices = np.zeros((columns, rows), np.bool_), np.empty(rows + columns)
     missing = _balance(np.ascontiguousarray(cost.T), demand, supply, turned, prices)
-    taken[:] = turned.T
-    price[rows:], price[:rows] = -prices[:columns], -prices[columns:]
+    copy_table(taken, turned.T)
+    copy_line(price[rows:], -prices[:columns])
+    copy_line(price[:rows], -prices[columns:])
     return missing
 
 
@@ -245,7 +247,7 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
             taken = np.zeros((b - a, members.size), np.bool_)
             price = np.zeros(b - a + members.size)
             if free_rows and free_columns:
-                taken[:] = cost < 0.0
+                copy_table(taken, cost < 0.0)
             else:
                 missing[p] += transport(cost, supply, demand, taken, price)
             for i in range(b - a):

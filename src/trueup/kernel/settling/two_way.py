@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.settling.dense import factorise, row_sums, solve_factored
+from trueup.kernel.entrywise import copy_table, row_sums
+from trueup.kernel.settling.dense import factorise, solve_factored
 from trueup.kernel.settling.transport import grouped
 
 PRECISE = 1e-9  # counts; more where the sums are so large that double precision leaves more
@@ -69,7 +70,11 @@ def _newton(v, y, row_gap, column_gap):
 
 @njit(cache=True)
 def _eliminated(v, y, row_gap, column_gap):
-    weight = np.where(y > 0.0, v, 0.0)
+    weight = np.zeros(v.shape)
+    for i in range(v.shape[0]):
+        for j in range(v.shape[1]):
+            if y[i, j] > 0.0:
+                weight[i, j] = v[i, j]
     diagonal = row_sums(weight)
     inner = np.zeros((column_gap.size, column_gap.size))
     right = column_gap.copy()
@@ -118,7 +123,7 @@ def _block(x, v, row_sums, column_sums, y):
         gap = max(np.abs(columns - column_sums).max(), np.abs(rows - row_sums).max())
         if gap < best:
             p, q, best = p + dp, q + dq, gap
-            y[:] = z
+            copy_table(y, z)
         if best <= tolerance:
             break
     return best
@@ -135,8 +140,9 @@ def _blocks(x, v, first, family, families, row_sums, column_sums, y):
             rows = slice(first[b], first[b + 1])
             own = np.empty((first[b + 1] - first[b], members.size))
             weights, out = np.empty(own.shape), np.empty(own.shape)
-            for j in range(members.size):
-                own[:, j], weights[:, j] = x[rows, members[j]], v[rows, members[j]]
+            for i in range(own.shape[0]):
+                for j in range(members.size):
+                    own[i, j], weights[i, j] = x[first[b] + i, members[j]], v[first[b] + i, members[j]]
             sums = np.zeros(0) if free else row_sums[rows, g].copy()
             gap = _block(own, weights, sums, column_sums[b][members], out)
             gaps[b] = max(gaps[b], gap) if gap == gap else np.inf
