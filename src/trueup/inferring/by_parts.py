@@ -37,6 +37,7 @@ from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost
 from trueup.inferring.written_parts import WantedAreas, WrittenParts
 from trueup.io.bundle.posterior import MOST_ROWS
+from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, refuse_method
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
@@ -79,7 +80,7 @@ def infer_by_parts(
     out: str | Path,
     executor: Executor,
     *,
-    spec: Spec | None = None,
+    spec: Spec | Constraints | None = None,
     method: InferenceMethod | None = None,
     draws: int = 1000,
     level: float | str = 0.9,
