@@ -11,14 +11,17 @@ import pandas as pd
 
 from tests.reporting.records import CROSSED, PLAIN, RATIOS, posterior, released
 from trueup.cli.release import show_release
+from trueup.demo.areas import AREAS
 from trueup.inferring.areas import infer_areas
 from trueup.measuring import simulate
-from trueup.model.cells import Margin
+from trueup.model.cells import Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors
 from trueup.model.records.readable import unreadable_forecast, unreadable_tables
 from trueup.model.spec import parse_spec
+from trueup.model.tree import Tree
 from trueup.reconciling import reconcile
+from trueup.releasing.explain import explain
 from trueup.reporting import report
 from trueup.reporting.sections.origin import reported
 
@@ -131,23 +134,30 @@ def test_a_budget_that_is_far_too_small_is_said_to_be(capsys):
 
 
 def test_a_forecast_says_of_which_tables_nothing_can_be_read():
-    def expected(margin):
-        block = Margin("block")
-        rows = [
-            ErrorClass(block, low, n, 0.0, 1.0, (1, 2, margin, 900, 999))
-            for low, n in ((0, 500), (1, 10), (10, 490))
-        ]
-        return ExpectedErrors(tuple(rows), "")
+    cells = Cells(Tree.from_columns(["all", "block"], [{}, {"block": np.arange(100)}]))
 
-    assert not [*unreadable_forecast(expected(15))]  # below the mean, 16, and the middle of 10 to 100
-    (said,) = unreadable_forecast(expected(20))
-    assert (
-        "neither most numbers nor their order can be read: for 51 % of its counts of a made-up population"
-        in said
+    def said(margin, units=1000, classes=((0, 500), (1, 10), (10, 490))):
+        rows = [ErrorClass(Margin("block"), low, n, 0.0, 1.0, (1, 2, margin, 900, 999)) for low, n in classes]
+        return [*unreadable_forecast(ExpectedErrors(tuple(rows), ""), cells, units)]
+
+    assert not said(10)  # the average number, and the least of the largest class
+    assert "no number and no order can be read: for 100 % of its counts in made-up populations" in said(11)[0]
+    assert not said(11, units=10_000)
+    assert not said(5, classes=((0, 100), (1, 900)))  # a class without an end holds numbers near the average
+    few, most = (
+        said(20, classes=((0, 520), (10, 10), (100, 470))),
+        said(20, classes=((0, 490), (10, 10), (100, 500))),
     )
-    (said,) = unreadable_forecast(expected(32))
-    assert "no number and no order can be read: for 100 %" in said
-    assert not [*unreadable_forecast(None)]
+    assert "neither most numbers nor their order can be read: for 52 %" in few[0]
+    assert not most
+    assert not [*unreadable_forecast(None, cells, 1000)]
+
+
+def test_an_explanation_names_tables_of_which_nothing_can_be_read():
+    places = pd.DataFrame({"area": ["a", "b"]})
+    assert not explain(AREAS, places).unreadable
+    (said,) = explain(AREAS, places, persons=4).unreadable
+    assert "'area'" in said
 
 
 def test_figures_that_mean_nothing_to_readers_are_left_out():

@@ -59,7 +59,6 @@ def explain_command(
 
 def _show(plan, *, quick: bool) -> None:
     from trueup.model.records.expected_errors import CONFIDENCES
-    from trueup.model.records.readable import unreadable_forecast
     from trueup.releasing.explain import EXCEEDED
 
     print(plan.title)
@@ -88,7 +87,7 @@ def _show(plan, *, quick: bool) -> None:
                 rows,
             )
         print(plan.classes.note)
-    for sentence in unreadable_forecast(plan.classes):
+    for sentence in plan.unreadable:
         print(sentence)
     if plan.bounds:
         _show_bounds(plan)

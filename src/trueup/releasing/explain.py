@@ -16,6 +16,7 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
+from trueup.model.records.readable import unreadable_forecast
 from trueup.model.spec import Spec
 from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import takes_records
@@ -91,8 +92,8 @@ class Explanation(ThreeLines):
     """The effects of a spec: engine, structure, method, cost, expected error, tails of the noise; for a `problem`.
 
     By parts there is no closed form of the errors: it is for trees that memory holds. Errors by size of the count
-    (`classes`) are simulated on made-up populations of the public places. `bounds` on the records of one unit are weighed
-    where it is stated how many records units have.
+    (`classes`) are simulated on made-up populations of `units` in the public places. `bounds` on the records of one unit
+    are weighed where it is stated how many records units have.
     """
 
     problem: Problem
@@ -102,6 +103,12 @@ class Explanation(ThreeLines):
     tails: tuple[NoiseTail, ...] = ()
     classes: ExpectedErrors | None = None
     bounds: tuple[WeighedBound, ...] = ()
+    units: int = 0
+
+    @property
+    def unreadable(self) -> tuple[str, ...]:
+        """Return in words of which tables nothing could be read, since their margins exceed most numbers."""
+        return tuple(unreadable_forecast(self.classes, self.problem.cells, self.units))
 
     @property
     def title(self) -> str:
@@ -135,6 +142,7 @@ class Explanation(ThreeLines):
             "engine": self.engine,
             "tails": [asdict(each) for each in self.tails],
             "classes": asdict(self.classes) if self.classes else None,
+            "unreadable": list(self.unreadable),
             "bounds": [asdict(each) for each in self.bounds],
         }
 
@@ -216,6 +224,7 @@ def explain(
         refuse_asked(problem)
     if not by_parts:
         refuse_misfit(chosen, constraints, headers)
+    units = usual_persons(cells.tree) if persons is None else persons
     state = None if by_parts else chosen.prepare(constraints, headers)
     errors = {} if by_parts else chosen.errors(state)
     # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
@@ -236,8 +245,9 @@ def explain(
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
-        _simulated(problem, chosen, state, errors, persons, progress) if simulate else None,
-        weigh_bounds(problem, records, persons or usual_persons(cells.tree)) if records else (),
+        _simulated(problem, chosen, state, errors, units, progress) if simulate else None,
+        weigh_bounds(problem, records, units) if records else (),
+        units,
     )
 
 
@@ -246,7 +256,7 @@ def _simulated(
     method: Method,
     state: Any,
     errors: Mapping[Margin, NDArray],
-    persons: int | None,
+    units: int,
     progress: Progress,
 ) -> ExpectedErrors:
     """Return a method's errors on made-up populations of the problem's places, each drawn anew."""
@@ -257,7 +267,6 @@ def _simulated(
     local = problem if whole else Problem(problem.spec, cells)
     share = cells.shape[0] / problem.cells.shape[0]
     try:
-        units = usual_persons(problem.cells.tree) if persons is None else persons
         number = populations(cells, WORK)
         drawn = np.stack([made_up_counts(local, rng, max(1, round(units * share))) for _ in range(number)])
         sample = Sample(cells, drawn, local.constraints, local.headers, state if whole else None)

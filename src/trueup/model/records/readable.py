@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trueup.model.cells import Cells
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.release import Release
 
@@ -25,20 +26,18 @@ def unreadable_tables(release: Release) -> Iterator[str]:
             yield from _sentence(str(margin), float(exceeded.mean()), "")
 
 
-def unreadable_forecast(expected: ExpectedErrors | None) -> Iterator[str]:
-    """Yield the same for the tables of a made-up population, by classes of size: before a release its counts are not known."""
-    for margin, classes in (expected.tables if expected else {}).items():
-        times = np.array([c.simulated for c in classes])
-        ends = [*(c.lowest for c in classes[1:]), 10 * classes[-1].lowest]
-        middles = np.array(
-            [np.sqrt(max(c.lowest, 1) * end) if end > 1 else 0.0 for c, end in zip(classes, ends)]
+def unreadable_forecast(expected: ExpectedErrors | None, cells: Cells, units: int) -> Iterator[str]:
+    """Yield the same for the tables of made-up populations of `units` in all, by classes of size."""
+    if expected is None or not all(attribute.partition for attribute in cells.attributes):
+        return
+    for margin, classes in expected.tables.items():
+        mean, ends = units / cells.size(margin), [c.lowest for c in classes[1:]]
+        middles = [(max(c.lowest, 1) * end) ** 0.5 if end > 1 else 0.0 for c, end in zip(classes, ends)]
+        exceeded = [c.margin(90) > max(m, mean) for c, m in zip(classes, [*middles, classes[-1].lowest])]
+        times = [c.simulated or 1 for c in classes]
+        yield from _sentence(
+            str(margin), float(np.average(exceeded, weights=times)), " in made-up populations"
         )
-        if len(classes) > 1 and times.any():
-            errors, mean = np.array([c.margin(90) for c in classes]), np.average(middles, weights=times)
-            exceeded = (errors > middles) & (errors > mean)
-            yield from _sentence(
-                str(margin), float(times[exceeded].sum() / times.sum()), " of a made-up population"
-            )
 
 
 def _sentence(table: str, share: float, whose: str) -> Iterator[str]:
