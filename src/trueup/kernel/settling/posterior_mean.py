@@ -431,7 +431,7 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
         cells = np.flatnonzero(open_[p])
         rows = np.arange(first[p], first[p + 1])
         if cells.size == 0:
-            found[p] = 1.0 * hyper.a, 1.0 * hyper.kappa
+            found[p, 0], found[p, 1] = hyper.a, hyper.kappa
             continue
         if cells.size > MAX_OPEN_CELLS or rows.size * cells.size**2 > KEPT:
             continue
@@ -441,7 +441,8 @@ def _parents(sums, open_, gradient, q, components, form, first, hyper, means, va
                 table[c, i] = gradient[rows[c], cells[i]]
         m, v, spread = np.empty(table.shape), np.empty(table.shape), np.empty(rows.size)
         own = q if q.shape[0] == 1 else q[first[p] : first[p + 1]]
-        found[p] = _parent(cells, sums[p][cells], table, own, components, form, hyper, m, v, spread)
+        learnt = _parent(cells, sums[p][cells], table, own, components, form, hyper, m, v, spread)
+        found[p, 0], found[p, 1] = learnt
         if not np.isfinite(m.sum() + v.sum()):
             found[p] = np.nan
             continue

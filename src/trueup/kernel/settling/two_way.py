@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_table, row_sums
+from trueup.kernel.entrywise import copy_line, copy_table, row_sums
 from trueup.kernel.settling.dense import factorise, solve_factored
 from trueup.kernel.settling.transport import grouped
 
@@ -147,7 +147,7 @@ def _blocks(x, v, first, family, families, row_sums, column_sums, y):
             gap = _block(own, weights, sums, column_sums[b][members], out)
             gaps[b] = max(gaps[b], gap) if gap == gap else np.inf
             for j in range(members.size):
-                y[rows, members[j]] = out[:, j]
+                copy_line(y[rows, members[j]], out[:, j])
     return gaps
 
 
