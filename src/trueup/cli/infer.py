@@ -1,4 +1,7 @@
-"""`trueup infer`: what the true counts may be."""
+"""`trueup infer`: what the true counts may be.
+
+One file: the options of one command, and what it does with each source.
+"""
 
 from __future__ import annotations
 

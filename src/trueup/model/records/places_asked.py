@@ -1,4 +1,7 @@
-"""Counts named in a question: a place or all places of a level, with values of attributes."""
+"""Counts named in a question: a place or all places of a level, with values of attributes.
+
+One file: every way to name counts is read into the same record.
+"""
 
 from __future__ import annotations
 
