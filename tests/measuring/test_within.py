@@ -10,7 +10,7 @@ from tests.arrays.test_within import tables_of
 from tests.reference.lattice import p_value
 from trueup import infer, measure, parse_spec, read_measurements, reconcile, release, simulate
 from trueup.checking.bundle import check
-from trueup.errors import SpecError, TrueupError
+from trueup.errors import DataError, SpecError, TrueupError
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.model.header import simulate_many
 from trueup.model.problem import Problem
@@ -119,3 +119,9 @@ def test_noise_on_counts_without_upper_bounds_has_the_bias_that_is_stated(rng):
     assert (np.abs(error) < 5 * drawn.std(axis=0) / 20_000**0.5).all()
     beyond = (np.abs(drawn - counts) > law.tail(0.05).counts).mean(axis=0)
     assert 0 < beyond.max() < 0.05 + 5 * 0.0016
+
+
+def test_made_up_counts_outside_the_set_are_refused(rng):
+    for text in (HEAD, HEAD + SUMS):
+        with pytest.raises(DataError, match="not in the set"):
+            simulate(problem(text), np.full(8, 3), rng)

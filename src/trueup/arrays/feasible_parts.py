@@ -104,7 +104,10 @@ class Rules:
     def hold(self, y: Integers) -> NDArray[np.bool_]:
         """Return True where vectors `(k, n)` that keep the sums obey the rest."""
         inside = ((y >= self.low) & (y <= self.high)).all(axis=1)
-        return inside & (y @ self.rows.T >= self.least - SLACK).all(axis=1)
+        off = SLACK + np.minimum(
+            1e-12 * (np.abs(y) @ abs(self.rows).T), 0.25
+        )  # rows of fractions are rounded
+        return inside & (y @ self.rows.T >= self.least - off).all(axis=1)
 
 
 PINNED = "one value, published as it is"

@@ -28,7 +28,7 @@ from trueup.arrays.exact import (
     whole_vector,
 )
 from trueup.arrays.feasible_parts import PINNED, FeasiblePart, Rules, boxes, ruled
-from trueup.errors import PrivacyError, SpecError
+from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.noise.law import Integers, Words
 from trueup.noise.laws.discrete_laplace import DiscreteLaplace
 
@@ -114,7 +114,9 @@ class NoiseWithin:
         return out
 
     def draw(self, x: Integers, count: int, words: Words) -> Integers:
-        """Draw `(count, n)` feasible counts around counts of the set."""
+        """Draw `(count, n)` feasible counts around counts that obey the rules; raise DataError for others."""
+        if not self._rules.hold(x[None])[0]:
+            raise DataError("the counts are not in the set", needed="counts that obey every rule")
         out = np.empty((count, x.size), np.int64)
         for part in self.parts:
             out[:, part.cells] = part.draw(x[part.cells], count, words)
