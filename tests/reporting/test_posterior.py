@@ -161,7 +161,7 @@ def test_the_promise_says_in_one_plain_sentence_what_was_assumed(hidden_counts):
         "Before anything was published, all tables of counts that the rules allow were taken to be equally probable: fewer than "
         "50 values of each combination of attributes are published" in hidden_counts.promise
     )
-    assert hidden_counts.drawn.stats["prior_instead"] in hidden_counts.promise
+    assert hidden_counts.promise.startswith(hidden_counts.drawn.stats["prior_instead"])
 
 
 def test_details_of_the_prior_stand_behind_the_sentence(of_release, monkeypatch):

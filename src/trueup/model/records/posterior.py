@@ -148,22 +148,19 @@ class Posterior(Tabled):
             if self.conflicts is None
             else ""
         )
-        return (
+        under = (
             f"Under {self.prior}{known}, the interval of a count holds the true count with the probability stated beside it, "
-            f"at least {100 * self.level:.3g} %.{checked}{self._of_the_prior}"
+            f"at least {100 * self.level:.3g} %.{checked}"
         )
+        instead = self.drawn.stats.get("prior_instead")
+        return " ".join([*([instead] if instead else []), under, *self._of_the_prior])
 
     @property
-    def _of_the_prior(self) -> str:
-        """Return what to know of a prior that was not asked for, or whose parameters were estimated."""
-        said = [self.drawn.stats[name] for name in ("prior_instead", "doubt") if name in self.drawn.stats]
-        return " ".join(["", *said, *self._of_the_estimates])
-
-    @property
-    def _of_the_estimates(self) -> list[str]:
+    def _of_the_prior(self) -> list[str]:
+        """Return what is known against the prior, or of its parameters that were estimated."""
         known = self.drawn.stats.get("prior", {})
         if "doubt" in self.drawn.stats:
-            return []
+            return [self.drawn.stats["doubt"]]
         if dict(self.method.get("prior") or {}).get("name") == "estimated":
             return ["The prior was estimated from the published values, and is taken as known."]
         if "estimates" not in known:
