@@ -210,6 +210,22 @@ def test_the_whole_among_places_is_told_by_its_numbers_within_their_rounding(row
     assert len(measured.cells.tree.labels("area")) == 6 - is_total
 
 
+def test_a_whole_beside_regions_with_towns_is_told_by_its_numbers(tmp_path):
+    file = tmp_path / "t.csv"
+    parts = {"North": (54, 57), "South": (60, 39), "East": (54, 60), "West": (111, 102)}
+    rows = [
+        row
+        for name, (a, b) in parts.items()
+        for row in (f"{name},,{a + b}", f"{name},{name} a,{a}", f"{name},{name} b,{b}")
+    ]
+    file.write_text("\n".join(["region,town,n", "Country,,528", *rows]))  # their sum is 537
+    draft = draft_published([file])
+    assert any("'Country' is near the sum" in text for text in draft.undecided)
+    measured = read_perturbed(parse_perturbed(draft.text), [file])
+    assert measured.cells.tree.sizes == (1, 4, 8)
+    assert values(measured)["all"] == 528
+
+
 def test_a_whole_that_is_read_as_one_more_place_is_named_by_infer_and_reconcile(tmp_path):
     file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
     file.write_text(f"{PROVINCES}Country,270,264,537\n")

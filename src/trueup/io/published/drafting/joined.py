@@ -109,8 +109,10 @@ def _drafted_table(
         if at.column != place.name:
             columns[at.column] = place.name
         totals |= _total_of(at.column, place)
-        if not at.prefix and place is table.places[-1] and at.column not in totals:
-            totals |= _root_of(at.column, place) or _summing(at.column, place, table, undecided, totals)
+        is_last = place is table.places[-1]
+        if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
+            root = _root_of(at.column, place) if is_last else {}
+            totals |= root or _summing(at.column, place, table, undecided, totals)
         alone = (
             len(table.places) == 1
             and not at.prefix
