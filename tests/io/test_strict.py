@@ -266,6 +266,17 @@ def test_lists_and_long_texts_in_a_few_bytes_are_not_unpacked(tmp_path):
         open_table(path).select(["n"])
 
 
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "table.parquet"
+    pq.write_table(pa.table({"sexes": [1]}), path)
+    path.write_bytes(path.read_bytes().replace(b"sexes", b"s\xff\xfees"))
+    with pytest.raises(DataError, match="cannot be read"):
+        open_table(path).columns()
+
+
 def test_a_zero_byte_in_a_name_is_refused(tmp_path):
     """NumPy drops it at the end of a text, so that the column would be found by one name and not by the other."""
     path = tmp_path / "table.csv"

@@ -104,7 +104,7 @@ def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
 
     try:
         yield
-    except (duckdb.Error, UnicodeDecodeError) as error:
+    except (duckdb.Error, UnicodeDecodeError, RuntimeError) as error:  # the last of names that are no UTF-8
         full = isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
         line = re.match(r"Invalid Input Error: CSV Error on Line: (\d+)\n", str(error))
         raise _too_large(name) if full else damaged(name, files, line[1] if line else "") from None
@@ -161,7 +161,8 @@ class Relation:
         self.name, self.relation, self.files, self._connection = name, relation, files, connection
 
     def columns(self) -> list[str]:
-        return list(self.relation.columns)
+        with quiet_duckdb(self.name, self.files):
+            return list(self.relation.columns)
 
     def select(self, columns: Sequence[str]) -> Columns:
         if self.files and all(
