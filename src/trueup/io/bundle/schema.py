@@ -124,6 +124,7 @@ class _Manifest(_Part):
     stats: dict[str, float | str | None] = {}
     misses: list[_Miss] = []
     counts: list[_Counts] = []
+    noted: list[str] = []
     expected: _Expected | None = Field(None, alias="expected errors")
 
 
