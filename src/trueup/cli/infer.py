@@ -140,24 +140,14 @@ def infer_command(
     if out is not None:
         refuse_occupied(out)
     if engine is not None:
-        idle = {
-            "--perturbed": perturbed,
-            "--table": table,
-            "--released": released,
-            "--csv": as_csv,
-            "--chosen": chosen,
-        }
-        idle |= {"--estimates": estimates, "--within": within, "--tier": tier, "--minutes": minutes}
+        idle = {"--perturbed": perturbed, "--table": table, "--released": released, "--csv": as_csv}
+        idle |= {"--chosen": chosen, "--estimates": estimates, "--within": within, "--tier": tier}
+        idle |= {"--minutes": minutes}
         own = engine, master, workers, memory, draws, level, areas, column, by
         InferenceByParts(*own, log, take_over, summaries_alone, as_json).run(source, out, idle)
         return
-    unused = {
-        "--master": master,
-        "--summaries-alone": summaries_alone,
-        "--log": log,
-        "--take-over": take_over,
-    }
-    refuse_idle(unused, "--engine", engine)
+    unused = {"--master": master, "--summaries-alone": summaries_alone, "--log": log}
+    refuse_idle(unused | {"--take-over": take_over}, "--engine", engine)
     limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
     bundle = source if source is not None and source.is_dir() else None
     if bundle is not None:

@@ -19,11 +19,12 @@ from trueup.inferring.family_odds import cut_above_families, estimate_odds, fami
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
+from trueup.inferring.solved_tree import SolvedTree, stats_of
 from trueup.inferring.tree_approximate import ApproximateDraws
 from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
-from trueup.inferring.tree_parts import Top, Weighted, drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
+from trueup.inferring.tree_top import drawn_from
 from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals
@@ -53,39 +54,6 @@ MAX_WHOLE_NODES = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
 PART = 1 << 9
 """Nodes of a part of a larger one."""
-
-
-@dataclass(frozen=True, eq=False)
-class SolvedTree:
-    """A mixture of solutions of a tree, or of its top, ready to be drawn from.
-
-    Attributes
-    ----------
-    search
-        What found them.
-    tops
-        The solutions, with their weights and how many draws come from each.
-    top
-        The top of a tree that is cut; None of a whole tree.
-    record
-        What a reader must know of the prior.
-    varying
-        Where the solutions of a whole tree differ, as `mixed_marginals` has it.
-    best
-        A most probable vector of counts, where it was asked for and is found already.
-    """
-
-    search: SolutionSearch
-    tops: Sequence[Weighted]
-    top: Top | None
-    record: dict
-    varying: tuple[int, int] = (0, 0)
-    best: NDArray | None = None
-
-    def stats(self, rounding: float, draws: int, *, whole: bool = True) -> dict:
-        """Return the record of draws, given a bound of the mass that rounding moved on the way down."""
-        dropped = min(float(sum(w * top.dropped for w, top, _ in self.tops)) + rounding, 1.0)
-        return {**_stats(dropped, self.search.deepest, draws, interrupted=not whole), **self.record}
 
 
 @dataclass(frozen=True)
@@ -154,7 +122,7 @@ class TreeExact(InferenceMethod):
             state = state.fitted(values)
         closed = None if self.mode else ClosedTree.of(state.problem, values, state.prior)
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
-            stats = _stats(0.0, 0.0, len(found.counts), interrupted=not found.whole)
+            stats = stats_of(0.0, 0.0, len(found.counts), interrupted=not found.whole)
             return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
         deadline = deadline or Deadline.of()
         otherwise = ApproximateDraws(state, values, draws, rng, progress, deadline)
@@ -315,7 +283,3 @@ def _reorder(counts: NDArray, order: NDArray) -> None:
     if (np.diff(order) != 1).any():
         for rows in range(0, len(counts), DRAWS_AT_ONCE // 20):
             counts[rows : rows + DRAWS_AT_ONCE // 20] = counts[rows : rows + DRAWS_AT_ONCE // 20, order]
-
-
-def _stats(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
-    return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}

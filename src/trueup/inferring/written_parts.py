@@ -16,7 +16,8 @@ from trueup.inferring.areas import labels_of_areas, refuse_overlapping
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.method import Progress
 from trueup.inferring.part_tables import AreaParts, NodeTable, PartGiven, some_of, tables_of_part
-from trueup.inferring.tree_exact import SolvedTree, refuse_endless
+from trueup.inferring.solved_tree import SolvedTree
+from trueup.inferring.tree_exact import refuse_endless
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.places import write_places
 from trueup.io.bundle.posterior import PLACES, digests_of, posterior_manifest
