@@ -76,7 +76,7 @@ def test_a_key_returns_the_same_bytes_and_draws_once(place):
     assert again.returncode == 0
     assert json.loads(again.stdout)["checks"]
     assert json.loads(again.stdout)["drawn"] is False
-    assert "Nothing was drawn and nothing charged" in release("one", "--key", "2026").stdout
+    assert "Nothing was read, drawn or charged" in release("one", "--key", "2026").stdout
     assert {p: p.read_bytes() for p in (place / "one").rglob("*") if p.is_file()} == before
     assert spent() == "1/4"
     moved = release("elsewhere", "--key", "2026")

@@ -329,7 +329,7 @@ class HistogramWalk:
     @property
     def margins(self) -> list[Margin]:
         """Return the tables that are reported: what was measured, every level's totals, and the finest cells."""
-        return reported(self.problem.cells, [h.margin for h in self.problem.headers])
+        return reported_margins(self.problem.cells, [h.margin for h in self.problem.headers])
 
 
 def run_name(out: NDArray, thin: int) -> str:
@@ -355,7 +355,7 @@ def _start(
         return found.reshape(problem.cells.shape[0], -1)
 
 
-def reported(cells: Cells, measured: list[Margin]) -> list[Margin]:
+def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
     """Return every level's totals, what was measured, and the finest cells, coarse levels first."""
     totals = [Margin(level) for level in cells.tree.levels]
     found = dict.fromkeys(canonical(cells, m) for m in [*totals, *measured, cells.finest])

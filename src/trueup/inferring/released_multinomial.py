@@ -1,4 +1,7 @@
-"""Released counts alone: the posterior behind a multinomial mode or draw of a total and its parts, or of a tree."""
+"""Released counts alone: the posterior behind a multinomial mode or draw of a total and its parts, or of a tree.
+
+One file: the method, with what it says of each kind of release.
+"""
 
 from __future__ import annotations
 
