@@ -27,8 +27,8 @@ from trueup.kernel.table_walks.place_masses import (
     _exp,
     _leaf_logs,
     _leaf_ratios,
-    _log_ratio,
     _ratio,
+    log_ratio,
 )
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
@@ -76,7 +76,7 @@ def gamma_ratio(x, up, down, step):
 
 @njit(cache=False)
 def log_gamma_ratio(x, up, down):
-    return _log_ratio(x, up, down)
+    return log_ratio(x, up, down)
 
 
 @njit(cache=False)

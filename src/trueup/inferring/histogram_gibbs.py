@@ -76,9 +76,8 @@ LONG = 300.0
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
 """What to do about chains that are too short."""
 BOUNDED_DOUBT = (
-    "Upper bounds speak against large totals under this prior, in which places differ much: where noise is wide, totals of many "
-    "bounded places may lie below the truth. On a made-up table of 112 places of at most 11, totals of 75 to 248 were given for "
-    "416; without the bound, 342 to 663."
+    "Upper bounds on cells speak against large totals under this prior, in which places differ much: where noise is wide, totals "
+    "may lie below the truth."
 )
 BYTES_A_CELL = 60, 30
 """Bytes for each cell, and for each cell of a chain, above the draws: about what arrays of 16 cells a place take."""
@@ -88,11 +87,11 @@ BYTES_A_CELL = 60, 30
 class HistogramGibbs(InferenceMethod):
     """The posterior of histograms on a hierarchy with crossing margins, under splits of totals and compositions.
 
-    The prior: a flat total; the total of each place is split among its parts by a Dirichlet-multinomial law with a
-    concentration for each level, at the lowest level among those that are inhabited, each with a probability that is
-    estimated too; the cells of a lowest place given its total are Dirichlet-multinomial around the composition
-    of the place above, and compositions are Dirichlet around those above them. Concentrations and compositions are
-    drawn with the counts, so that their uncertainty is in the intervals.
+    The prior: a total that is flat, given the bounds of places too; the total of each place is split among its parts by a
+    Dirichlet-multinomial law with a concentration for each level, at the lowest level among those that are inhabited, each
+    with a probability that is estimated too; the cells of a lowest place given its total are Dirichlet-multinomial around
+    the composition of the place above, and compositions are Dirichlet around those above them. Concentrations and
+    compositions are drawn with the counts, so that their uncertainty is in the intervals.
 
     Tier `chains`: until at least 19 of 20 counts of every table have the effective size that their intervals need, and agree
     (`chain_driver`), else refused; counts that fall short are named. Tier `approximate`: chains of a fixed length, which are not
@@ -157,10 +156,11 @@ class HistogramGibbs(InferenceMethod):
         """
         deadline = deadline or Deadline.of()
         constraints, headers = state
-        problem = ColumnProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
+        parts, given = tuple(split(values, headers, constraints.cells)), self.prior.concentrations
+        problem = ColumnProblem(constraints, headers, parts, a=given[0] if given else 0.0)
         key = key_of(values, draws, headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
-        walk = HistogramWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations, deadline)
+        walk = HistogramWalk.of(problem, rng.spawn(self.chains), given, deadline)
         try:
             walk.run(1, 1, silent)  # makes the kernels ready
             timed = max(min(PROBED, TIMED // problem.cells.n), 1)
@@ -221,8 +221,9 @@ class HistogramGibbs(InferenceMethod):
         )
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return what upper bounds do to totals under this prior; None without any."""
-        return BOUNDED_DOUBT if any(b.upper is not None for b in constraints.bounds) else None
+        """Return what upper bounds on cells do to totals under this prior; None without any."""
+        cells = (b for b in constraints.bounds if b.margin.attributes or b.where)
+        return BOUNDED_DOUBT if any(b.upper is not None for b in cells) else None
 
     def _judged(
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress

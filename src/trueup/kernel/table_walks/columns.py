@@ -3,7 +3,7 @@
 The density of the lowest places' tables x, with T the totals of places, given concentrations a, compositions theta, and each
 lowest place's size s and cell of one more, e (`sizes`):
 
-    root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total, C its children that are inhabited
+    root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total (or a law given), C its inhabited children
     a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
     a lowest place   Gamma(T + a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
 
@@ -86,6 +86,8 @@ class MeasuredTables(NamedTuple):
         `(r,)` 1 where values are lower bounds, -1 where they are upper ones, 0 where they were measured.
     message, pull
         `(n, n)` and `(n,)`, or empty: the log density `pull x - x message x / 2` of the root's table.
+    total, log_total
+        `(k,)` totals of the root and their log prior, linear between them; both empty if it is flat.
     """
 
     level: NDArray[np.int64]
@@ -98,6 +100,8 @@ class MeasuredTables(NamedTuple):
     bound: NDArray[np.int64]
     message: NDArray[np.float64]
     pull: NDArray[np.float64]
+    total: NDArray[np.float64]
+    log_total: NDArray[np.float64]
 
 
 class Directions(NamedTuple):

@@ -54,7 +54,7 @@ def _stirling(x):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_ratio(x, up, down):
+def log_ratio(x, up, down):
     """Return `log Gamma(x + up) - log Gamma(x + down)`: by Stirling's series for large counts, to keep digits."""
     a, b = x + up, x + down
     if min(a, b) < FAR_OUT:
@@ -157,11 +157,11 @@ def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
         t = stride * float(low + i)
         if i < size:
             if columns.size == SINGLE:
-                logs[i] += _log_ratio(total + t, a, 1.0)
+                logs[i] += log_ratio(total + t, a, 1.0)
             for k in range(columns.size):
                 j = columns[k]
                 up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
-                logs[i] += _log_ratio(state.x[row, j] + sign(k) * t, up, 1.0)
+                logs[i] += log_ratio(state.x[row, j] + sign(k) * t, up, 1.0)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -196,7 +196,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
     up, down, even = _inner(places, state, columns, level, v, balance)
     for i in range(size):
         total = state.total[v] + stride * float(low + i)
-        logs[i] = i * math.log(even) + _log_ratio(total, up, down)
+        logs[i] = i * math.log(even) + log_ratio(total, up, down)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -213,7 +213,7 @@ def weigh_alike(places, state, stride, balance):
             if stride == 1:
                 balance[p] = (mean + 1.0) / (mean + a)
             else:
-                balance[p] = math.exp(_log_ratio(mean, a, 1.0) - _log_ratio(mean + stride, a, 1.0))
+                balance[p] = math.exp(log_ratio(mean, a, 1.0) - log_ratio(mean + stride, a, 1.0))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -311,6 +311,15 @@ def _message(tables, top, columns, stride, low, logs):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def log_prior_of_total(tables, total):
+    """Return the log prior of the root's total, which is linear between known ones."""
+    x, log = tables.total, tables.log_total
+    k = min(max(np.searchsorted(x, total), 1), x.size - 1)
+    share = min(max((total - x[k - 1]) / (x[k] - x[k - 1]), 0.0), 1.0)
+    return (1.0 - share) * log[k - 1] + share * log[k]
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _add_logs(logs, masses, size):
     """Multiply masses by exponentials of logs, the largest 1."""
     top = -np.inf
@@ -383,6 +392,9 @@ def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v)
         _log_noise(state.gap, room, level, row, stride, low, logs)
         if level == 0 and tables.pull.size:
             _message(tables, state.top, columns, stride, low, logs)
+        if level == 0 and tables.total.size and columns.size == SINGLE:
+            for i in range(size):
+                logs[i] += log_prior_of_total(tables, state.total[0] + stride * float(low + i))
         _add_logs(logs, masses, size)
         if level == last:
             masses[size:NARROW] = 0.0
@@ -398,7 +410,8 @@ def _weigh_by_logs(places, tables, state, work, columns, stride, level, room, v)
 def weigh_places(rng, places, tables, moves, state, work, columns, stride, level, room):
     """Set the law of every place of a level: the prior's masses times the noise's; return False if rounding left none."""
     last, first, masses = places.level_ptr.size - 2, places.level_ptr[level], room.masses
-    normal, bend = level > 0 or tables.pull.size == 0, 0.0
+    given = tables.total.size > 0 and columns.size == SINGLE
+    normal, bend = level > 0 or (tables.pull.size == 0 and not given), 0.0
     for k in range(room.first[level], room.first[level + 1]):
         normal = normal and room.law[k, 0] == 0.0 and room.law[k, 2] == np.inf
         bend += room.law[k, 1] * (room.change[k] * stride) ** 2

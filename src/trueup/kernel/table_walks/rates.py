@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.factors import TINY
-from trueup.kernel.table_walks.place_masses import SLACK
+from trueup.kernel.table_walks.place_masses import SLACK, log_prior_of_total
 from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 
 
@@ -137,8 +137,11 @@ def _log_mass(tables, r, y):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def log_noise(tables, state, rates):
-    """Return the log ratio of the masses of the noise after and before the recorded changes."""
+    """Return the log ratio of the masses of the noise, and of the root's total, after and before the recorded changes."""
     log = 0.0
+    if tables.total.size:
+        moved = rates.by[: rates.counts[0]].sum()
+        log += log_prior_of_total(tables, state.total[0] + moved) - log_prior_of_total(tables, state.total[0])
     for k in range(rates.counts[1]):
         i, r = rates.touched[k]
         if rates.shift[i] != 0.0:

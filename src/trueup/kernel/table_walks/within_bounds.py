@@ -1,0 +1,248 @@
+"""How probable it is that counts of a given total lie within bounds of places, under the prior of histograms.
+
+A flat total that is split among places which differ much meets upper bounds of all the less often the larger it is. Bounds
+are to say nothing of the total itself, so its prior is divided by that probability, averaged over concentrations and rates of
+uninhabited places. Given these, a part with the count x weighs `Gamma(x + a) / (Gamma(a) x!)` times the probability that what is
+below it keeps its bounds; of n parts' sum t the weight is, by the saddle point of their cumulants K,
+
+    exp(K(s) - s t) / sqrt(2 pi K''(s)),    K'(s) = t,
+
+and divided by the same formula without bounds, the sum of which is negative binomial, it is the probability for the place above:
+1 where no bound is met, however coarse the formula is. Places that are alike are worked out once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv, ndtr, ndtri
+
+from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.factors import TINY
+from trueup.kernel.table_walks.inhabited import STRENGTH
+from trueup.kernel.table_walks.place_masses import log_ratio
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SAMPLED, TOTALS = 64, (0.3, 0.6, 0.85, 0.97)
+"""Points of concentrations and rates that are averaged over: so many about the prior, and about what agrees with each of some
+totals (shares of the largest)."""
+LOWEST = -700.0
+"""Least log of a weight above 0."""
+LEAST_VARIANCE, WIDER = 0.1, 1.3
+"""Least variance of points about what agrees with a total, and how much wider they lie."""
+WIDENED, MOST_ALIKE = 2.0, 500.0
+"""How many times as far apart as in the prior logs of concentrations are drawn, as bounds may ask for places far more alike; and
+the largest."""
+WHOLE, OCTAVE = 32, 24
+"""Counts that are added one by one; points at which a law is known between any count above the least one and twice that."""
+SLOPES, FLATTEST, STEEPEST = 140, 0.01, 30.0
+"""Tilts s of each sign; the least, over the largest count, and the largest."""
+NUMBERS = 5
+"""Numbers of inhabited parts that stand for all of them."""
+
+
+class _Kind(NamedTuple):
+    """All that the law of a place depends on: its level, bounds, and how many parts it has of which kinds."""
+
+    level: int
+    low: int
+    high: int
+    parts: tuple[tuple[_Kind, int], ...]
+
+
+class _Prior(NamedTuple):
+    """Concentrations of each level below the root; parameters of the beta law of rates of uninhabited places; tilts."""
+
+    a: Reals
+    rates: tuple[float, float]
+    tilts: Reals
+
+
+class Within(NamedTuple):
+    """Totals `at`, and up to a constant the log probabilities `log` that counts of each meet the bounds."""
+
+    at: Reals
+    log: Reals
+
+
+def log_within_bounds(
+    level_ptr: Integers, child_ptr: Integers, low: Integers, high: Integers, median: float, spread: float
+) -> Within:
+    """Return the log probability that counts of places meet bounds, by the root's total.
+
+    Parameters
+    ----------
+    level_ptr, child_ptr
+        A tree of places in level order.
+    low, high
+        `(nodes,)` attainable counts.
+    median, spread
+        Median of a concentration, and standard deviation of its log; without a spread concentrations are known, and all places
+        inhabited.
+    """
+    root = _kind_of_root(level_ptr, child_ptr, low.tolist(), high.tolist())
+    tilts = np.geomspace(FLATTEST / max(root.high, 1), STEEPEST, SLOPES)
+    tilts, x = np.concatenate([-tilts[::-1], tilts]), _points(root)[0]
+    if not spread:
+        known = _Prior(np.full(len(level_ptr) - 2, median), (0.0, 1.0), tilts)
+        return Within(x, _log_within(root, known, {}))
+    dims = len(level_ptr)  # concentrations of all levels but the root's, and two of the rates
+    laws, z, log = [(np.zeros(dims), WIDENED * np.eye(dims))], np.zeros((0, dims)), np.zeros((0, len(x)))
+    for share in (*TOTALS, None):
+        centre, root_of_covariance = laws[-1]
+        fresh = centre + ndtri(_evenly(SAMPLED, dims)) @ root_of_covariance.T
+        z, log = (
+            np.vstack([z, fresh]),
+            np.vstack([log, [_log_within(root, _prior(one, tilts, median, spread), {}) for one in fresh]]),
+        )
+        if share is not None:
+            at = np.searchsorted(x, root.low + share * (x[-1] - root.low))
+            laws.append(_fitted(z, _weights(z, laws) + log[:, at]))
+    return Within(x, np.logaddexp.reduce(_weights(z, laws)[:, None] + log, axis=0))
+
+
+def _prior(z: Reals, tilts: Reals, median: float, spread: float) -> _Prior:
+    """Return the prior's numbers at a point of which all are standard normal; a mean of law beta (1/2, 1) is a square."""
+    a = np.minimum(median * np.exp(spread * z[:-2]), MOST_ALIKE)
+    mean, strength = ndtr(z[-2]) ** 2, gammaincinv(STRENGTH[0], ndtr(z[-1])) / STRENGTH[1]
+    return _Prior(a, (mean * strength, (1.0 - mean) * strength), tilts)
+
+
+def _weights(z: Reals, laws: list[tuple[Reals, Reals]]) -> Reals:
+    """Return log weights `(k,)` of points drawn in equal numbers from normal laws, which make them standard normal."""
+    drawn = [
+        -0.5 * (np.linalg.solve(root, (z - centre).T) ** 2).sum(axis=0) - np.linalg.slogdet(root)[1]
+        for centre, root in laws
+    ]
+    return -0.5 * (z**2).sum(axis=1) - np.logaddexp.reduce(drawn, axis=0)
+
+
+def _fitted(z: Reals, log: Reals) -> tuple[Reals, Reals]:
+    """Return mean and root of the covariance of a normal law wider than weighted points."""
+    p = np.exp(np.maximum(log - max(log.max(), LOWEST), LOWEST))
+    p /= p.sum()
+    centre = p @ z
+    spread = (p[:, None] * (z - centre)).T @ (z - centre) + LEAST_VARIANCE * np.eye(z.shape[1])
+    return centre, WIDER * np.linalg.cholesky(spread)
+
+
+def _evenly(count: int, dims: int) -> Reals:
+    """Return points `(count, dims)` that fill a cube evenly: Roberts's sequence, whose ratio solves `x^(dims + 1) = x + 1`."""
+    x = 2.0
+    for _ in range(50):
+        x = (1.0 + x) ** (1.0 / (dims + 1))
+    return (0.5 + np.arange(count)[:, None] * x ** -np.arange(1.0, dims + 1)) % 1.0
+
+
+def _kind_of_root(level_ptr: Integers, child_ptr: Integers, low: list[int], high: list[int]) -> _Kind:
+    kinds = [_Kind(0, 0, 0, ())] * len(low)
+    for level in range(len(level_ptr) - 2, -1, -1):
+        for v in range(level_ptr[level], level_ptr[level + 1]):
+            parts = Counter(kinds[child_ptr[v] : child_ptr[v + 1]])
+            kinds[v] = _Kind(level, low[v], high[v], tuple(sorted(parts.items())))
+    return kinds[0]
+
+
+def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
+    """Return the log probability, at points of a place's total, that all below it keep their bounds."""
+    x, _ = _points(kind)
+    if not kind.parts:
+        return np.zeros(len(x))
+    if kind not in known:
+        a, laws = prior.a[kind.level], [_cumulants(part, prior, known) for part, _ in kind.parts]
+        known[kind] = np.full(len(x), -np.inf)
+        for log, used in _inhabited(kind, prior):
+            log_sum, total, variance = np.tensordot(used, laws, 1)
+            found = _saddle(log_sum, total, variance, prior.tilts) - _without(total, a * sum(used))
+            most = sum(part.high * n for (part, _), n in zip(kind.parts, used))
+            found = np.where(x <= most, np.interp(x, total, np.minimum(found, 0.0)), -np.inf)
+            known[kind] = np.logaddexp(known[kind], found + log)
+    return known[kind]
+
+
+def _cumulants(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
+    """Return `(3, tilts)` of a part's law: the log of its sum when tilted, mean and variance."""
+    x, log_weight = _points(kind)
+    a = prior.a[kind.level - 1]
+    return _tilted(x, log_weight + _log_within(kind, prior, known), a, prior.tilts)
+
+
+@njit(cache=True)
+def _tilted(x, log, a, tilts):
+    """Return log sums, means and variances of `Gamma(x + a) / (Gamma(a) x!)` times `exp(log)`, tilted."""
+    own, out, term = np.empty(len(x)), np.empty((3, len(tilts))), np.empty(len(x))
+    for k in range(len(x)):
+        own[k] = log[k] + log_ratio(x[k], a, 1.0) - math.lgamma(a)
+    for i, tilt in enumerate(tilts):
+        top = -np.inf
+        for k in range(len(x)):
+            term[k] = own[k] + tilt * x[k]
+            top = max(top, term[k])
+        total, first, second = 0.0, 0.0, 0.0
+        for k in range(len(x)):
+            term[k] = math.exp(term[k] - top)
+            total += term[k]
+            first += term[k] * x[k]
+        for k in range(len(x)):
+            second += term[k] * (x[k] - first / total) ** 2
+        out[0, i], out[1, i], out[2, i] = top + math.log(total), first / total, second / total
+    return out
+
+
+def _saddle(log: Reals, mean: Reals, variance: Reals, tilt: Reals) -> Reals:
+    return log - tilt * mean - 0.5 * np.log(np.maximum(2.0 * math.pi * variance, 1.0))
+
+
+def _without(total: Reals, a: float) -> Reals:
+    """Return `_saddle` of totals of parts without bounds, whose concentrations add up to a."""
+    total = np.maximum(total, 1e-300)
+    tilt = -np.log1p(a / total)
+    return _saddle(a * np.log1p(total / a), total, total * (1.0 + total / a), tilt)
+
+
+def _inhabited(kind: _Kind, prior: _Prior) -> list[tuple[float, list[int]]]:
+    """Return log probabilities of numbers of inhabited parts of each kind: of some that stand for all."""
+    counts = [many for _, many in kind.parts]
+    size = sum(counts)
+    if kind.level < len(prior.a) - 1 or size == 1 or any(part.low > 0 for part, _ in kind.parts):
+        return [(0.0, counts)]
+    log = np.array([_log_beta_binomial(k, size, *prior.rates) for k in range(1, size + 1)])
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    if size > NUMBERS:
+        at = np.searchsorted(np.cumsum(mass), (np.arange(NUMBERS) + 0.5) / NUMBERS)
+        mass = np.bincount(np.minimum(at, size - 1), minlength=size) / NUMBERS
+    return [(math.log(mass[k]), _shared(k + 1, counts)) for k in range(size) if mass[k] > 0.0]
+
+
+def _shared(number: int, counts: list[int]) -> list[int]:
+    """Return a number of parts shared among kinds in proportion to how many there are of each."""
+    return np.diff(np.cumsum([0, *counts]) * number // sum(counts)).tolist()
+
+
+def _log_beta_binomial(k: int, size: int, empty: float, lived: float) -> float:
+    """Return the log probability, up to a constant, that k parts are inhabited."""
+    log = math.lgamma(lived + k + TINY) + math.lgamma(empty + size - k + TINY)
+    return log - math.lgamma(k + 1) - math.lgamma(size - k + 1)
+
+
+def _points(kind: _Kind) -> tuple[Reals, Reals]:
+    """Return the counts at which laws of a place are known, and logs of their weights in sums over all counts."""
+    ends = [kind.low + WHOLE]
+    while ends[-1] <= kind.high:
+        ends.append(kind.low + 2 * (ends[-1] - kind.low))
+    nodes, weights = np.polynomial.legendre.leggauss(OCTAVE)
+    x, w = [np.arange(kind.low, min(kind.high + 1, ends[0]), dtype=float)], []
+    w.append(np.ones(len(x[0])))
+    for first, end in pairwise(ends):
+        first, end = first - 0.5, min(end, kind.high + 1) - 0.5
+        x.append(0.5 * (first + end + (end - first) * nodes))
+        w.append(0.5 * (end - first) * weights)
+    return np.concatenate(x), np.log(np.concatenate(w))
