@@ -376,10 +376,9 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
     left, metric = np.empty(n), np.empty((n, n))
     a, kappa, evidence, slopes = hyper.a, np.full(n, hyper.kappa), np.zeros(2), np.empty((2, n))
     estimates, precisions = np.empty(children), np.empty(children)
-    sizes, times, weights = np.empty(children), np.empty(children), np.ones(children)
+    sizes, times, weights = np.full(children, total / children), np.empty(children), np.ones(children)
     leans, tilt = np.zeros((children, n)), 0.0
     common = 1.0 * hyper.kappa
-    sizes[:] = total / children
     for step in range(PASSES + 1):
         _estimate(bases, gradient, shares, total / children, sizes, kappa, estimates, precisions)
         tilt = _totals(estimates, precisions, total, a, tilt, weights, sizes, spreads, evidence)
