@@ -129,9 +129,7 @@ def infer_command(
     from trueup.files.target import refuse_occupied
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
-    from trueup.io.bundle.posterior import write_posterior
     from trueup.io.bundle.read import refuse_beyond
-    from trueup.reporting import report
 
     refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
     needed = "--perturbed or --released"
@@ -166,27 +164,19 @@ def infer_command(
     wanted = None if areas is None else _areas(cells, areas, column, by)
     method = None if tier is None else tiered(measurements, spec, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
+    how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers}
+    how |= {"minutes": minutes}
+    if measurements.guarantee.kind != "none":  # else the record knows its own
+        how["spec"] = spec
     # Progress goes to standard error, whatever goes to standard output.
     with _goes_on(chains), progress(quiet=False) as tell:
-        posterior = run(
-            measurements,
-            method,
-            spec=None if measurements.guarantee.kind == "none" else spec,  # such a record knows its own
-            draws=draws,
-            level=level,
-            within=within,
-            progress=_Shown(tell),
-            workers=workers,
-            checkpoint=chains,
-            minutes=minutes,
-        )
+        posterior = run(measurements, method, progress=_Shown(tell), checkpoint=chains, **how)
         tell("describing every count")
         found = None if wanted is None else wanted(posterior)
     if estimates is not None:
         _write_estimates(estimates, posterior, spec, measurements)
     if out is not None:
-        page = report(replace(posterior, chosen=shown), spec, areas=found)
-        write_posterior(out, posterior, as_csv=as_csv, page=page, areas=found)
+        _write_with_page(out, posterior, shown, spec, found, as_csv=as_csv)
         shutil.rmtree(chains or "", ignore_errors=True)
     missed = _missed(measurements, posterior) if perturbed is not None else None
     if as_json:
@@ -194,6 +184,16 @@ def infer_command(
     else:
         print_posterior(posterior, show, out, found, column)
         print_missed(missed or [])
+
+
+def _write_with_page(
+    out: Path, posterior: Any, shown: Any, spec: Any, areas: Mapping[str, Any] | None, *, as_csv: bool
+) -> None:
+    from trueup.io.bundle.posterior import write_posterior
+    from trueup.reporting import report
+
+    page = report(replace(posterior, chosen=shown), spec, areas=areas)
+    write_posterior(out, posterior, as_csv=as_csv, page=page, areas=areas)
 
 
 def _print_as_json(posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None) -> None:
