@@ -296,3 +296,19 @@ def test_a_measured_value_that_no_noise_gives_is_refused(value, tmp_path):
     signed(tmp_path / "bundle")
     with pytest.raises(BundleError, match="cannot give"):
         read_measurements(tmp_path / "bundle")
+
+
+def test_a_bundle_by_parts_with_more_rows_than_announced_is_not_unpacked(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for name in ("measurements", "counts/block"):
+        folder = shutil.copytree(GOLDEN / "0.1.0-parts", tmp_path / name.replace("/", " "))
+        path = sorted((folder / "public" / name).glob("*.parquet"))[0]
+        table = pq.read_table(path)
+        pq.write_table(table.slice(0, 1).take(pa.array([0] * 2_000_000)), path)
+        signed(folder)
+        used = time.process_time()
+        with pytest.raises(BundleError, match="rows that are announced"):
+            check(folder)
+        assert time.process_time() - used < 2

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trueup.checking.bundle import promised
+from trueup.errors import BundleError
 from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in, listed
 from trueup.io.bundle.places import limit_column
@@ -42,6 +44,7 @@ class Files:
 
     def findings(self) -> Iterator[Finding]:
         """Check every rule."""
+        self._refuse_more_rows()
         self._views()
         sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
         yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
@@ -61,6 +64,22 @@ class Files:
         bounds = self._constraints.bounds
         for bound, part in zip(bounds, self.spec.constraints.bounds, strict=True):
             yield self._bounded(bound, part)
+
+    def _refuse_more_rows(self) -> None:
+        """Refuse files of more rows than the manifest announces, by the numbers in their footers: none is unpacked."""
+        places = {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
+        cells = prod(len(attribute.values) for attribute in self.spec.attributes)
+        most = {"places.parquet": max(places.values(), default=0)}
+        most["measurements/*.parquet"] = sum(
+            places.get(entry["level"], 0) for entry in self.manifest["headers"]
+        )
+        most |= {e["files"]: places.get(e["level"], 0) * cells for e in self.manifest["counts"]}
+        for pattern, rows in most.items():
+            if self._one(f"SELECT count(*) FROM {self._parquet(pattern)}") > rows:
+                raise BundleError(
+                    f"'{pattern}' holds more than the {rows:,} rows that are announced",
+                    remedy="restore the bundle",
+                )
 
     @property
     def _names(self) -> list[str]:
