@@ -13,7 +13,7 @@ from tests.kernel.message_trees import p_value
 from tests.kernel.test_splits import log_w
 from tests.reference.kinds import part, sum_of_parts
 from trueup.errors import ConvergenceError
-from trueup.inferring import family_odds, infer, tree_exact, tree_top
+from trueup.inferring import family_odds, infer, tree_exact, tree_parts
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.layouts.splits import splits_of
@@ -114,7 +114,7 @@ def test_other_weights_need_the_top_alone(small):
     other = np.log([0.6, 0.3, 0.1])
     search.mixture = search.mixture[0], other
     afresh = search.by_parts(cut, 1e-9)
-    weighed = tree_top.weighed(first, other)
+    weighed = tree_parts.weighed(first, other)
     assert weighed.evidence == pytest.approx(afresh.evidence, rel=1e-12)
     assert abs(weighed.evidence - first.evidence) > 1e-3
     assert all(np.array_equal(part.log_weights, other) for part in weighed.parts)

@@ -16,8 +16,9 @@ from tests.ledger.helpers import begin, epsilon, ledger_at, release, request, re
 from trueup.errors import BudgetError, BundleError
 from trueup.ledger.entries import entry_digest, link
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.store import SqliteStore, Transaction
+from trueup.ledger.store import SqliteStore
 from trueup.ledger.terms import Terms
+from trueup.ledger.transaction import Transaction
 from trueup.ledger.verify import verify_ledger
 
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.checking.stated import Check, promised
 from trueup.errors import BundleError, TrueupError
 from trueup.files.database import connect
 from trueup.files.memory import PROCESS, memory_text
 from trueup.io.bundle.manifest import (
     altered,
     digest,
-    guarantee_in,
-    header_in,
-    header_out,
     measured_file,
     read_manifest,
     read_spec,
@@ -31,8 +29,6 @@ from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.family import FamilyCells
-from trueup.model.guarantee import NO_GUARANTEE
-from trueup.model.mechanism import plan_measurements
 from trueup.model.methods import entry_of
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
@@ -209,24 +205,3 @@ def _equal(
     differs = np.flatnonzero(np.abs(left - right) > slack(left))
     differs = differs if groups is None else groups[differs]
     return Check(rule, not differs.size, tuple(cells.margin_label(margin, int(g)) for g in differs[:3]))
-
-
-@dataclass(frozen=True)
-class Check:
-    """One rule with its verdict; `where` names the first places that break it."""
-
-    rule: str
-    holds: bool
-    where: tuple[str, ...] = ()
-
-
-def promised(spec: Spec, cells: Cells, manifest: Mapping[str, Any]) -> Check:
-    """Check that noise distributions and losses in the manifest are those of the spec."""
-    if manifest["guarantee"].get("kind") == "none":
-        same = guarantee_in(manifest["guarantee"]) == NO_GUARANTEE
-        return Check("no guarantee is claimed, and none is stated", same)
-    headers, guarantee = plan_measurements(spec, cells)
-    asked = [header_out(header) for header in headers]
-    stated = [header_out(header_in(entry)) for entry in manifest["headers"]]
-    same = guarantee.agrees(guarantee_in(manifest["guarantee"])) and asked == stated
-    return Check("the noise and the guarantee are those of the spec", same)

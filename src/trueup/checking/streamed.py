@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.checking.bundle import promised
+from trueup.checking.stated import promised
 from trueup.errors import BundleError
 from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in, listed

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.method import Progress, announce
+from trueup.inferring.tree_parts import Top, weighed
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import TreeState
-from trueup.inferring.tree_top import Top, weighed
 from trueup.kernel.messages.partition import Partition
 from trueup.layouts.splits import Splits
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.hierarchical import Estimate
 from trueup.inferring.method import Progress, announce
-from trueup.inferring.tree_top import Weighted
+from trueup.inferring.tree_parts import Weighted
 from trueup.kernel.messages.resolve import solve_above
 from trueup.kernel.messages.solve import Solved, marginals
 from trueup.layouts.splits import Splits

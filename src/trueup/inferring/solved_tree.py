@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from numpy.typing import NDArray
 
+from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch
-from trueup.inferring.tree_top import Top, Weighted
 
 
 @dataclass(frozen=True, eq=False)

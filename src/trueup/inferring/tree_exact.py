@@ -22,9 +22,9 @@ from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.solved_tree import SolvedTree, stats_of
 from trueup.inferring.tree_approximate import ApproximateDraws
 from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
+from trueup.inferring.tree_parts import drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
-from trueup.inferring.tree_top import drawn_from
 from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals

@@ -30,10 +30,11 @@ from trueup.ledger.keeper import Keeper
 from trueup.ledger.request import Request, check_request, read_name, write_request
 from trueup.ledger.reservation import Reservation
 from trueup.ledger.state import State
-from trueup.ledger.store import Store, store_at
+from trueup.ledger.store import store_at
 from trueup.ledger.stored import StoredLedger
 from trueup.ledger.terms import Terms
 from trueup.ledger.totals import Commit
+from trueup.ledger.transaction import Store
 
 
 class Ledger:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trueup.errors import BudgetError
-from trueup.ledger.store import WAIT_SECONDS, Transaction, unusable
+from trueup.ledger.transaction import WAIT_SECONDS, Transaction, unusable
 
 
 class PostgresStore:

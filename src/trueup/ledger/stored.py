@@ -15,7 +15,7 @@ from trueup.files.target import remove_unheld
 from trueup.ledger.entries import Entry, broken, is_signed, link, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.state import State
-from trueup.ledger.store import Store, Transaction
+from trueup.ledger.transaction import Store, Transaction
 
 
 @dataclass

@@ -6,10 +6,7 @@ Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
-from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +14,8 @@ import scipy  # its parts load when first used
 
 from trueup.arrays.lattice import bind
 from trueup.errors import SpecError
-from trueup.kernel.lattice.structure import Lattice
-from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
 from trueup.model.linear_system import margin_rows
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
@@ -85,32 +79,6 @@ def slowest_of(query: Query) -> float:
             f"query '{query.name}' has an option that its noise does not take", needed="slowest = 300"
         )
     return float(slowest)
-
-
-def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
-    """Bind laws read from a file to the lattices that their variance depends on."""
-    if all(header.law.factors for header in headers):
-        return tuple(headers)
-    constraints = build_constraints(spec, cells)
-    return tuple(_with_lattice(constraints, header) for header in headers)
-
-
-def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
-    law: Any = header.law
-    if law.factors:
-        return header
-    if law.name == "within-laplace":
-        from trueup.model.mechanism_within import bind_within
-
-        return replace(header, law=bind_within(law, constraints, header.margin, slowest=inf))
-    return replace(header, law=law.over(_lattice(constraints, header.margin)))
-
-
-def _lattice(constraints: Constraints, margin: Margin) -> Lattice:
-    """Return the vectors over the groups of a margin that change no invariant; structural zeros get no noise."""
-    return Lattice.of(
-        constraints.cells.size(margin), invariants_over(constraints, margin), constraints.zero_groups(margin)
-    )
 
 
 def _sentences(query: Query, margin: Margin, bound: Any) -> tuple[str, ...]:

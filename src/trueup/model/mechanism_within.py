@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from math import inf
+from typing import Any
 
 import numpy as np
 
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.linear.feasible import Region, feasible_point
-from trueup.model.cells import Margin
+from trueup.model.build import build_constraints
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
 from trueup.model.linear_system import rule_blocks
 from trueup.model.mechanism_on_lattice import LatticePlan, invariants_over, rows_over, slowest_of
 from trueup.model.spec import Spec
@@ -90,3 +97,27 @@ def _rules(constraints: Constraints, margin: Margin) -> Region:
             rows.append(sign * more[np.isfinite(limit)])
             least.append(limit[np.isfinite(limit)])
     return Region(np.vstack(rows), np.concatenate(least), np.ceil(low), np.floor(high), True)
+
+
+def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
+    """Bind laws read from a file to the lattices that their variance depends on."""
+    if all(header.law.factors for header in headers):
+        return tuple(headers)
+    constraints = build_constraints(spec, cells)
+    return tuple(_with_lattice(constraints, header) for header in headers)
+
+
+def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
+    law: Any = header.law
+    if law.factors:
+        return header
+    if law.name == "within-laplace":
+        return replace(header, law=bind_within(law, constraints, header.margin, slowest=inf))
+    return replace(header, law=law.over(_lattice(constraints, header.margin)))
+
+
+def _lattice(constraints: Constraints, margin: Margin) -> Lattice:
+    """Return the vectors over the groups of a margin that change no invariant; structural zeros get no noise."""
+    return Lattice.of(
+        constraints.cells.size(margin), invariants_over(constraints, margin), constraints.zero_groups(margin)
+    )

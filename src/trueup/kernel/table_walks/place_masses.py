@@ -54,7 +54,7 @@ def _stirling(x):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def log_ratio(x, up, down):
+def log_gamma_difference(x, up, down):
     """Return `log Gamma(x + up) - log Gamma(x + down)`: by Stirling's series for large counts, to keep digits."""
     a, b = x + up, x + down
     if min(a, b) < FAR_OUT:
@@ -157,11 +157,11 @@ def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
         t = stride * float(low + i)
         if i < size:
             if columns.size == SINGLE:
-                logs[i] += log_ratio(total + t, a, 1.0)
+                logs[i] += log_gamma_difference(total + t, a, 1.0)
             for k in range(columns.size):
                 j = columns[k]
                 up = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row])
-                logs[i] += log_ratio(state.x[row, j] + sign(k) * t, up, 1.0)
+                logs[i] += log_gamma_difference(state.x[row, j] + sign(k) * t, up, 1.0)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -196,7 +196,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
     up, down, even = _inner(places, state, columns, level, v, balance)
     for i in range(size):
         total = state.total[v] + stride * float(low + i)
-        logs[i] = i * math.log(even) + log_ratio(total, up, down)
+        logs[i] = i * math.log(even) + log_gamma_difference(total, up, down)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -213,7 +213,9 @@ def weigh_alike(places, state, stride, balance):
             if stride == 1:
                 balance[p] = (mean + 1.0) / (mean + a)
             else:
-                balance[p] = math.exp(log_ratio(mean, a, 1.0) - log_ratio(mean + stride, a, 1.0))
+                balance[p] = math.exp(
+                    log_gamma_difference(mean, a, 1.0) - log_gamma_difference(mean + stride, a, 1.0)
+                )
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)

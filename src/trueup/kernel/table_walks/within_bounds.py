@@ -25,7 +25,7 @@ from scipy.special import gammaincinv, ndtr, ndtri
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.factors import TINY
 from trueup.kernel.table_walks.inhabited import STRENGTH
-from trueup.kernel.table_walks.place_masses import log_ratio
+from trueup.kernel.table_walks.place_masses import log_gamma_difference
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -65,7 +65,7 @@ class _Prior(NamedTuple):
     tilts: Reals
 
 
-class Within(NamedTuple):
+class TotalsWithin(NamedTuple):
     """Totals `at`, and up to a constant the log probabilities `log` that counts of each meet the bounds."""
 
     at: Reals
@@ -74,7 +74,7 @@ class Within(NamedTuple):
 
 def log_within_bounds(
     level_ptr: Integers, child_ptr: Integers, low: Integers, high: Integers, median: float, spread: float
-) -> Within:
+) -> TotalsWithin:
     """Return the log probability that counts of places meet bounds, by the root's total.
 
     Parameters
@@ -92,7 +92,7 @@ def log_within_bounds(
     tilts, x = np.concatenate([-tilts[::-1], tilts]), _points(root)[0]
     if not spread:
         known = _Prior(np.full(len(level_ptr) - 2, median), (0.0, 1.0), tilts)
-        return Within(x, _log_within(root, known, {}))
+        return TotalsWithin(x, _log_within(root, known, {}))
     dims = len(level_ptr)  # concentrations of all levels but the root's, and two of the rates
     laws, z, log = [(np.zeros(dims), WIDENED * np.eye(dims))], np.zeros((0, dims)), np.zeros((0, len(x)))
     for share in (*TOTALS, None):
@@ -105,7 +105,7 @@ def log_within_bounds(
         if share is not None:
             at = np.searchsorted(x, root.low + share * (x[-1] - root.low))
             laws.append(_fitted(z, _weights(z, laws) + log[:, at]))
-    return Within(x, np.logaddexp.reduce(_weights(z, laws)[:, None] + log, axis=0))
+    return TotalsWithin(x, np.logaddexp.reduce(_weights(z, laws)[:, None] + log, axis=0))
 
 
 def _prior(z: Reals, tilts: Reals, median: float, spread: float) -> _Prior:
@@ -179,7 +179,7 @@ def _tilted(x, log, a, tilts):
     """Return log sums, means and variances of `Gamma(x + a) / (Gamma(a) x!)` times `exp(log)`, tilted."""
     own, out, term = np.empty(len(x)), np.empty((3, len(tilts))), np.empty(len(x))
     for k in range(len(x)):
-        own[k] = log[k] + log_ratio(x[k], a, 1.0) - math.lgamma(a)
+        own[k] = log[k] + log_gamma_difference(x[k], a, 1.0) - math.lgamma(a)
     for i, tilt in enumerate(tilts):
         top = -np.inf
         for k in range(len(x)):
