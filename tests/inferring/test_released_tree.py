@@ -199,7 +199,9 @@ def test_chains_end_at_the_deadline(rng):
 
 def test_what_does_not_fit_is_refused(rng):
     with pytest.raises(SpecError, match="total = 'independent'"):
-        posterior_of([3, 1, 0, 7], ReleasedMultinomial(total="summed"), MultinomialMode(total="summed"))
+        posterior_of(
+            [3, 1, 0, 7], ReleasedMultinomial(total="summed"), MultinomialMode(total="summed"), nation=HALF
+        )
     with pytest.raises(InfeasibleError, match="near the released ones"):
         posterior_of([300, 1, 0, 7], ReleasedMultinomial(prior=Bounded(9)), METHODS["mode"])
     with pytest.raises(ConvergenceError, match="allow more sweeps"):
