@@ -28,7 +28,7 @@ from trueup.kernel.table_walks.place_masses import (
     _leaf_logs,
     _leaf_ratios,
     _ratio,
-    log_ratio,
+    log_gamma_difference,
 )
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
@@ -76,7 +76,7 @@ def gamma_ratio(x, up, down, step):
 
 @njit(cache=False)
 def log_gamma_ratio(x, up, down):
-    return log_ratio(x, up, down)
+    return log_gamma_difference(x, up, down)
 
 
 @njit(cache=False)
