@@ -19,7 +19,8 @@ from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.files.source import open_table
 from trueup.files.workbook import open_workbook
 from trueup.inferring.checkpoint import Checkpoint, key_of
-from trueup.io.bundle.manifest import listed, read_manifest
+from trueup.io.bundle.areas import write_areas
+from trueup.io.bundle.manifest import listed, read_manifest, refuse_altered
 from trueup.io.bundle.read import read_measurements, read_release
 from trueup.io.published.drafting import draft_published
 from trueup.model.spec import parse_spec
@@ -312,3 +313,15 @@ def test_a_bundle_by_parts_with_more_rows_than_announced_is_not_unpacked(tmp_pat
         with pytest.raises(BundleError, match="rows that are announced"):
             check(folder)
         assert time.process_time() - used < 2
+
+
+def test_a_manifest_without_the_file_of_places_is_refused(copied):
+    manifest = json.loads((copied / "public" / "manifest.json").read_text())
+    del manifest["files"]["places.parquet"]
+    change(copied, files=manifest["files"])
+    with pytest.raises(BundleError, match=r"does not list places\.parquet"):
+        refuse_altered(copied, read_manifest(copied), ["places.parquet"])
+    areas = copied / "areas.csv"
+    areas.write_text("area,area key\nx,a\n")
+    with pytest.raises(TrueupError):
+        write_areas(copied, areas, copied / "out.csv")

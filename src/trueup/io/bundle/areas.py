@@ -176,8 +176,7 @@ def _finest(folder: Path, manifest: Mapping[str, Any], spec: Spec, kept: set[str
         )
     pattern = entry["files"]
     named = listed(manifest, pattern)
-    wanted = [*named, "places.parquet", "spec.toml"]
-    refuse_altered(folder, {"files": {name: manifest["files"][name] for name in wanted}})
+    refuse_altered(folder, manifest, [*named, "places.parquet", "spec.toml"])
     return parquet(folder / "public" / name for name in named)
 
 

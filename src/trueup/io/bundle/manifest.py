@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
@@ -136,13 +136,17 @@ def read_spec(folder: Path, manifest: Mapping[str, Any] | None = None) -> tuple[
     try:
         return text, parse_spec(text)
     except SpecError:
-        refuse_altered(folder, {"files": {"spec.toml": manifest["files"]["spec.toml"]}})
+        refuse_altered(folder, manifest, ["spec.toml"])
         raise
 
 
-def refuse_altered(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a bundle in which a public file is missing or altered."""
-    for name, fault in altered(folder, manifest):
+def refuse_altered(folder: Path, manifest: Mapping[str, Any], only: Sequence[str] | None = None) -> None:
+    """Refuse a bundle in which a public file, of all or of those named, is missing, altered or not listed."""
+    files = manifest["files"]
+    names = list(files) if only is None else only
+    if lost := [name for name in names if name not in files]:
+        raise BundleError(f"the manifest of '{folder}' does not list {lost[0]}", remedy="restore the bundle")
+    for name, fault in altered(folder, {"files": {name: files[name] for name in names}}):
         raise BundleError(f"public/{name} of '{folder}' {fault}", remedy="restore the bundle")
 
 
