@@ -58,7 +58,7 @@ NODE_BYTES, ROW_BYTES = 400, 2.0
 
 
 class Prediction(NamedTuple):
-    """What a posterior by parts takes: seconds of a processor, bytes of memory and of disk."""
+    """The predicted cost of a posterior by parts: seconds of a processor, bytes of memory and of disk."""
 
     core_seconds: float
     memory: float

@@ -31,7 +31,7 @@ class NodeTable(NamedTuple):
 
 
 class AreaParts(NamedTuple):
-    """Which leaves of a part lie in which areas: rows of the table of areas, and positions of the leaves, pair by pair."""
+    """Pairs of an area and a leaf of a part that lies in it: rows of the table of areas, and positions of the leaves."""
 
     rows: Integers
     leaves: Integers
@@ -39,7 +39,7 @@ class AreaParts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartGiven:
-    """What the tables of a part are made from.
+    """The subtrees of a part, and the tables that are wanted of them.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class PartGiven:
 
 
 class PartTables(NamedTuple):
-    """What a part comes to.
+    """The tables of a part, and its sums over areas.
 
     Attributes
     ----------

@@ -72,7 +72,7 @@ HOPELESS = 1e-3
 
 
 class Seen(NamedTuple):
-    """What a first look at the parts of a tree says.
+    """Windows and tilts of a tree, as a first look at its parts chooses them.
 
     Attributes
     ----------
