@@ -206,7 +206,7 @@ query = [{ name = "by_sex", attributes = ["sex"], epsilon = { all = "1/2", area 
     assert value > 8 * error
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_posterior_means_and_intervals_stand_beside_methods(rng):
     found = assess(
         area_spec(),

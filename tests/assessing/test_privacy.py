@@ -142,7 +142,7 @@ def test_the_command_prints_no_figure_of_confidential_counts(tmp_path):
     assert told["out"].endswith("internal")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_command_prints_figures_of_public_counts(tmp_path):
     options = ("--public-truth", "--threshold", "county=10", "--budget-scale", 2)
     methods = ("--budget-scale", ".5", "--method", "tree-topdown:rounding=none")

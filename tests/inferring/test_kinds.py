@@ -145,7 +145,7 @@ def test_they_are_found_where_parts_are_of_two_kinds_and_errors_are_smaller(draw
     assert errors[1] < 0.95 * errors[0]
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_intervals_of_small_counts_hold_where_there_are_two_humps(rng):
     """As many as a binomial law says; zeros in place of the small ones, which such noise does not show, hold less than half."""
     held, mass = [], []

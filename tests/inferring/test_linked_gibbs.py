@@ -205,10 +205,10 @@ def linked_chains(rng, linked, a, steps, exchanges):
     return walk.run(3000, 1).reshape(4, 3000, -1, linked.links.slack.shape[1])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "block", "a"),
-    [({}, 5, 0.15), pytest.param({"values": ["1", "2+"]}, 1, 0.4, marks=pytest.mark.slow)],
+    [({}, 5, 0.15), ({"values": ["1", "2+"]}, 1, 0.4)],
     ids=["exact", "top-code"],
 )
 def test_exchanges_of_households_and_single_steps_have_one_law(size, block, a, rng):

@@ -289,20 +289,29 @@ LINKING = [
 """Where a run of two tables does something else than one of one."""
 
 
-ALIKE = ("Reservation.seal", "finish_bundle", "publish:publish", "finish_removing", "remove_plan")
-"""Points of which a run that goes on does what it does after a point beside them: at full length alone."""
-
-
-@pytest.mark.parametrize(
-    "call",
-    [pytest.param(call, marks=[pytest.mark.slow] * call.endswith(ALIKE)) for call in DELICATE],
+OFTEN = (
+    "tasks:draw",
+    "Draws.note",
+    "Draws.seal",
+    "Reservation._record",
+    "data:linked_records",
+    "tasks:joined_down",
 )
+"""Points about noise, charge and link: thorough tests kill a driver there. Slow ones kill it at the others."""
+
+
+def points(calls):
+    """Return the points as parameters, those that are not killed at often marked slow."""
+    return [pytest.param(call, marks=[pytest.mark.slow] * (not call.endswith(OFTEN))) for call in calls]
+
+
+@pytest.mark.parametrize("call", points(DELICATE))
 def test_a_driver_killed_at_a_delicate_point_goes_on(drivers, call):
     goes_on_from(drivers, call)
 
 
 @pytest.mark.parametrize(
-    "call", [*(pytest.param(call, marks=pytest.mark.slow) for call in DELICATE), *LINKING]
+    "call", [*(pytest.param(call, marks=pytest.mark.slow) for call in DELICATE), *points(LINKING)]
 )
 def test_a_driver_that_links_two_tables_killed_at_a_delicate_point_goes_on(linked_drivers, call):
     goes_on_from(linked_drivers, call)
@@ -324,6 +333,7 @@ def test_killed_workers_are_replaced_and_draw_once(tmp_path):
     replaced_and_draw_once(tmp_path, write_state(tmp_path))
 
 
+@pytest.mark.slow
 def test_killed_workers_that_link_two_tables_are_replaced_and_draw_once(tmp_path, rng):
     blocks = pandas.DataFrame({"block": [f"{c}{b}" for c in "1234" for b in "1234"]})
     paths = linked_tables.write_tables(tmp_path, rng, 90, blocks)

@@ -153,7 +153,7 @@ def alone(folder, defaults: str, **options):
     return json.loads(run.stdout.splitlines()[-1])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_the_defaults_of_spark_win_and_options_say_the_size(tmp_path):
     """Given settings (no encryption here) before those of the file, and ours (the name) where neither has one."""
     defaults = (

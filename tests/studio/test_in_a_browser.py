@@ -189,6 +189,7 @@ def test_the_comparison_on_rhode_islands_blocks(chrome, tmp_path, data_dir, caps
         assert took < 20
 
 
+@pytest.mark.slow
 def test_sliders_by_table_and_by_size_and_a_fixed_budget(chrome, tmp_path):
     """Three tabs of one studio: what one sees, the others find; the older one changes nothing."""
     table = small_table(tmp_path / "people.csv", counties=4)
