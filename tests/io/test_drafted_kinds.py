@@ -42,7 +42,21 @@ NO_SUM = "place,kids,adults,seniors\np1,3,12,7\np2,0,9,4\np3,1,15,9\n"
 
 YEARS = "area,2020,2021,2022\nNorth,12,15,13\nSouth,c,9,22\nEast,30,31,:\nWest,8,6,7\nc = confidential (fewer than 5)\n"
 
+GRID_YEARS = "Area,2024,,2023,\n,Boys,Girls,Boys,Girls\nAsh,12,14,9,8\nBirch,31,29,30,28\nElm,7,5,6,4\n"
+COUNTRY = "region,town,n\nLand X,,101\nNorth,Ash,20\nNorth,Birch,31\nSouth,Cedar,40\nSouth,Dale,10\n"
+TWICE = COUNTRY.replace("Land X,,", "Land X,Land X,")
+UNPLACED = "region,town,n\n,,64\nVale,,24\nMoor,,29\nVale,Ash,20\nVale,Beech,<5\nMoor,Cedar,26\nMoor,Dale,<5\n,Elm,11\n"
+FILLED_TOTAL = "region,sex,n\nTotal,f,60\n,m,41\nNorth,f,33\n,m,20\nSouth,f,27\n,m,21\n"
+LEGEND = "geo\tvalue\nXY1\t40\nXY11\tc\nXY12\t38\nXY2\t51\nXY21\t30\nXY22\t21\n\nc\tconfidential: 1 to 4\n"
+TOWNS = {("North/Ash",): 20, ("North/Birch",): 31, ("South/Cedar",): 40, ("South/Dale",): 10, (): 101}
+
 FILES = {
+    "sexes below years": (GRID_YEARS, {("Ash", "Boys"): 12, ("Ash", "Girls"): 14, ("Birch", "Boys"): 31, ("Birch", "Girls"): 29, ("Elm", "Boys"): 7, ("Elm", "Girls"): 5}),
+    "a whole among regions": (COUNTRY, TOWNS),
+    "a whole named twice": (TWICE, TOWNS),
+    "a town in no region": (UNPLACED, {("Vale",): 24, ("Moor",): 29, ("Vale/Ash",): 20, ("Moor/Cedar",): 26, ("Elm/Elm",): 11, (): 64}),
+    "a total that is filled down": (FILLED_TOTAL, {("f",): 60, ("m",): 41, ("North", "f"): 33, ("North", "m"): 20, ("South", "f"): 27, ("South", "m"): 21}),
+    "a legend in two columns": (LEGEND, {("XY1",): 40, ("XY2",): 51, ("XY12",): 38, ("XY21",): 30, ("XY22",): 21}),
     "counts beside rates": (RATES, {("E1", "Female"): 140, ("E1", "Male"): 127, ("E2", "Female"): 285}),
     "months in columns": (MONTHS, {("0301 Oslo",): 1190, ("1103 Stavanger",): 411}),
     "a place named as the one above": (SAME_NAME, {("Hokkaido/Sapporo",): 1973, ("Hokkaido/Hakodate",): 251, ("Aomori/Aomori",): 275, ("Aomori/Hirosaki",): 168}),

@@ -245,6 +245,24 @@ FOLLOWED = {
         0,
         {"N/a": 1, "N/b": 2},
     ),
+    "a place in none above": (
+        HEAD.replace('{ name = "area"', '{ name = "region", column = "region" }, { name = "area"') + COUNT,
+        "region,area,n\nN,a,1\n,b,2\n",
+        1,
+        {"N/a": 1, "b/b": 2},
+    ),
+    "a whole among places above": (
+        HEAD.replace('{ name = "area"', '{ name = "region", column = "region" }, { name = "area"') + COUNT,
+        "region,area,n\nX,,3\nN,a,1\nS,b,2\n",
+        0,
+        {"all": 3, "N/a": 1, "S/b": 2},
+    ),
+    "a place above without parts": (
+        HEAD.replace('{ name = "area"', '{ name = "region", column = "region" }, { name = "area"') + COUNT,
+        "region,area,n\nX,,3\nN,a,1\nS,b,2\n",
+        1,
+        {"X/X": 3, "N/a": 1, "S/b": 2},
+    ),
     "a short code": (
         HEAD.replace('column = "area" }', 'column = "area", prefix = 3 }') + COUNT, "area,n\nab,1\nxyz,2\n", 0, {"ab": 1, "xyz": 2},
     ),

@@ -79,7 +79,9 @@ class PublishedTable(SpecPart):
         None, ge=0, le=1000, description="rows below the table that are none of it, if not told by themselves"
     )
     fill: bool = Field(False, description="a blank key or value of an attribute repeats the one above")
-    ragged: bool = Field(False, description="a code shorter than its level's prefix is a place without parts")
+    ragged: bool = Field(
+        False, description="a place without parts, or without the place above, stands for itself there"
+    )
 
     @property
     def rule(self) -> PublishingRule:
@@ -96,7 +98,7 @@ class PublishedTable(SpecPart):
     def total_of(self, column: str) -> tuple[str, ...]:
         """Return the labels that stand for the total in a column that is summed out."""
         label = self.total.get(column) if isinstance(self.total, dict) else self.total
-        return ("",) if label is None or self.fill else ("", label.strip())
+        return ("",) if label is None else ("", label.strip())
 
     @model_validator(mode="after")
     def _can_be_read(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from trueup.io.published.drafting.apart import told_apart
 from trueup.io.published.drafting.keys import (
@@ -24,6 +25,7 @@ from trueup.io.published.drafting.sums import (
     summing,
     summing_value,
     sums_of_rows_below,
+    whole_keys,
 )
 from trueup.io.published.perturbed.around import carried
 
@@ -99,6 +101,12 @@ def _drafted_table(
     columns: dict[str, str] = {}
     totals: dict[str, str] = {}
     level, found = "all", False
+    whole = whole_keys(table)
+    if set(whole.values()) - {text for text in whole.values() if TOTAL.fullmatch(text)}:
+        undecided.append(
+            f"'{table.file}': '{'/'.join(whole.values())}' is near the sum of all finest places and is taken for their whole; "
+            "if it is one beside them, leave its `total` out"
+        )
     for place in table.places:
         known = [d for d in reversed(levels) if d.of is not None and _same(d.of, place)]
         at = next((d for d in known if d.column == place.name), known[0] if known else None)
@@ -108,7 +116,9 @@ def _drafted_table(
         level, found = at.name, True
         if at.column != place.name:
             columns[at.column] = place.name
-        totals |= _total_of(at.column, place)
+        totals |= _total_of(at.column, place) or (
+            {at.column: whole[place.name]} if place.name in whole else {}
+        )
         is_last = place is table.places[-1]
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
             root = _root_of(at.column, place) if is_last else {}
@@ -140,15 +150,21 @@ def _drafted_table(
     cells = [] if len(table.values) == 1 else list(attribute_cells(table, attributes, undecided))
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
-    upper = [
-        text
-        for column in table.places[:-1]
-        for text, finest in zip(column.texts, table.places[-1].texts)
-        if finest
-    ]
-    return DraftedTable(
-        table, level, cells, named, columns, totals, ragged, "" in upper or _is_carried(table)
+    lacks = any(_lacks_above(upper, table.places[-1], totals) for upper in table.places[:-1])
+    fill = _is_carried(table) or (lacks and not any(_is_repeated(upper) for upper in table.places[:-1]))
+    return DraftedTable(table, level, cells, named, columns, totals, ragged or (lacks and not fill), fill)
+
+
+def _lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
+    """Return True if some row names a finest place and none above it."""
+    return any(
+        not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
     )
+
+
+def _is_repeated(column: SeenColumn) -> bool:
+    """Return True if a row repeats the key of the row above, so that a blank need not do so."""
+    return any(one and one == other for one, other in pairwise(column.texts))
 
 
 def _is_carried(table: SeenTable) -> bool:

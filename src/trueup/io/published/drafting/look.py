@@ -71,7 +71,8 @@ def best_rows(source: Any, sheet: str | None) -> tuple[list[Row], str | None]:
 def texts_of(rows: Iterable[Row], divided: str | None = None) -> str:
     """Return what stands in rows that are none of a table, a line for each row, with what divides its cells put back."""
     sign = f"{divided} " if divided in (",", ";") else "; "
-    return "\n".join(sign.join(filter(None, row)) for row in rows if any(row))
+    lines = [list(filter(None, row)) for row in rows if any(row)]
+    return "\n".join((": " if len(line) == 2 and is_code(line[0]) else sign).join(line) for line in lines)
 
 
 def _filled(rows: Sequence[Row]) -> int:
@@ -90,7 +91,10 @@ def _first(rows: Sequence[Row]) -> int | None:
     for at, row in enumerate(rows):
         numbers = _numeric(row)
         wide += sum(map(bool, row)) > 1
-        if not numbers or sum(map(bool, row)) < 2:
+        whole = (
+            at > 0 and numbers and not row[0] and all(rows[at - 1]) and len(rows[at - 1]) > 1
+        )  # its total, without a key
+        if not numbers or (sum(map(bool, row)) < 2 and not whole):
             continue
         below = next((other for other in rows[at + 1 :] if any(other)), row)
         years = [row[k] for k in numbers]

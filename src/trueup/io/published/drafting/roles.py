@@ -68,12 +68,15 @@ def sorted_out(
     ignored += beside
     keys, values = _with_numbered_keys(keys, values)
     left: list[SeenColumn] = []
-    if len(values) > 1 and all(_COLUMN_PERIOD.fullmatch(column.name) for column in values):
-        ignored.append(
-            f"columns of periods before {values[-1].name} are left out: one spec describes one population"
-        )
-        *left, last = values
-        values = [last]
+    for end in (0, -1):
+        periods = [column.path[end] for column in values]
+        if len(set(periods)) > 1 and all(map(_COLUMN_PERIOD.fullmatch, periods)):
+            last = max(periods)
+            ignored.append(
+                f"columns of periods before {last} are left out: one spec describes one population"
+            )
+            left = [column for column, period in zip(values, periods) if period != last]
+            values = [column for column in values if column not in left]
     places, attributes, more = sorted_keys(keys, len(values[0].texts))
     ignored += more
     return SeenTable(

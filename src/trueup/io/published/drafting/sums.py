@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
+from trueup.noise.laws.exact import Exact
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
@@ -41,16 +43,16 @@ def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
 
 
 def sums_exclude(measured: Measurements, law: str) -> bool:
-    """Return True if no counts that a law allows for parts sum to one that it allows for their total."""
+    """Return True if no counts that a law allows for parts sum to one that it, or an exact value, allows for their total."""
     cells, ends = measured.cells, {}
     for header, values in zip(measured.headers, measured.values):
-        if header.law.name == law and header.groups is None:
-            ends[canonical(cells, header.margin)] = [
+        if header.law.name in (law, Exact.name) and header.groups is None:
+            ends[canonical(cells, header.margin), header.law.name] = [
                 np.asarray(end, float) for end in header.law.bounds(values)
             ]
-    for total, (low, high) in ends.items():
-        for parts, (least, most) in ends.items():
-            if parts != total and cells.contains(total, parts):
+    for (total, _), (low, high) in ends.items():
+        for (parts, own), (least, most) in ends.items():
+            if own == law and parts != total and cells.contains(total, parts):
                 group = cells.groups(parts, total)
                 sums = [np.bincount(group, end, len(low)) for end in (least, most)]
                 if ((sums[0] > high) | (sums[1] < low)).any():
@@ -143,6 +145,21 @@ def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
         ends = [value for value in values if not value.strip("0-–") or _WHOLE.fullmatch(value)]
     found = [each for end in ends if (each := _summing(column, end, table, len(values)))]
     return min(found, key=lambda each: (bool(each.differs), not each.taken), default=None)
+
+
+def whole_keys(table: SeenTable) -> dict[str, str]:
+    """Return the keys of the row that holds the sums of all finest places, if it has keys that no other place has."""
+    rows = list(zip(*(column.texts for column in table.places)))
+    ways = list(dict.fromkeys(way for way in rows if any(way)))
+    times = [Counter(column) for column in zip(*ways)]
+    alone = [way for way in ways if all(not key or seen[key] == 1 for key, seen in zip(way, times))]
+    for way in alone if len(table.places) > 1 else ():
+        names = ["/".join(row) if row[-1] or row == way else "" for row in rows]
+        every = SeenColumn("", ("",), names)
+        found = summing_value(every, table._replace(places=[every]))
+        if found is not None and found.taken and found.value == "/".join(way):
+            return {column.name: key for column, key in zip(table.places, way) if key}
+    return {}
 
 
 def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> SummingValue | None:

@@ -55,8 +55,9 @@ def rows_kept(
     rows = len(next(iter(columns.values())))
     short = np.zeros(rows, bool) if short is None else short
     blank = {name: _blank(column) for name, column in columns.items()}
+    legend = _explains_code(part, columns, values, ~np.logical_and.reduce(list(blank.values())))
     empty = np.logical_and.reduce(list(blank.values())) if blank else np.zeros(rows, bool)
-    none = np.logical_and.reduce([blank[name] for name in values])
+    none, short = np.logical_and.reduce([blank[name] for name in values]) | legend, short | legend
     keys = [name for name in columns if name not in values]
     end = rows
     if part.below is not None:
@@ -67,6 +68,23 @@ def rows_kept(
     keep = ~empty
     keep[end:] = False
     return keep
+
+
+def _explains_code(
+    part: PublishedTable, columns: Columns, values: Sequence[str], held: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return a mask of the rows that say in words what a code in the first column means."""
+    first, shown = next(iter(columns.values())), columns[values[0]]
+    found = np.zeros(len(held), bool)
+    if first is shown or shown.dtype.kind not in "OU":
+        return found
+    codes = {*part.codes, *(str(text) for text in shown.tolist())}
+    for row in reversed(np.flatnonzero(held).tolist()):
+        says = str(shown[row] or "")
+        found[row] = str(first[row]) in codes and " " in says and says not in part.codes
+        if not found[row]:
+            break
+    return found
 
 
 def _last(

@@ -6,7 +6,8 @@ totals, or, of a code, a shorter code that others begin with (AT, AT1, AT11).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -50,6 +51,8 @@ def rows_by_level(
     codes = {name: text_of(columns[name]) for name in spec.key_columns(part.level)}
     if spec.parents is not None:
         return TableRows(part, columns, codes, _depths(spec, part, codes[spec.parents.id], tree))
+    if part.ragged:
+        codes = _each_its_own(part, codes)
     rows = len(next(iter(columns.values())))
     named = [_rows_of_level(part, levels, level, codes[str(level.column)]) for level in levels]
     depth, open_ = np.zeros(rows, np.int64), np.ones(rows, bool)
@@ -60,11 +63,26 @@ def rows_by_level(
                 f"row {lost[0] + 1} of table '{part.name}' names '{codes[str(level.column)][lost[0]]}' of level "
                 f"'{level.name}' and none of level '{above.name}'",
                 needed="the places above in every row",
-                remedy=f"where a blank repeats the one above, say so in the entry of '{part.name}': fill = true",
+                remedy=f"where a blank repeats the one above, say so in the entry of '{part.name}': fill = true; where the "
+                "place is in none of them: ragged = true",
             )
         open_ &= here
         depth += open_
     return TableRows(part, columns, codes, depth)
+
+
+def _each_its_own(part: PublishedTable, codes: Mapping[str, Texts]) -> dict[str, Texts]:
+    """Give a place without one above its own key there, and a place without parts its own key as a part."""
+    found = dict(codes)
+    columns = list(codes)
+    for upper, lower in reversed(list(pairwise(columns))):
+        lacks = np.isin(found[upper], part.total_of(upper)) & ~np.isin(found[lower], part.total_of(lower))
+        found[upper] = np.where(lacks, found[lower], found[upper])
+    for upper, lower in pairwise(columns):
+        summed = np.isin(found[lower], part.total_of(lower))
+        alone = summed & ~np.isin(found[upper], (*part.total_of(upper), *found[upper][~summed]))
+        found[lower] = np.where(alone, found[upper], found[lower])
+    return found
 
 
 def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | None) -> NDArray[np.int64]:
@@ -181,5 +199,9 @@ def place_index(
             f"row {np.flatnonzero(rows)[lost[0]] + 1} of table '{table.part.name}' names the place '{shown}', which level "
             f"'{spec.levels[at].name}' has not",
             needed="places that the tables of the last level, or the geography, list",
+            remedy=f"where it is the sum of all places, say so in the entry of '{table.part.name}': "
+            f'total = {{ "{spec.levels[at].column}" = "{given[-1][lost[0]]}" }}; where it has no parts: ragged = true'
+            if spec.levels[at].name != table.part.level
+            else None,
         )
     return found
