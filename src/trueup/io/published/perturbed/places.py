@@ -202,6 +202,6 @@ def place_index(
             remedy=f"where it is the sum of all places, say so in the entry of '{table.part.name}': "
             f'total = {{ "{spec.levels[at].column}" = "{given[-1][lost[0]]}" }}; where it has no parts: ragged = true'
             if spec.levels[at].name != table.part.level
-            else None,
+            else "",
         )
     return found
