@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from trueup.io.published.drafting.apart import told_apart
 from trueup.io.published.drafting.keys import (
@@ -15,6 +14,8 @@ from trueup.io.published.drafting.keys import (
     DraftedTable,
     Pointers,
     attribute_of,
+    is_repeated,
+    lacks_above,
     name_of,
     spec_value,
 )
@@ -150,21 +151,9 @@ def _drafted_table(
     cells = [] if len(table.values) == 1 else list(attribute_cells(table, attributes, undecided))
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
-    lacks = any(_lacks_above(upper, table.places[-1], totals) for upper in table.places[:-1])
-    fill = _is_carried(table) or (lacks and not any(_is_repeated(upper) for upper in table.places[:-1]))
+    lacks = any(lacks_above(upper, table.places[-1], totals) for upper in table.places[:-1])
+    fill = _is_carried(table) or (lacks and not any(is_repeated(upper) for upper in table.places[:-1]))
     return DraftedTable(table, level, cells, named, columns, totals, ragged or (lacks and not fill), fill)
-
-
-def _lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
-    """Return True if some row names a finest place and none above it."""
-    return any(
-        not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
-    )
-
-
-def _is_repeated(column: SeenColumn) -> bool:
-    """Return True if a row repeats the key of the row above, so that a blank need not do so."""
-    return any(one and one == other for one, other in pairwise(column.texts))
 
 
 def _is_carried(table: SeenTable) -> bool:

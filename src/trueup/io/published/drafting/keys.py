@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,3 +138,15 @@ def name_of(values: Sequence[str]) -> str:
         return "sex"
     words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
     return "age" if all(map(_AGE.fullmatch, words)) else "category"
+
+
+def lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
+    """Return True if some row names a finest place and none above it."""
+    return any(
+        not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
+    )
+
+
+def is_repeated(column: SeenColumn) -> bool:
+    """Return True if a row repeats the key of the row above, so that a blank need not do so."""
+    return any(one and one == other for one, other in pairwise(column.texts))
