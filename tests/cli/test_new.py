@@ -260,3 +260,26 @@ def test_errors_that_cannot_be_simulated_leave_no_empty_table(folder):
     assert "Errors to expect by size" in simulated
     assert "Errors to expect by size" not in refused
     assert "could not be simulated" in refused
+
+
+def test_how_columns_are_read_is_drafted(folder):
+    """Ages, dates, blanks, upper case, what is not listed: a loss of 500 leaves no noise to see, and every row is in its place."""
+    (folder / "people.csv").write_text(
+        "county,town,sex,age,day,work\n01,a,F,14,2026-01-31,Farming; wild\n01,a,,15,2026-02-01,x\n02,c,m ,70,2026-02-28,none\n"
+    )
+    columns = ["sex=f,m; missing not known; fold", "age=bins 0, 15, 65", "day=months 2026-01 to 2026-02"]
+    columns.append('work="farming; wild", none; fold; other rest')
+    given = " ".join(f"--attribute {shlex.quote(column)}" for column in columns)
+    succeeds(f"new towns.toml {GIVEN} --levels county,town {given} --epsilon 500 --yes")
+    succeeds("release towns.toml --data people.csv --geography places.csv --out NEW")
+    released = tu.read_release("NEW")
+    table = released.table("town x sex x age x day x work")
+    rows = table[table["released"] > 0][["town", "sex", "age", "day", "work", "released"]]
+    assert sorted(map(tuple, rows.values.tolist())) == [
+        ("a", "f", "0-14", "2026-01", "farming; wild", 1),
+        ("a", "not known", "15-64", "2026-02", "rest", 1),
+        ("c", "m", "65 and more", "2026-02", "none", 1),
+    ]
+    refused = run(*shlex.split(f"new other.toml {GIVEN} --attribute 'sex=f,m; blank x' --yes"))
+    assert refused.returncode
+    assert "'blank x' is no rule" in refused.stderr

@@ -55,7 +55,9 @@ Attributes = Annotated[
     list[str] | None,
     option(
         "--attribute",
-        "A column to count by with all values that it may have, sex=f,m, one with a comma in double quotes; may be repeated.",
+        "A column to count by with all values that it may have, sex=f,m; age=bins 0,15,65 for whole numbers, "
+        "date=months 2026-01 to 2026-12 for dates. After semicolons, how it is read: missing unknown; other rest; fold. "
+        "A value with a comma or a semicolon stands in double quotes; may be repeated.",
     ),
 ]
 Tables = Annotated[
@@ -104,7 +106,8 @@ def new_command(
         raise SpecError("no table is given", needed="--data FILE, or --published FILE")
     from trueup.files.source import open_table
     from trueup.files.target import refuse_file
-    from trueup.model.draft import attributes_of, measured_tables
+    from trueup.model.draft import measured_tables
+    from trueup.model.draft_attributes import attributes_of
     from trueup.model.place_columns import count_among
     from trueup.model.spec import Spec
 
@@ -116,7 +119,7 @@ def new_command(
     header = open_table(table).columns()
     who = ask(unit, "Who is protected", "person")
     values = attributes_of(attribute or [])
-    other = {*values, *(_listed(levels) if levels else [])}
+    other = {*(each["name"] for each in values), *(_listed(levels) if levels else [])}
     counts = (not identifier and count_among([name for name in header if name not in other])) or ""
     counted = ask(
         count,
@@ -241,7 +244,8 @@ def _asked_attributes() -> list[str]:
     """Ask for attributes until there is no more, without showing the header, which may be a row of data."""
     found: list[str] = []
     while text := typer.prompt(
-        "A column to count by, with all its values, such as sex=f,m (empty: no more)", default=""
+        "A column to count by, with all its values, such as sex=f,m or age=bins 0,15,65 (empty: no more)",
+        default="",
     ):
         found.append(text)
     return found

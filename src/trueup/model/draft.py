@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from csv import reader
 from fractions import Fraction
 from math import prod
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from trueup.errors import SpecError
 from trueup.files.source import open_table
 from trueup.files.table import require
+from trueup.model.draft_attributes import attribute_parts, several
 from trueup.model.names import bare_name, is_figure
 from trueup.model.place_columns import Document, is_place, propose_levels
 from trueup.noise.rational import rational
@@ -42,10 +42,10 @@ def draft(
     """Draft the parts of a spec, and list by part what is left to decide; see `trueup.Spec.of`."""
     held = open_table(table)
     columns = held.columns()
-    levels, tables = _several(levels), _several(tables)
+    levels, tables = several(levels), several(tables)
     stated = _stated_levels(levels, public, columns)
     named = [level["column"] for level in stated if "column" in level]
-    given = [_attribute(part) for part in _listed(attributes)]
+    given = attribute_parts(attributes)
     used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, id])]
     require(held, used)
     if not tables:
@@ -90,7 +90,7 @@ MOST_COMBINATIONS = 1_000_000
 
 
 def _refuse_vast(attributes: Sequence[Document]) -> None:
-    combinations = prod(len(attribute["values"]) for attribute in attributes)
+    combinations = prod(len(attribute.get("values", attribute.get("bins"))) for attribute in attributes)
     if combinations > MOST_COMBINATIONS:
         raise SpecError(
             f"the attributes have {combinations:,} combinations of values",
@@ -245,43 +245,6 @@ def measured_tables(measured: Iterable[Any]) -> list[str]:
     return [" x ".join([level, *query.attributes]) for query in measured for level in query.budgets]
 
 
-def attributes_of(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Read attributes with their values from text; a value with a comma stands in double quotes.
-
-    Examples
-    --------
-    >>> attributes_of(["sex=f, m", 'work=none, "farming, fishing"'])
-    {'sex': ['f', 'm'], 'work': ['none', 'farming, fishing']}
-    """
-    found = {}
-    for text in texts:
-        name, _, values = text.partition("=")
-        found[name.strip()] = listed_values(values)
-        if not found[name.strip()]:
-            raise SpecError(
-                f"the attribute '{text}' has no values", needed="all that it may have, such as sex=f,m"
-            )
-    return found
-
-
-def listed_values(text: str) -> list[str]:
-    """Return the values between commas or on lines; one in double quotes may hold commas."""
-    each = (value.strip() for row in reader(text.splitlines(), skipinitialspace=True) for value in row)
-    return [value for value in each if value]
-
-
-def written_values(values: Iterable[str]) -> str:
-    """Return values as `listed_values` reads them.
-
-    Examples
-    --------
-    >>> written_values(["none", 'farming, "wild" fishing'])
-    'none, "farming, ""wild"" fishing"'
-    """
-    quoted = (value.replace('"', '""') for value in values)
-    return ", ".join(f'"{value}"' if {",", '"'} & set(value) else value for value in quoted)
-
-
 def _level(level: Any) -> Document:
     if isinstance(level, str):
         return {"name": level, "column": level}
@@ -289,30 +252,6 @@ def _level(level: Any) -> Document:
         return dict(level)
     raise SpecError(
         f"a {type(level).__name__} is given as a level", needed="the name of a column of the public places"
-    )
-
-
-def _listed(attributes: Any) -> Iterable[Any]:
-    if isinstance(attributes, Mapping):
-        return [{"name": name, "values": values} for name, values in attributes.items()]
-    return _several(attributes) or []
-
-
-def _several(texts: Any) -> Any:
-    """Return one text as a list of it: its letters are none."""
-    return [texts] if isinstance(texts, str) else texts
-
-
-def _attribute(attribute: Any) -> Document:
-    """Refuse an attribute without values: those of the table would tell which of them occur."""
-    if isinstance(attribute, Mapping) and attribute.get("values") and "name" in attribute:
-        return {**attribute, "values": list(_several(attribute["values"]))}
-    name = attribute.get("name") if isinstance(attribute, Mapping) else attribute
-    shown = name if isinstance(name, str) else "..."
-    raise SpecError(
-        f"attribute '{shown}' comes without its values, which are not taken from confidential rows",
-        needed="all values that it may have, whether or not anybody has them",
-        remedy=f"attributes={{'{shown}': ['...', '...']}}",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.digits import to_digits
-from trueup.model.draft import written_values
+from trueup.model.draft_attributes import written_values
 from trueup.model.problem import Problem
 from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
 from trueup.reconciling import METHODS, default, misfit
