@@ -235,6 +235,8 @@ ADDED = {
         ("constraints", "nonnegative", False),
         ("constraints", "bounds", 0, "upper", "most"),
         ("table", "keys", "public"),
+        ("table", "place", ["block"]),
+        ("table", "place", ["county", "block"]),
     ],
     "joined": [
         ("table", "join", "apart", ["households without persons"]),

@@ -40,6 +40,16 @@ def test_what_it_prints_are_commands_that_run(folder):
     assert tu.read_release(folder / "NEW").guarantee.amount == 2
 
 
+def test_records_that_name_the_town_alone_take_the_county_from_the_list(folder):
+    (folder / "people.csv").write_text("town,sex\na,f\nd,m\n")
+    succeeds(f"new towns.toml {GIVEN} --attribute sex=f,m --epsilon 200 --yes")
+    spec = tu.Spec.read("towns.toml")
+    assert spec.table.place == ("town",)
+    assert [level.name for level in spec.levels] == ["all", "county", "town"]
+    succeeds("release towns.toml --data people.csv --geography places.csv --out NEW")
+    assert tu.read_release("NEW").table("county")["released"].tolist() == [1, 1]
+
+
 def test_a_family_of_named_tables_is_drafted_and_runs(folder):
     """Tables that cross each other, with half of the loss for one."""
     named = "--table town --table 'county x sex' --table 'sex x age' --matters 'county x sex'"
@@ -263,7 +273,7 @@ def test_errors_that_cannot_be_simulated_leave_no_empty_table(folder):
 
 
 def test_how_columns_are_read_is_drafted(folder):
-    """Ages, dates, blanks, upper case, what is not listed: a loss of 500 leaves no noise to see, and every row is in its place."""
+    """Ages, dates, blanks, upper case, what is not listed: under a loss of 500 no noise is seen, and every row is in place."""
     (folder / "people.csv").write_text(
         "county,town,sex,age,day,work\n01,a,F,14,2026-01-31,Farming; wild\n01,a,,15,2026-02-01,x\n02,c,m ,70,2026-02-28,none\n"
     )

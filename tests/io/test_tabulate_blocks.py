@@ -168,6 +168,47 @@ def test_what_is_refused_and_how_is_the_same(column, value, kind, tmp_path):
     assert ours == _outcome(lambda: read_counts(spec, cells, source))
 
 
+TOWNS = pandas.DataFrame({"county": ["1", "1", "2", "2", "2"], "town": ["a", "b", "c", "d", "e"]})
+TOLD = """
+format = 2
+title = "Towns"
+table = { name = "towns", kind = "records", counts = "person", place = ["town"] }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "county", column = "county" }, { name = "town", column = "town" }]
+query = [{ name = "total", epsilon = { town = "1/2" } }]
+"""
+
+
+@pytest.mark.parametrize("other", [{}, {"county": "9"}])
+@pytest.mark.parametrize("rows", [["b", "e", "e", "a"], ["b", "x"], ["b", ""]])
+def test_rows_that_name_the_town_alone_are_counted_where_the_public_list_has_it(rows, other, tmp_path):
+    """In memory and by parts alike; a county that the table holds, too, is not looked at."""
+    spec = parse_spec(TOLD)
+    cells = public_cells(spec, geography=TOWNS)
+    source = _csv(pandas.DataFrame({"town": rows, **other}), tmp_path)
+    ours = _outcome(lambda: _dense(tabulate_by_parts(spec, cells, source, tmp_path / "out", PARTS), cells))
+    assert ours == _outcome(lambda: read_counts(spec, cells, source))
+    assert ours == [1, 1, 0, 0, 2] if len(rows) == 4 else "'town'" in ours
+
+
+def test_what_tells_the_place_is_named_where_columns_of_larger_ones_are_wanting(tmp_path):
+    cells = public_cells(spec := parse_spec(TOLD.replace(', place = ["town"]', "")), geography=TOWNS)
+    with pytest.raises(DataError, match=r"no column 'county'.*write place = \[\"town\"\] in \[table\]"):
+        read_counts(spec, cells, pandas.DataFrame({"town": ["a"]}))
+    with pytest.raises(DataError, match=r"no column 'county'.*write place = \[\"town\"\] in \[table\]"):
+        tabulate_by_parts(
+            spec, cells, _csv(pandas.DataFrame({"town": ["a"]}), tmp_path), tmp_path / "out", PARTS
+        )
+
+
+def test_a_name_that_several_places_share_tells_no_place():
+    spec = parse_spec(TOLD.replace('place = ["town"]', 'place = ["county"]'))
+    with pytest.raises(SpecError, match="'county', which several places of level 'town' share"):
+        read_counts(spec, public_cells(spec, geography=TOWNS), pandas.DataFrame({"county": ["1"]}))
+    with pytest.raises(SpecError, match="unknown column of a level 'village'"):
+        parse_spec(TOLD.replace('place = ["town"]', 'place = ["village"]'))
+
+
 def _cells(text=COUNTS):
     spec = parse_spec(text)
     return spec, public_cells(spec, geography=PLACES)

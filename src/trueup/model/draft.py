@@ -13,10 +13,10 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.files.source import open_table
-from trueup.files.table import require
+from trueup.files.table import Source, require
 from trueup.model.draft_attributes import attribute_parts, several
 from trueup.model.names import bare_name, is_figure
-from trueup.model.place_columns import Document, is_place, propose_levels
+from trueup.model.place_columns import Document, is_place, one_for_each, propose_levels
 from trueup.noise.rational import rational
 
 
@@ -47,7 +47,8 @@ def draft(
     named = [level["column"] for level in stated if "column" in level]
     given = attribute_parts(attributes)
     used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, id])]
-    require(held, used)
+    place = _place(held, public, named) if keys is None else None
+    require(held, [name for name in used if not place or name in place or name not in named])
     if not tables:
         _refuse_vast(given)
     if not stated or "column" in stated[0]:
@@ -69,6 +70,7 @@ def draft(
             "counts": counted,
             **({"count": count} if count else {}),
             **({"keys": keys} if keys else {}),
+            **({"place": place} if place else {}),
         },
         "privacy": {
             "unit": unit or "person",
@@ -90,7 +92,7 @@ MOST_COMBINATIONS = 1_000_000
 
 
 def _refuse_vast(attributes: Sequence[Document]) -> None:
-    combinations = prod(len(attribute.get("values", attribute.get("bins"))) for attribute in attributes)
+    combinations = prod(len(attribute.get("values") or attribute["bins"]) for attribute in attributes)
     if combinations > MOST_COMBINATIONS:
         raise SpecError(
             f"the attributes have {combinations:,} combinations of values",
@@ -113,6 +115,14 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
     stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
     require(places, [level["column"] for level in stated if "column" in level])
     return stated
+
+
+def _place(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:
+    """Return the columns by which the table tells places, if it lacks some that the public list has for each of them."""
+    held = [name for name in named if name in table.columns()]
+    if held in ([], list(named)) or not one_for_each(open_table(public), held, named):
+        return None
+    return list(dict.fromkeys(held))
 
 
 def _limit(column: str | None, records: int | None, unit: str) -> Document:

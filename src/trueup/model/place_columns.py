@@ -56,6 +56,8 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
     keys = [name for name in known if (is_place(name) if header is None else name in header)]
     labels = {key: name for name in known if (key := _labelled(name)) in keys}
     keys = [name for name in keys if name not in labels.values() and not _COUNT.fullmatch(name)]
+    if header is not None:
+        keys += _larger(places, keys, labels)
     if not keys:
         raise SpecError(
             "no column of places is found in the table"
@@ -77,6 +79,19 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
         for name in keys
         if (text[name] != "").any()
     ]
+
+
+def _larger(places: Source, keys: Sequence[str], labels: Mapping[str, str]) -> list[str]:
+    """Return columns of larger places that the list alone holds: called as places are, and one for each place of the keys."""
+    others = [name for name in places.columns() if is_place(name) and name not in {*keys, *labels.values()}]
+    return [name for name in others if keys and one_for_each(places, keys, [name])]
+
+
+def one_for_each(places: Source, keys: Sequence[str], others: Sequence[str]) -> bool:
+    """Return True if rows of the public list that share the keys share the other columns, too."""
+    rows = select(places, list(dict.fromkeys([*keys, *others])))
+    alike = set(zip(*(rows[name].tolist() for name in keys)))
+    return len(alike) == len(set(zip(*(column.tolist() for column in rows.values()))))
 
 
 def _labelled(name: str) -> str | None:

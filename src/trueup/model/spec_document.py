@@ -82,6 +82,7 @@ def refuse_disagreement(spec: SpecDocument) -> None:
     refuse_alike("level", [level.name for level in spec.levels])
     refuse_alike("attribute", views)
     _levels_have_columns(spec)
+    _places_are_told(spec)
     _parents_have_a_file(spec)
     _limits_have_a_file(spec)
     _columns_are_free(spec)
@@ -94,6 +95,12 @@ def refuse_disagreement(spec: SpecDocument) -> None:
     _cells_cover(spec)
     _parameters_have_a_method(spec)
     _priors_can_be_read(spec)
+
+
+def _places_are_told(spec: SpecDocument) -> None:
+    columns = [level.column for level in spec.levels if level.column]
+    for name in spec.table.place or ():
+        refuse_unknown_name(name, columns, "column of a level", "`place` in [table]")
 
 
 def _levels_have_columns(spec: SpecDocument) -> None:

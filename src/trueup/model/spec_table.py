@@ -281,6 +281,12 @@ class TablePart(SpecPart):
     count: Name | None = Field(None, description="the column of counts of a long table")
     cells: tuple[CellColumn, ...] = Field((), alias="cell", description="the columns of a wide table")
     keys: Literal["public", "confidential"] = "confidential"
+    place: tuple[Name, ...] | None = Field(
+        None,
+        min_length=1,
+        description="columns that tell the place of a row, where the public list alone says in which larger places it lies; "
+        "by default those of all levels",
+    )
     file: str | None = None
     join: JoinPart | None = Field(
         None, description="a second table, of the households that the persons live in"
@@ -295,6 +301,10 @@ class TablePart(SpecPart):
             )
         if self.join is not None and (self.kind != "records" or self.join.counts == self.counts):
             raise ValueError("[table.join] links two tables of records that count different things")
+        if self.place is not None and (self.keys == "public" or self.join is not None):
+            raise ValueError(
+                "`place` is for one table whose places stand in a list of their own (--geography FILE)"
+            )
         if self.kind == "records" and self.keys == "public":
             raise ValueError(
                 "places taken from records reveal which are occupied: keep keys confidential, give a geography file"

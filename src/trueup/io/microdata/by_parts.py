@@ -25,12 +25,12 @@ from trueup.files.staging import staged
 from trueup.files.table import Source, require
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
+from trueup.io.microdata.row_places import plain_keys, require_columns
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import (
     cell_index,
     cells_named,
-    plain_keys,
     read_counts,
     refuse_overflow,
     row_columns,
@@ -169,7 +169,7 @@ class _Tabulation:
             raise DataError(
                 f"{len(part_of_place):,} places have a part", needed=f"one for each of {places:,}"
             )
-        keys = {f"k{i}": column for i, column in enumerate(plain_keys(self.cells).values())}
+        keys = {f"k{i}": column for i, column in enumerate(plain_keys(self.spec, self.cells).values())}
         rows = {**keys, "place": np.arange(places), "part": part_of_place.astype(np.int64)}
         self.connection.register("public_places", rows)
         self.connection.execute("CREATE TABLE places AS SELECT * FROM public_places")
@@ -185,7 +185,7 @@ class _Tabulation:
 
     def _count_rows(self, table: Relation) -> None:
         """Count the rows of every cell in one pass; read again only to find a faulty row."""
-        require(table, self._needed())
+        require_columns(self.spec, table, self._needed())
         table.relation.create_view("given")
         cell, joined = cell_sql(self.spec, self.cells, table), join_sql(self.spec, self.cells, table)
         column = self.spec.table.count

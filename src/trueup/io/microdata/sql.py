@@ -13,7 +13,7 @@ from trueup.errors import DataError
 from trueup.files.database import Relation, literal, quoted
 from trueup.files.text import BLANKS, LARGEST_WHOLE
 from trueup.files.whole import MAX_COUNT, MAX_FLOAT
-from trueup.io.microdata.tabulate import key_levels
+from trueup.io.microdata.row_places import key_levels, plain_keys
 from trueup.io.microdata.values import DATES, NUMBER, compared_values, own_value
 from trueup.model.cells import Cells
 from trueup.model.reading import Reading
@@ -25,7 +25,7 @@ _RATIONAL = ("float", "double", "decimal", "hugeint", "uhugeint")
 
 def join_sql(spec: Reading, cells: Cells, table: Relation) -> str:
     """Join every row to its place, whose keys are the columns `k0`, `k1`, ... of `places`."""
-    names = list(cells.tree.keys[-1])
+    names = list(plain_keys(spec, cells))
     if not names:
         return "given CROSS JOIN places"
     keys = [_key(spec, name, table) for name in names]

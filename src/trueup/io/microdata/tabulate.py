@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -11,19 +10,19 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table
-from trueup.files.table import COUNT, Columns, Source, require, select
+from trueup.files.table import COUNT, Columns, Source, select
 from trueup.files.text import plain_texts
 from trueup.files.whole import MAX_COUNT, Numbered, Where, rows_at, whole_counts
-from trueup.io.microdata.refusals import IDS, PLACES, refuse_missing, refuse_rows, refuse_twins
+from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
+from trueup.io.microdata.row_places import places_of_rows, require_columns, row_place_columns
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.io.microdata.values import compared_values, value_read
 from trueup.model.cells import Attribute, Cells
 from trueup.model.family import FamilyCells
-from trueup.model.geography import key_columns
 from trueup.model.linear import parse_sum
 from trueup.model.reading import Reading, topic_of
 from trueup.model.spec import Spec
-from trueup.model.spec_table import AttributePart, Level
+from trueup.model.spec_table import AttributePart
 
 
 def read_counts(
@@ -64,6 +63,7 @@ def cells_named(
     if spec.table.kind == "records":
         return _records_named(spec, cells, table, limit, expected)
     assert spec.table.count is not None
+    require_columns(spec, table, [*named, spec.table.count])
     rows = select(table, [*named, spec.table.count])
     index = cell_index(spec, cells, rows, Numbered(table))
     refuse_rows(len(index), expected, table)
@@ -76,7 +76,7 @@ def _records_named(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     refuse_unlimited(spec, limit)
     named = [*row_columns(spec), *([limit.column] if limit else [])]
-    require(table, named)
+    require_columns(spec, table, named)
     rows = table.tabulate(named)
 
     def first(at: int) -> str:
@@ -93,13 +93,7 @@ def _records_named(
 
 def row_columns(spec: Reading) -> list[str]:
     """Return the columns that identify the cell of a row in a long table or in records."""
-    return list(dict.fromkeys([*_key_columns(spec), *(a.column or a.name for a in spec.attributes)]))
-
-
-def _key_columns(spec: Reading) -> list[str]:
-    if spec.parents is not None:
-        return [spec.parents.id]
-    return [level.column for level in spec.levels if level.column]
+    return list(dict.fromkeys([*row_place_columns(spec), *(a.column or a.name for a in spec.attributes)]))
 
 
 def cell_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
@@ -111,82 +105,11 @@ def cell_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDAr
         If a key or value is missing, or names no place or no value of the domain: it says in which row and column,
         never what stands there, since that is confidential.
     """
-    index = _place_index(spec, cells, rows, where)
+    index = places_of_rows(spec, cells, rows, where)
     for part, attribute in zip(spec.attributes, cells.attributes):
         column = part.column or part.name
         index = index * attribute.size + _value_index(rows[column], part, attribute, where)
     return index
-
-
-def _place_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
-    keys = cells.tree.keys[-1]
-    if not keys:
-        return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
-    plain = {
-        name: np.array(plain_texts(rows[name]), dtype=object) for name in dict.fromkeys(_key_columns(spec))
-    }
-    for name, column in plain.items():
-        refuse_missing(column, name, where, PLACES)
-    given = _last_key(spec, plain, keys)
-    known = {key: i for i, key in enumerate(_row_contents(plain_keys(cells)))}
-    found = np.array([known.get(key, -1) for key in _row_contents(given)])
-    if (lost := np.flatnonzero(found < 0)).size:
-        columns = " and ".join(f"'{name}'" for name in dict.fromkeys(_key_columns(spec)))
-        rows_lost = rows_at(where, lost)
-        verb = "names" if rows_lost == where(int(lost[0])) else "name"
-        raise DataError(
-            f"{rows_lost} {verb} no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
-            remedy=_lost_zeros(given, keys, int(lost[0]))
-            or "correct or remove the row, or add the place: counts stand at the last level alone",
-            about=PLACES,
-        )
-    return found.astype(np.int64)
-
-
-def plain_keys(cells: Cells) -> Columns:
-    """Return the keys of the last level's places in the form in which rows are compared with them."""
-    keys = cells.tree.keys[-1]
-    if not any("." in text for column in keys.values() for text in column.tolist()):
-        return keys
-    plain = {name: np.array(plain_texts(column), dtype=object) for name, column in keys.items()}
-    if len(set(_row_contents(plain))) < len(set(_row_contents(keys))):
-        raise DataError(
-            f"two places of level '{cells.tree.levels[-1]}' differ by '.0' alone",
-            needed="keys that are no floating-point numbers",
-        )
-    return plain
-
-
-def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
-    """Return the remedy if a row's keys are shorter than all keys of places: they were read as numbers."""
-    for name, column in given.items():
-        lengths = set(np.char.str_len(keys[name].astype(str)).tolist())
-        text = str(column[row]).removesuffix(".0")
-        if len(lengths) == 1 and text.isdigit() and len(text) < max(lengths):
-            return (
-                f"read column '{name}' as text: the places' keys have {max(lengths)} characters, and those of the table "
-                "have lost their leading zeros"
-            )
-    return ""
-
-
-def _row_contents(columns: Columns) -> Iterable:
-    """Return the content of every row: a text, or texts side by side."""
-    texts = [list(map(str, column.tolist())) for column in columns.values()]
-    return texts[0] if len(texts) == 1 else zip(*texts)
-
-
-def _last_key(spec: Reading, rows: Columns, names: Iterable[str]) -> Columns:
-    """Return the named key columns, by which the tree identifies the places of its last level."""
-    if spec.parents is not None:
-        return {"id": rows[spec.parents.id]}
-    return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
-
-
-def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
-    """Return for every named key of the tree the level that adds it."""
-    levels = {level.key: level for level in spec.levels}
-    return {name: levels[name] for name in names}
 
 
 def _value_index(
@@ -239,13 +162,14 @@ def _plain_values(values: NDArray) -> list[str]:
 
 def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
     """Return counts from a table with one row per place and one column (or sum of columns) per cell."""
-    keys = _key_columns(spec)
+    keys = row_place_columns(spec)
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
+    require_columns(spec, table, [*keys, *used])
     rows = select(table, [*keys, *used])
     refuse_rows(len(next(iter(rows.values()))), expected, table)
     whole = {name: whole_counts(rows[name], name, Numbered(table)) for name in used}
-    place = _place_index(spec, cells, rows, Numbered(table))
+    place = places_of_rows(spec, cells, rows, Numbered(table))
     refuse_twins(place, Numbered(table))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):

@@ -1,0 +1,144 @@
+"""Places of the rows of a confidential table, by the keys of the public list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, SpecError
+from trueup.files.table import Columns, Source, require
+from trueup.files.text import plain_texts
+from trueup.files.whole import Where, rows_at
+from trueup.io.microdata.refusals import PLACES, refuse_missing
+from trueup.model.cells import Cells
+from trueup.model.geography import key_columns
+from trueup.model.reading import Reading
+from trueup.model.spec_table import Level
+
+
+def require_columns(spec: Reading, table: Source, columns: list[str]) -> None:
+    """Refuse a table that lacks a column; where it tells places by fewer, say how the spec says so."""
+    keys, header = row_place_columns(spec), table.columns()
+    held = [name for name in keys if name in header]
+    if lost := [name for name in keys if held and name not in header]:
+        told = ", ".join(f'"{name}"' for name in dict.fromkeys(held))
+        raise DataError(
+            f"{table.name} has no column '{lost[0]}'",
+            needed="a header row with that name, in the same upper and lower case",
+            remedy=f"write place = [{told}] in [table] if that tells the place, and the public list has its larger ones",
+            about=f"column {lost[0].casefold()}",
+        )
+    require(table, columns)
+
+
+def row_place_columns(spec: Reading) -> list[str]:
+    """Return the columns of a table that tell the place of a row."""
+    if spec.parents is not None:
+        return [spec.parents.id]
+    return [level.column for level in spec.levels if level.column and _tells_place(spec, level)]
+
+
+def _tells_place(spec: Reading, level: Level) -> bool:
+    return spec.table.place is None or level.column in spec.table.place
+
+
+def places_of_rows(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDArray[np.int64]:
+    """Return the place of every row, at the last level.
+
+    Raises
+    ------
+    DataError
+        If a key is missing or names no place: in which row and column, never what stands there.
+    """
+    keys = plain_keys(spec, cells)
+    if not keys:
+        return np.zeros(len(next(iter(rows.values()))), dtype=np.int64)
+    plain = {
+        name: np.array(plain_texts(rows[name]), dtype=object)
+        for name in dict.fromkeys(row_place_columns(spec))
+    }
+    for name, column in plain.items():
+        refuse_missing(column, name, where, PLACES)
+    given = _last_key(spec, plain, keys)
+    known = {key: i for i, key in enumerate(_row_contents(keys))}
+    found = np.array([known.get(key, -1) for key in _row_contents(given)])
+    if (lost := np.flatnonzero(found < 0)).size:
+        columns = " and ".join(f"'{name}'" for name in dict.fromkeys(row_place_columns(spec)))
+        rows_lost = rows_at(where, lost)
+        verb = "names" if rows_lost == where(int(lost[0])) else "name"
+        raise DataError(
+            f"{rows_lost} {verb} no place of level '{cells.tree.levels[-1]}' of the geography (column {columns})",
+            remedy=_lost_zeros(given, keys, int(lost[0]))
+            or "correct or remove the row, or add the place: counts stand at the last level alone",
+            about=PLACES,
+        )
+    return found.astype(np.int64)
+
+
+def plain_keys(spec: Reading, cells: Cells) -> Columns:
+    """Return the keys of the last level's places that rows are compared with, in the form in which they are.
+
+    Raises
+    ------
+    SpecError
+        If the columns that are to tell the place are those of several places: who is counted where is then not known.
+    DataError
+        If two keys differ by '.0' alone.
+    """
+    every = cells.tree.keys[-1]
+    if spec.table.place is None or spec.parents is not None:
+        return _plain(every, cells)
+    keys = {name: every[name] for name, level in key_levels(spec, every).items() if _tells_place(spec, level)}
+    if not keys or len(set(_row_contents(keys))) < len(next(iter(keys.values()))):
+        columns = " and ".join(f"'{name}'" for name in spec.table.place)
+        raise SpecError(
+            f"`place` in [table] names {columns}, which several places of level '{cells.tree.levels[-1]}' share",
+            needed="columns that no two places share",
+        )
+    return _plain(keys, cells)
+
+
+def _plain(keys: Columns, cells: Cells) -> Columns:
+    if not any("." in text for column in keys.values() for text in column.tolist()):
+        return keys
+    plain = {name: np.array(plain_texts(column), dtype=object) for name, column in keys.items()}
+    if len(set(_row_contents(plain))) < len(set(_row_contents(keys))):
+        raise DataError(
+            f"two places of level '{cells.tree.levels[-1]}' differ by '.0' alone",
+            needed="keys that are no floating-point numbers",
+        )
+    return plain
+
+
+def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
+    """Return the remedy if a row's keys are shorter than all keys of places: they were read as numbers."""
+    for name, column in given.items():
+        lengths = set(np.char.str_len(keys[name].astype(str)).tolist())
+        text = str(column[row]).removesuffix(".0")
+        if len(lengths) == 1 and text.isdigit() and len(text) < max(lengths):
+            return (
+                f"read column '{name}' as text: the places' keys have {max(lengths)} characters, and those of the table "
+                "have lost their leading zeros"
+            )
+    return ""
+
+
+def _row_contents(columns: Columns) -> Iterable:
+    """Return the content of every row: a text, or texts side by side."""
+    texts = [list(map(str, column.tolist())) for column in columns.values()]
+    return texts[0] if len(texts) == 1 else zip(*texts)
+
+
+def _last_key(spec: Reading, rows: Columns, names: Iterable[str]) -> Columns:
+    """Return the named key columns, by which the tree identifies the places of its last level."""
+    if spec.parents is not None:
+        return {"id": rows[spec.parents.id]}
+    return {name: key_columns(level, rows)[name] for name, level in key_levels(spec, names).items()}
+
+
+def key_levels(spec: Reading, names: Iterable[str]) -> dict[str, Level]:
+    """Return for every named key of the tree the level that adds it."""
+    levels = {level.key: level for level in spec.levels}
+    return {name: levels[name] for name in names}
