@@ -5,6 +5,8 @@ Power: intervals that forget the noise of one of the two releases hold about thr
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -150,3 +152,49 @@ def test_intervals_hold_made_up_changes_of_rhode_islands_blocks(rng, data_dir):
         assert held >= 0.87
         half = (found.figures["high"] - found.figures["low"]) / 2
         assert (np.abs(moved - found.figures["change"]) <= half / 2).mean() < 0.87  # intervals half as wide
+
+
+VISITS = """
+format = 2
+title = "Visits"
+table = { name = "visits", kind = "records", counts = "visit" }
+privacy = { unit = "patient", neighbours = "add-remove", id = "patient", contribution = { records = 2 } }
+level = [{ name = "all" }, { name = "clinic", column = "clinic" }]
+attribute = [{ name = "month", column = "day", date = "month", values = ["YEAR-01", "YEAR-02"], missing = "unknown" }]
+query = [{ name = "month", attributes = ["month"], epsilon = { clinic = "4" } }]
+left_out = { epsilon = "4", most = 6 }
+"""
+
+
+def visits(year: int, of_each: int):
+    rows = [
+        (c, f"{c}{p}", f"{year}-0{1 + p % 2}-11") for c in "ab" for p in range(30) for _ in range(of_each)
+    ]
+    frame = pd.DataFrame(rows, columns=["clinic", "patient", "day"])
+    spec = parse_spec(VISITS.replace("YEAR", str(year)))
+    return trueup.reconcile(trueup.measure(spec, frame, geography=pd.DataFrame({"clinic": ["a", "b"]})))
+
+
+def test_records_that_a_limit_leaves_out_are_part_of_the_answer():
+    """3 and 5 visits of each of 60 patients, of which 2 are kept: 60 and 180 are left out, and the counts do not change."""
+    found = changes(visits(2025, 3), visits(2025, 5), "all")
+    assert abs(found.figures["change"][0]) < 30
+    assert (
+        "Every count is of at most 2 of each patient alone: visits beyond that are in none." in found.promise
+    )
+    said = re.search(
+        r"Left out were about (\d+) before and (\d+) after, a change of \+(\d+) \(±(\d+)\)", found.promise
+    )
+    before, after, moved, reach = map(int, said.groups())
+    assert (abs(before - 60) < 60, abs(after - 180) < 60, moved) == (True, True, after - before)
+    assert reach < 30
+
+
+def test_months_are_compared_with_those_of_the_year_before():
+    old, new = visits(2025, 1), visits(2027, 2)
+    found = changes(old, new, "clinic x month")
+    assert "Each 'month' is compared with the one 2 years before." in found.promise
+    assert found.labels["month"].tolist() == ["2027-01", "2027-02", "unknown"] * 2
+    assert np.abs(found.figures["change"] - [15, 15, 0] * 2).max() < 15
+    with pytest.raises(SpecError, match="'month' has other values in the two releases"):
+        changes(new, old, "clinic x month")

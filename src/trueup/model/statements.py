@@ -133,6 +133,13 @@ def limited(spec: Spec) -> str:
     return f"at most {most.records:,} of each {privacy.unit}"
 
 
+def limited_sentence(spec: Spec | None) -> str:
+    """Return that counts leave out records beyond the limit on those of a unit; empty if there is none."""
+    if spec is None or not (most := limited(spec)):
+        return ""
+    return f"Every count is of {most} alone: {spec.table.counts}s beyond that are in none."
+
+
 def _contribution_sentences(spec: Spec) -> Iterator[str]:
     """Yield how much one unit contributes, and how that is known."""
     unit, limited, join = spec.privacy.unit, spec.privacy.contribution, spec.table.join

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from trueup.errors import BundleError, DataError, SpecError, did_you_mean
+from trueup.errors import BundleError, SpecError
 from trueup.files.columns import write_csv, write_parquet
-from trueup.files.source import open_table
-from trueup.files.table import require
 from trueup.files.target import refuse_file
-from trueup.files.text import as_text, without_blanks
 from trueup.io.bundle.kept_posterior import is_posterior, read_posterior
 from trueup.io.bundle.read import read_release
 from trueup.model.cells import Cells, Margin
@@ -25,11 +21,11 @@ from trueup.model.records.change import CountChanges
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws
 from trueup.model.records.release import Release
+from trueup.model.statements import limited_sentence
 from trueup.model.tables import probability_of
+from trueup.releasing.paired import Groups, place_groups, years_between
 
 Record = Release | Posterior
-BEFORE, AFTER = "before", "after"
-"""Columns of a crosswalk."""
 
 
 def changes(
@@ -84,14 +80,19 @@ def changes(
             needed=f"one of {', '.join(old.cells.tree.levels)}",
         )
     margin = canonical(new.cells, margin)
-    _refuse_other_values(old.cells, new.cells, margin)
-    groups = _groups(old.cells, new.cells, margin.level, crosswalk)
+    shifted = years_between(old.cells, new.cells, margin)
+    groups = place_groups(old.cells, new.cells, margin.level, crosswalk)
     level = probability_of(level)
     compare = _released if isinstance(new, Release) else _drawn
     figures = compare(old, new, margin, groups, level)  # pyright: ignore[reportArgumentType]
     labels = _labels(new.cells, margin, groups[1])
     return CountChanges(
-        margin, labels, figures, level, (_digest(old), _digest(new)), _promise(old, new, level)
+        margin,
+        labels,
+        figures,
+        level,
+        (_digest(old), _digest(new)),
+        " ".join(filter(None, (_promise(old, new, level), _left_out(old, new, level), shifted))),
     )
 
 
@@ -106,9 +107,26 @@ def write_change(found: CountChanges, out: Path) -> None:
 
 def _promise(old: Record, new: Record, level: float) -> str:
     if isinstance(old, Posterior) and isinstance(new, Posterior):
-        both = dict.fromkeys((old.promise, new.promise))
+        both = dict.fromkeys((old.promise, new.promise))  # of both, as limits on records may differ
         return f"The two are taken to be unrelated before anything was published. {' '.join(both)}"
-    return f"Each interval holds the true change in about {100 * level:.3g} of 100 cases, by forecast."
+    both = dict.fromkeys(limited_sentence(record.spec) for record in (old, new))
+    of = " of what is counted" if any(both) else ""
+    said = f"Each interval holds the true change{of} in about {100 * level:.3g} of 100 cases, by forecast."
+    return " ".join(filter(None, (said, *both)))
+
+
+def _left_out(old: Record, new: Record, level: float) -> str:
+    """Return how the number of records that a limit leaves out changed, if both releases measured it."""
+    found = [record.left_out for record in (old, new) if isinstance(record, Release) and record.left_out]
+    if len(found) < 2:
+        return ""
+    unit = new.spec.privacy.unit if new.spec else "unit"
+    values, reaches = zip(*((alone.value, alone.margin_of_error(level)) for alone in found))
+    moved, reach = values[1] - values[0], math.ceil(math.hypot(*reaches))
+    return (
+        f"Left out were about {max(values[0], 0):,} before and {max(values[1], 0):,} after, a change of {moved:+,} "
+        f"(±{reach:,}), where of each {unit} at most {found[1].most:,} of those left out are counted."
+    )
 
 
 def _read(given: Record | str | Path) -> Record:
@@ -130,73 +148,6 @@ def _refuse_unlike(old: Record, new: Record) -> None:
             "both were made from the same measurements, so that their noise is the same",
             needed="two releases, each measured by itself",
         )
-
-
-def _refuse_other_values(old: Cells, new: Cells, margin: Margin) -> None:
-    """Refuse a table whose attributes have other values in the earlier release."""
-    for kept, known in zip(new.kept(margin), old.kept(old.margin(margin))):
-        if (kept.name, kept.values) != (known.name, known.values):
-            raise SpecError(
-                f"'{kept.name}' has other values in the two releases",
-                needed="the same ones, or a recode that both have",
-            )
-
-
-Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""For every place of the first and of the second record the group in which it is compared."""
-
-
-def _groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
-    """Join places that share units, by their keys and a crosswalk, into groups that both records hold."""
-    names = [cells.tree.labels(level) for cells in (old, new)]
-    at = [{name: i for i, name in enumerate(held)} for held in names]
-    known = [_last_parts(cells, level) | held for cells, held in zip((old, new), at)]
-    pairs = [] if crosswalk is None else _pairs(crosswalk, known, level)
-    listed = [set(side) for side in zip(*pairs)] or [set(), set()]
-    pairs += [
-        (at[0][name], at[1][name])
-        for name in names[0]
-        if name in at[1] and at[0][name] not in listed[0] and at[1][name] not in listed[1]
-    ]
-    left, right = (
-        (np.array(side, np.int64) for side in zip(*pairs)) if pairs else (np.zeros(0, np.int64),) * 2
-    )
-    for which, held, found in zip(("first", "second"), names, (left, right)):
-        if (lost := np.setdiff1d(np.arange(len(held)), found)).size:
-            raise DataError(
-                f"place '{held[lost[0]]}' of level '{level}' is in the {which} release alone ({lost.size:,} such places)",
-                remedy="say in a crosswalk (columns 'before' and 'after') which places hold its units",
-            )
-    n = len(names[0])
-    links = coo_array((np.ones(left.size), (left, right + n)), shape=(n + len(names[1]),) * 2)
-    part = connected_components(links, directed=False)[1]
-    _, order = np.unique(part[n:], return_index=True)
-    rank = np.empty(order.size, np.int64)  # groups in the order of the second record's places
-    rank[np.argsort(order)] = np.arange(order.size)
-    return rank[part[:n]], rank[part[n:]]
-
-
-def _last_parts(cells: Cells, level: str) -> dict[str, int]:
-    """Return the places of a level by the last part of their keys, if that distinguishes them."""
-    tree, at = cells.tree, cells.tree.level(level)
-    last = list(tree.keys[at].values())[-1].tolist() if tree.keys and tree.keys[at] else []
-    return {str(part): place for place, part in enumerate(last)} if len(set(last)) == len(last) else {}
-
-
-def _pairs(crosswalk: Any, at: list[dict[str, int]], level: str) -> list[tuple[int, int]]:
-    source = open_table(crosswalk)
-    require(source, [BEFORE, AFTER])
-    rows = source.select([BEFORE, AFTER])
-    sides = [without_blanks(as_text(np.asarray(rows[name]))).tolist() for name in (BEFORE, AFTER)]
-    for column, side, known in zip((BEFORE, AFTER), sides, at):
-        if (wrong := next((text for text in side if text not in known), None)) is not None:
-            guess = did_you_mean(wrong, known)
-            raise DataError(
-                f"column '{column}' of {source.name} names '{wrong}', which is no place of level '{level}'"
-                + (f"; {guess}" if guess else ""),
-                needed=f"keys such as '{next(iter(known))}'",
-            )
-    return [(at[0][one], at[1][two]) for one, two in zip(*sides)]
 
 
 def _summed_groups(values: NDArray, groups: NDArray[np.int64]) -> NDArray:

@@ -33,6 +33,7 @@ from trueup.model.records.quantity import (
 )
 from trueup.model.records.tabled import Tabled
 from trueup.model.spec import Spec
+from trueup.model.statements import limited_sentence
 from trueup.model.tables import named_columns, probability_of
 
 PIECE = 1 << 23
@@ -126,7 +127,11 @@ class Posterior(Tabled):
 
     @property
     def promise(self) -> str:
-        """Return what its intervals promise and under which conditions, no more than is known."""
+        """Return what its intervals promise, under which conditions and of which counts, no more than is known."""
+        return " ".join(filter(None, (self._promised, limited_sentence(self.spec))))
+
+    @property
+    def _promised(self) -> str:
         if self.conflicts:
             which = "; ".join(map(str, self.conflicts))
             return (
