@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import openpyxl
 import pytest
+from openpyxl.styles import Alignment
 
 from tests.command import run
 from tests.io.test_drafted_values import plain
 from tests.io.test_published_as_they_come import values
+from trueup.errors import DataError
 from trueup.inferring import infer
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.perturbed import read_perturbed
@@ -73,6 +76,7 @@ FILES = {
     "a total in each group": (TOTALS, {("A01", "Men", "Full-time"): 120, ("A01", "Men", "Part-time"): 33, ("A01", "Men"): 153, ("A01", "Women", "Full-time"): 99, ("A01", "Women", "Part-time"): 60, ("A01", "Women"): 159, ("A02", "Men", "Full-time"): 18, ("A02", "Men", "Part-time"): 6, ("A02", "Men"): 24, ("A02", "Women"): 22}),
     "marks behind numbers": (MARKS, {("Ash", "Visits"): 123, ("Birch", "Visits"): 45, ("Cedar", "Visits"): 9, ("Dale", "Visits"): 0, ("Ash", "Clients"): 1204, ("Birch", "Clients"): 877, ("Cedar", "Clients"): 64}),
     "a part of the count beside it": (OF_WHICH, {("101",): 21, ("101", "darunter Frauen"): 8, ("102",): 54, ("102", "darunter Frauen"): 27, ("104",): 48, ("104", "darunter Frauen"): 0}),
+    "columns of two school years": ("area,2022–2023,2023–2024\nAsh,3,4\nBay,5,9\nElm,8,7\n", {("Ash",): 4, ("Bay",): 9, ("Elm",): 7}),
     "codes of an earlier year": (YEARS, {("North",): 13, ("South",): 22, ("West",): 7}),
     "tables below each other": (STACKED, BY_SEX),
     "headings within a table": (PANELS, BY_SEX),
@@ -85,29 +89,67 @@ INDENTED = {
     "blanks": "Area,n,m\nEngland and Wales,90,44\n  England,70,34\n    North,30,15\n    South,40,19\n  Wales,20,10\n    Cardiff,12,6\n    Swansea,8,4\n",
     "marks": "Gemeinde,n,m\n- Zug,53,26\n>> Bezirk A,33,16\n......01 Au,19,9\n......02 Ort,14,7\n>> Bezirk B,20,10\n......03 Elm,7,4\n......04 Ried,13,6\n",
     "no whole": "Region,n,m\nNorth,30,15\n  Ash,10,5\n  Birch,20,10\nSouth,44,21\n  Cedar,14,6\n  Dill,30,15\n",
+    "a total above regions": "Area,n,m\nAll areas,74,36\nNorth,30,15\n  Ash,10,5\n  Birch,20,10\nSouth,44,21\n  Cedar,14,6\n  Dill,30,15\n",
+    "a total below regions": "Area,n,m\nNorth,30,15\n  Ash,10,5\n  Birch,20,10\nSouth,44,21\n  Cedar,14,6\n  Dill,30,15\nTotal,74,36\n",
+    "a country beside its regions": "Area,n,m\nFarland,95,46\nNorth,30,15\n  Ash,10,5\n  Birch,20,10\nSouth,44,21\n  Cedar,14,6\n  Dill,30,15\nWest,21,10\n  Elm,20,10\n  Fir,1,0\n",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "depth"), [("blanks", 3), ("marks", 3), ("no whole", 3)])
-def test_indented_places_are_levels(name, depth, tmp_path):
-    file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
-    file.write_text(INDENTED[name])
+def indented_sheet(file, text):
+    """Write a table into a sheet whose cells are indented by their format, as spreadsheets do it."""
+    book = openpyxl.Workbook()
+    for line in text.splitlines():
+        name, *numbers = line.split(",")
+        book.active.append([name.strip(), *(int(x) if x.isdigit() else x for x in numbers)])
+        cell = book.active.cell(book.active.max_row, 1)
+        cell.alignment = Alignment(indent=(len(name) - len(name.lstrip())) // 2)
+    book.save(file)
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+@pytest.mark.parametrize("name", INDENTED)
+def test_indented_places_are_levels(name, kind, tmp_path):
+    if name == "marks" and kind == "xlsx":
+        return
+    file, spec, depth = tmp_path / f"t.{kind}", tmp_path / "s.toml", 3
+    file.write_text(INDENTED[name]) if kind == "csv" else indented_sheet(file, INDENTED[name])
     done = run("new", spec, "--published", file)
     assert done.returncode == 0, done.stderr
     places = tmp_path / "s-places.csv"
     assert f"--geography {places}" in done.stdout
+    assert "refused" not in done.stdout
     measured = read_perturbed(parse_perturbed(spec.read_text()), [file], places)
     assert len(measured.cells.tree.levels) == depth
     rows = [line.strip().split(",") for line in INDENTED[name].splitlines()[1:]]
     assert {plain(label)[0]: value for label, value in values(measured).items() if label.endswith("=n")} == {
         row[0]: int(row[1]) for row in rows
     }
-    assert (
-        run(
-            "infer", "--perturbed", spec, "--table", file, "--geography", places, "--out", tmp_path / "p"
-        ).returncode
-        == 0
+    if kind == "csv":
+        given = ("--perturbed", spec, "--table", file, "--geography", places)
+        assert run("infer", *given, "--out", tmp_path / "p").returncode == 0
+
+
+def test_a_total_in_the_list_of_places_is_refused_with_two_remedies(tmp_path):
+    table, spec, places = (tmp_path / name for name in ("t.csv", "s.toml", "p.csv"))
+    table.write_text("place,n\nAll,7\nNorth,4\nSouth,3\n")
+    places.write_text("place,in\nwhole,\nAll,whole\nNorth,whole\nSouth,whole\n")
+    spec.write_text(
+        'format = 1\ntitle = "t"\ntable = { name = "n", counts = "n" }\nparents = { id = "place", parent = "in" }\n'
+        'level = [{ name = "whole" }, { name = "place" }]\n[[published]]\nname = "t"\nfile = "t.csv"\nlevel = "place"\n'
+        'count = "n"\nlaw = { name = "exact" }\nunlisted = "unknown"\ntotal = { place = "All" }\n'
     )
+    read = [parse_perturbed(spec.read_text()), [table], places]
+    with pytest.raises(DataError, match="leave 'All' out of the list of places, or its `total` out"):
+        read_perturbed(*read)
+    places.write_text(places.read_text().replace("All,whole\n", ""))
+    assert list(values(read_perturbed(*read)).values()) == [4, 3, 7]
+
+
+def test_messages_of_a_draft_end_in_one_point(tmp_path):
+    (tmp_path / "t.csv").write_text("area,sex,n\nA,f,1\nA,f,2\nB,m,3\n")
+    done = run("new", tmp_path / "s.toml", "--published", tmp_path / "t.csv")
+    assert "the spec is refused" in done.stdout
+    assert ".." not in done.stdout
 
 
 def test_indents_without_sums_are_no_levels(tmp_path):

@@ -50,7 +50,7 @@ def draft_from_published(
         listed = write_indented_places(places, draft.text, draft.places)
         print(f"Places, as the indents of the names tell them: {listed}")
     for text in draft.undecided:
-        print(f"To decide: {text}.")
+        print(f"To decide: {text.rstrip('.')}.")
     given = [part for file in dict.fromkeys(files) for part in ("--table", str(file))]
     given += ["--geography", str(listed)] if listed is not None else []
     given += ["--encoding", encoding] if encoding else []

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trueup.io.published.drafting.keys import Pointers
-from trueup.io.published.drafting.seen import SeenTable
-from trueup.io.published.drafting.sums import column_numbers
+from trueup.io.published.drafting.seen import TOTAL, SeenTable
+from trueup.io.published.drafting.sums import column_numbers, summing_value
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.tree import Tree
 
@@ -62,6 +62,9 @@ def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] 
     if len(set(names)) < len(names) or "" in names or WHOLE in names:
         return None
     parents = parents_of(names, table.indents)
+    roots = [name for name, parent in zip(names, parents) if not parent]
+    if len(roots) > 1 and (whole := _whole_among(roots, table)):
+        parents = [parent or whole * (name != whole) for name, parent in zip(names, parents)]
     if not _mostly_sums(names, parents, table):
         return None
     rows = list(zip(names, parents))
@@ -78,6 +81,15 @@ def write_indented_places(path: Path, spec: str, places: Sequence[tuple[str, str
     with path.open("x", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([(columns.id, columns.parent), *places])
     return path
+
+
+def _whole_among(roots: Sequence[str], table: SeenTable) -> str:
+    """Return the one of the places in no other that holds the others, by its name or its numbers; empty if there is none."""
+    if named := [name for name in roots if TOTAL.fullmatch(name)]:
+        return named[0]
+    among = [name if name in roots else "" for name in table.places[0].texts]
+    summed = summing_value(table.places[0]._replace(texts=among), table._replace(places=[]))
+    return summed.value if summed is not None and not summed.differs else ""
 
 
 def _mostly_sums(names: Sequence[str], parents: Sequence[str], table: SeenTable) -> bool:

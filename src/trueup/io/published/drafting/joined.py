@@ -43,7 +43,8 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     if pointers is not None:
         levels = [DraftedKey(f"level {k}", pointers.id, of=_pointed(pointers)) for k in range(pointers.depth)]
     attributes: list[DraftedKey] = []
-    entries = [_drafted_table(table, levels, attributes, undecided) for table in seen]
+    listed = pointers.places if pointers else frozenset[str]()
+    entries = [_drafted_table(table, levels, attributes, undecided, listed) for table in seen]
     entries = told_apart(entries, attributes, undecided)
     return Draft(levels, attributes, entries, undecided, pointers)
 
@@ -97,7 +98,11 @@ def _lengths(codes: Sequence[str]) -> list[int]:
 
 
 def _drafted_table(
-    table: SeenTable, levels: list[DraftedKey], attributes: list[DraftedKey], undecided: list[str]
+    table: SeenTable,
+    levels: list[DraftedKey],
+    attributes: list[DraftedKey],
+    undecided: list[str],
+    listed: frozenset[str],
 ) -> DraftedTable:
     columns: dict[str, str] = {}
     totals: dict[str, str] = {}
@@ -117,6 +122,8 @@ def _drafted_table(
         level, found = at.name, True
         if at.column != place.name:
             columns[at.column] = place.name
+        if listed.issuperset(place.held):
+            continue
         totals |= _total_of(at.column, place) or (
             {at.column: whole[place.name]} if place.name in whole else {}
         )

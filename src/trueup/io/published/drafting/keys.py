@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trueup.errors import DataError
 from trueup.files.source import open_table
-from trueup.io.published.drafting.seen import SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable
 from trueup.io.published.perturbed.columns import text_of
 from trueup.model.tree import Tree
 
@@ -132,10 +132,14 @@ def name_of(values: Sequence[str]) -> str:
     --------
     >>> name_of(["Men", "Women"]), name_of(["davon männlich", "davon weiblich"]), name_of(["0-17", "18+"]), name_of(["a", "b"])
     ('sex', 'sex', 'age', 'category')
+    >>> name_of(["2023", "2024"]), name_of(["2022-2023", "2023-2024"])
+    ('year', 'period')
     """
     bare = [re.sub(r"\s*\(.*\)$|\W+$", "", OF_WHICH.sub("", value.casefold())) or value for value in values]
     if all(_SEX.fullmatch(value) for value in bare):
         return "sex"
+    if all(map(YEAR.search, values)):
+        return "year" if all(map(YEAR.fullmatch, values)) else "period"
     words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
     return "age" if all(map(_AGE.fullmatch, words)) else "category"
 

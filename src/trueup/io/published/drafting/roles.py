@@ -28,7 +28,7 @@ _COUNTED = re.compile(r"(obs_?)?(count|number|numerator|n)", re.IGNORECASE)
 _PERIOD = re.compile(
     rf"(Q|T|K)[1-4](\W{YEAR.pattern})?|{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII
 )
-_COLUMN_PERIOD = re.compile(rf"{YEAR.pattern}([-/ ]?[MQTK]?\d{{1,2}})?")
+_COLUMN_PERIOD = re.compile(rf"{YEAR.pattern}([-–/ ]?([MQTK]?\d{{1,2}}|\d{{4}}))?")
 _VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
 _NO_COUNTS = re.compile(

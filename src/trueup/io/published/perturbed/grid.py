@@ -124,8 +124,15 @@ def sheets_of(path: Path) -> list[str]:
 
 def _sheet_rows(path: Path, sheet: str | None, *, stripped: bool) -> Iterator[Row]:
     with opened_workbook(path) as book:
-        for row in sheet_of(path, book, sheet).iter_rows(values_only=True):
-            yield [value if isinstance(value, str) and not stripped else cell_text(value) for value in row]
+        for row in sheet_of(path, book, sheet).iter_rows(values_only=stripped):
+            yield [cell_text(value) for value in row] if stripped else list(map(_indented, row))
+
+
+def _indented(cell: Any) -> str:
+    """Return the text of a cell below as many blanks as its format indents it by steps."""
+    if not isinstance(cell.value, str):
+        return cell_text(cell.value)
+    return " " * int(cell.alignment.indent if cell.has_style else 0) + cell.value
 
 
 def cell_text(value: Any) -> str:

@@ -94,7 +94,14 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
         )
     last = [level.name for level in spec.levels].index(part.level)
     depth = {id_: at for at in range(last + 1) for id_ in tree.keys[at]["id"].tolist()}
-    depth |= dict.fromkeys(part.total_of(str(spec.parents and spec.parents.id)), 0)
+    totals = part.total_of(str(spec.parents and spec.parents.id))
+    if both := [label for label in totals if depth.get(label)]:
+        raise DataError(
+            f"'{both[0]}' is the total of table '{part.name}', and the list of places has it below '{tree.keys[0]['id'][0]}'",
+            needed="one of them",
+            remedy=f"leave '{both[0]}' out of the list of places, or its `total` out of the entry if it is a place beside others",
+        )
+    depth |= dict.fromkeys(totals, 0)
     for row, id_ in enumerate(ids.tolist()):
         if id_ not in depth:
             raise DataError(
