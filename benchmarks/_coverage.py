@@ -21,7 +21,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.quantity import equal_tails
+from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.reconciling import Prepared, default
@@ -228,7 +228,7 @@ def _shares(counts: NDArray, parent: NDArray) -> NDArray[np.float64]:
 
 
 def _of_draws(draws: NDArray, true: NDArray, *released: NDArray) -> NDArray:
-    low, high = equal_tails(draws, LEVEL)
+    low, high = interval_of_draws(draws, LEVEL)
     mass = ((draws >= low) & (draws <= high)).mean(axis=0)
     return _row((low <= true) & (true <= high), mass, true, [draws.mean(axis=0), *released])
 

@@ -21,7 +21,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.records.quantity import equal_tails
+from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 
@@ -195,7 +195,7 @@ def _once(scenario: Histograms, law: str, seed: int) -> Iterator[tuple[str, NDAr
 
 
 def _row(draws: NDArray, true: NDArray, released: NDArray) -> NDArray:
-    low, high = equal_tails(draws, LEVEL)
+    low, high = interval_of_draws(draws, LEVEL)
     held, mass = (low <= true) & (true <= high), ((draws >= low) & (draws <= high)).mean(axis=0)
     squares = (draws.mean(axis=0) - true) ** 2, (released - true) ** 2
     return np.array([held.mean(), mass.mean(), *(s.mean() for s in squares), len(true)])

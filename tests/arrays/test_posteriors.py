@@ -83,17 +83,20 @@ def test_25_posteriors_of_trees_each_are_those_of_enumeration(rng, shape):
         np.testing.assert_allclose(mass[inside], expected[counts[inside]], atol=1e-4 if shape == 3 else 1e-9)
 
 
-def test_intervals_of_a_tree_are_the_shortest_that_leave_out_at_most_half_the_rest_on_each_side():
-    found = posterior_of_tree([10, 4, 5, 7], [3, 3, 3, -1], discrete_laplace(1))
+def test_intervals_of_a_tree_leave_out_half_the_rest_on_each_side_or_all_of_it_above():
+    found, from_least = posterior_of_tree([10, 4, 5, 7], [3, 3, 3, -1], discrete_laplace(1)), set()
     for level in (0.5, 0.9, "95%"):
         low, high = found.interval(level)
-        tail = (1 - (0.95 if level == "95%" else level)) / 2
+        rest = 1 - (0.95 if level == "95%" else level)
         for node in range(4):
             counts, mass = found.marginal(node)
             below, above = mass[counts < low[node]].sum(), mass[counts > high[node]].sum()
+            tail = rest / 2 if below or above <= rest / 2 else rest
+            from_least.add(tail == rest)
             assert max(below, above) <= tail + 1e-12
-            assert below + mass[counts == low[node]].sum() >= tail - 1e-12
+            assert below + mass[counts == low[node]].sum() >= tail - 1e-12 or low[node] == counts[0]
             assert above + mass[counts == high[node]].sum() >= tail - 1e-12
+    assert from_least == {False, True}
     laplace = discrete_laplace(1)
     for shown in map(repr, (found, posterior_of_released([250, 357], laplace, laplace))):
         assert shown.count("\n") == 2

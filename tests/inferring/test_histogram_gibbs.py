@@ -37,7 +37,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
-from trueup.model.records.quantity import equal_tails
+from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.run.deadline import Deadline
@@ -399,7 +399,7 @@ def test_narrow_counts_are_described_as_wide_ones(rng):
     for margin in margins(posterior):
         one, other = posterior.summary(margin), wide.summary(margin)
         assert all(np.array_equal(one[name], other[name]) for name in one)
-        low, high = equal_tails(wide.sums(margin).reshape(300, -1), 0.9)
+        low, high = interval_of_draws(wide.sums(margin).reshape(300, -1), 0.9)
         assert np.array_equal(one["low"], low)
         assert np.array_equal(one["high"], high)
 

@@ -52,9 +52,10 @@ class TreePosterior(ThreeLines):
         return self._marginals.mean[self._place]
 
     def interval(self, mass: float | str = 0.9) -> tuple[Integers, Integers]:
-        """Return the least and the largest count, (n,) each, of every node's interval: equal tails, at least `mass`."""
-        mass = probability_of(mass)
-        low, high = (self._marginals.quantile((1 + side * mass) / 2) for side in (-1, 1))
+        """Return the ends, (n,) each, of every node's interval of at least `mass`: equal tails, or from the least possible count
+        where that is shorter.
+        """
+        low, high = self._marginals.interval(probability_of(mass))
         return low[self._place], high[self._place]
 
     @cached_property

@@ -23,7 +23,7 @@ from trueup.model.header import Measured, split
 from trueup.model.nested import canonical
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.expected_errors import ExpectedErrors
-from trueup.model.records.quantity import equal_tails
+from trueup.model.records.interval import interval_of_draws
 from trueup.reconciling import unsolved
 from trueup.reconciling.expected_errors import MIN_REPLICATES, ErrorSimulation
 from trueup.reconciling.method import Method
@@ -201,7 +201,7 @@ class Reconciler:
 
 @dataclass(frozen=True, eq=False)
 class Inferrer:
-    """A prepared method of inference: posterior means, and equal-tailed intervals of probability `level`."""
+    """A prepared method of inference: posterior means, and its intervals of probability `level`."""
 
     method: InferMethod
     state: Any
@@ -227,13 +227,11 @@ class Inferrer:
 
     def _describe(self, cells: Cells, drawn: Drawn, margin: Margin) -> tuple[NDArray, NDArray, NDArray]:
         """Return mean and ends of the interval of every group."""
-        tails = (1 - self.level) / 2, (1 + self.level) / 2
         if (exact := drawn.marginals.get(margin)) is not None:
-            return exact.mean, exact.quantile(tails[0]), exact.quantile(tails[1])
+            return exact.mean, *exact.interval(self.level)
         table = cells.sum(drawn.draws, margin)
         draws = table.reshape(-1, table.shape[-1])
-        low, high = equal_tails(draws, self.level)
-        return draws.mean(axis=0), low, high
+        return draws.mean(axis=0), *interval_of_draws(draws, self.level)
 
 
 Estimator = Reconciler | Inferrer

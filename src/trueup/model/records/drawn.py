@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.model.cells import Margin
+from trueup.model.records.interval import shorter_ends
 
 Reals = NDArray[np.float64]
 
@@ -76,9 +77,13 @@ class Marginals:
         masses = self.masses[self.start[group] : self.start[group + 1]]
         return self.offset[group] + np.arange(len(masses)), masses
 
+    def interval(self, level: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the ends of every count's interval: equal tails, or from the least possible count where that is shorter."""
+        return shorter_ends(self.quantile, self.offset, level)
+
     def describe(self, level: float) -> Columns:
-        """Return mean, sd, median, and the equal-tailed interval with its mass, of every count."""
-        low, high = self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+        """Return mean, sd, median, and the interval with its mass, of every count."""
+        low, high = self.interval(level)
         return {
             "mean": self.mean,
             "sd": self.sd,

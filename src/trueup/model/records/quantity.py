@@ -15,7 +15,7 @@ from trueup.model.cells import Cells
 from trueup.model.constraints import name_mask
 from trueup.model.linear import parse_sum
 from trueup.model.records.drawn import Columns, Reals
-from trueup.model.tables import probability_of
+from trueup.model.records.interval import ends_of_sorted, interval_of_draws, quantile_at
 from trueup.model.three_lines import ThreeLines
 
 
@@ -35,12 +35,12 @@ class Quantity(ThreeLines):
 
     Examples
     --------
-    >>> q = Quantity("a", np.arange(100).reshape(1, 100))
-    >>> q.mean, q.interval(0.9), q.probability(below=50)
-    (49.5, (4.0, 94.0, 0.91), 0.5)
+    >>> q = Quantity("a", np.add.outer(range(10), range(10)).reshape(1, 100))
+    >>> q.mean, q.interval(0.9), q.probability(below=9)
+    (9.0, (2.0, 16.0, 0.94), 0.45)
     >>> q
     Quantity: a
-      mean 49.5, 90 % interval 4 to 94
+      mean 9, 90 % interval 2 to 16
       100 draws
     >>> share = Quantity("a / b", np.array([[0.5, np.nan, 0.5, 0.25]]))
     >>> share.undefined, round(share.mean, 4)
@@ -85,8 +85,8 @@ class Quantity(ThreeLines):
         return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
     def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
-        """Return low, high and the share of draws inside: equal tails, at least `level`."""
-        low, high = equal_tails(self._known, level)
+        """Return low, high and the share of draws inside, at least `level`: equal tails, or all low values where that is shorter."""
+        low, high = interval_of_draws(self._known, level)
         return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
 
     def probability(self, *, below: float = np.inf, above: float = -np.inf) -> float:
@@ -114,37 +114,6 @@ def quotients(above: NDArray, below: NDArray) -> Reals:
     return np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0)
 
 
-def equal_tails(draws: NDArray, level: float | str) -> tuple[NDArray, NDArray]:
-    """Return the interval with at most `(1 - level) / 2` of the draws outside on each side.
-
-    Parameters
-    ----------
-    draws
-        `(draws, ...)`.
-    level
-        Probability in (0, 1).
-
-    Examples
-    --------
-    >>> [float(end) for end in equal_tails(np.arange(1, 101), 0.9)]
-    [5.0, 95.0]
-    """
-    level = probability_of(level)
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0, method="inverted_cdf")
-    return low, high
-
-
-def quantile_at(count: int, probability: float) -> int:
-    """Return the position of a quantile among so many sorted draws: the first that reaches the probability.
-
-    Examples
-    --------
-    >>> quantile_at(100, 0.05), quantile_at(3, 0.5), quantile_at(1, 0.95)
-    (4, 1, 0)
-    """
-    return min(max(int(np.ceil(count * probability - 1e-9)) - 1, 0), count - 1)
-
-
 def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: bool = True) -> Columns:
     """Describe draws `(chains, draws, k)` of any quantities.
 
@@ -168,15 +137,13 @@ def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: b
     [50.5, 5.0, 95.0, 0.91]
     """
     flat = np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1, kind="stable")
-    low, median, high = (
-        flat[:, quantile_at(flat.shape[1], p)] for p in ((1 - level) / 2, 0.5, (1 + level) / 2)
-    )
+    low, high = ends_of_sorted(flat.T, level)
     r_hat, ess = _diagnostics(draws, independent, ranked)
     sd = flat.std(axis=1)
     return {
         "mean": flat.mean(axis=1),
         "sd": sd,
-        "median": median,
+        "median": flat[:, quantile_at(flat.shape[1], 0.5)],
         "low": low,
         "high": high,
         "mass": ((flat >= low[:, None]) & (flat <= high[:, None])).mean(axis=1),
