@@ -19,9 +19,9 @@ from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.records.interval import interval_of_draws
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.reconciling import Prepared, default

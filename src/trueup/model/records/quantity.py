@@ -85,7 +85,7 @@ class Quantity(ThreeLines):
         return float(np.quantile(self._known, 0.5, method="inverted_cdf"))
 
     def interval(self, level: float | str = 0.9) -> tuple[float, float, float]:
-        """Return low, high and the share of draws inside, at least `level`: equal tails, or all low values where that is shorter."""
+        """Return low, high and the share of draws inside, at least `level`; see `interval_of_draws`."""
         low, high = interval_of_draws(self._known, level)
         return float(low), float(high), self._share((self._known >= low) & (self._known <= high))
 
