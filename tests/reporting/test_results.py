@@ -48,13 +48,20 @@ def test_a_release_shows_its_counts_first_largest_on_top_with_their_margins():
     assert ids.index("results") < ids.index("protected") < ids.index("cost")
 
 
-def test_attributes_of_the_whole_are_shown_and_unknown_margins_are_said_to_be():
+def test_attributes_of_the_whole_are_shown_with_margins_that_were_simulated_with_the_tables():
     release, spec = released(CROSSED)
-    *_, by_sex = pictures_of(report(release, spec), "What the numbers say")
+    pictures = pictures_of(report(release, spec), "What the numbers say")
+    by_sex = next(picture for picture in pictures if picture.caption.startswith("The whole by sex"))
     counts = release.sums("nation x sex")
     assert [name for name, _ in by_sex.rows] == ["female", "male"]
     assert [marks[0].to for _, marks in by_sex.rows] == counts.tolist()
-    assert "No margin of error of these sums is known" in by_sex.caption
+    assert "Lines show the 90 % margin of error" in by_sex.caption
+    sums = Margin("nation", ("sex",))
+    assert sums not in release.published
+    assert [marks[1].to for _, marks in by_sex.rows] == (counts + release.margin_of_error(sums)).tolist()
+    bare = replace(release, expects=None)  # of which nothing was simulated
+    said = pictures_of(report(bare, spec), "What the numbers say")
+    assert any("No margin of error of these sums is known" in picture.caption for picture in said)
 
 
 def test_a_posterior_shows_what_was_asked_first():
@@ -103,15 +110,14 @@ def test_every_measured_table_is_shown_with_margins_and_ages_in_their_order():
     assert titles == [
         "State",
         "Block group",
+        "The whole by sex",
         "The whole by age",
         "Block group by sex by age",
-        "The whole by sex",
     ]
-    ages, both, sex = pictures[2:]
+    _, ages, both = pictures[2:]
     assert [name for name, _ in ages.rows] == AGES
     assert "Lines show the 90 % margin of error" in ages.caption
     assert "Lines show the 90 % margin of error" in both.caption
-    assert "No margin of error" in sex.caption
     assert all(len(marks) == 3 for _, marks in (*ages.rows, *both.rows))
     largest = max(ages.rows, key=lambda row: row[1][0].to)[0]
     assert f"The largest is {largest}:" in ages.message

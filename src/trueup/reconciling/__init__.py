@@ -48,6 +48,8 @@ METHODS: Registry[Method] = Registry(
     },
 )
 """Every method; the first that fits a structure is its default."""
+MOST_SUMS = 40
+"""Sums of published tables whose errors are simulated with those of the tables."""
 MAX_EXACT_COUNT = 2**53
 """Whole numbers up to this are exact in double precision, in which the methods compute."""
 BEFORE_NOISE = 2**52
@@ -77,7 +79,7 @@ class Prepared:
         return ErrorSimulation(
             self.method,
             self.constraints,
-            published(self.constraints),
+            (*published(self.constraints), *(sums_of_published(self.constraints) if whole else ())),
             self.state if whole else None,
         )
 
@@ -202,6 +204,21 @@ def _published_of_family(cells: FamilyCells, constraints: Constraints) -> tuple[
     totals = (Margin(level) for level in cells.tree.levels if cells.holders(Margin(level)))
     own = (canonical(cells, m) for m in (*constraints.margins, *constraints.invariants))
     return _coarse_first(cells, {*totals, *own, *cells.tables, *cells.separators})
+
+
+def sums_of_published(constraints: Constraints) -> tuple[Margin, ...]:
+    """Return sums of published tables that readers ask for, at most `MOST_SUMS`: at levels above, whole and by one attribute."""
+    cells, tables = constraints.cells, published(constraints)
+    if constraints.joined is not None:
+        return ()
+    kept = cells.coarsest.attributes
+    wanted = {
+        canonical(cells, Margin(level, tuple(dict.fromkeys((*kept, *names)))))
+        for table in tables
+        for level in cells.tree.levels[: cells.tree.level(table.level) + 1]
+        for names in (table.attributes, *((name,) for name in table.attributes))
+    }
+    return _coarse_first(cells, {margin for margin in wanted if cells.holds(margin)} - {*tables})[:MOST_SUMS]
 
 
 def _coarse_first(cells: Cells, margins: Collection[Margin]) -> tuple[Margin, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isnan, nan
 
 import numpy as np
@@ -70,7 +71,16 @@ def noise_error(measurements: Measurements, unit: str) -> Section:
 def release_error(release: Release, unit: str) -> Section:
     """Show the expected error of every published table: by size of the count, and in closed form if there is one."""
     section = _closed_form(release, unit)
-    return Section(section.id, section.heading, (*expected_blocks(release.expected, unit), *section.blocks))
+    return Section(
+        section.id, section.heading, (*expected_blocks(_of_published(release), unit), *section.blocks)
+    )
+
+
+def _of_published(release: Release) -> ExpectedErrors | None:
+    """Return the errors of published tables, without those of their sums."""
+    if (found := release.expected) is None:
+        return None
+    return replace(found, classes=tuple(c for c in found.classes if c.table in release.published))
 
 
 def expected_blocks(expected: ExpectedErrors | None, unit: str) -> tuple[Text | Table, ...]:

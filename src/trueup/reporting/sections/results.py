@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 15
 """Bars of a picture."""
 MOST_PICTURES, MOST_MEASURED = 5, 12
-"""Pictures of the section, and of measured tables by attributes where there are more: none of these is left out for a sum."""
+"""Pictures of the whole by one attribute each, and of measured tables."""
 MOST_VALUES = 40
 """Values of attributes of the whole that are shown in their own order."""
 LARGEST_TABLE = 30_000
@@ -127,9 +127,9 @@ def _tables(cells: Cells, levels: list[str], measured: Sequence[Margin] = ()) ->
     places = [Margin(name) for name in sizes if name in levels and 1 < sizes[name] <= LARGEST_TABLE]
     by = [Margin(cells.tree.levels[0], (attribute.name,)) for attribute in cells.attributes]
     shown = [margin for margin in places if cells.holds(margin)]
-    shown += [margin for margin in measured if cells.size(margin) <= LARGEST_TABLE][:MOST_MEASURED]
-    sums = [margin for margin in by if cells.holds(margin) and margin not in shown]
-    return shown + sums[: max(MOST_PICTURES - len(shown), 0)]
+    shown += [margin for margin in by if cells.holds(margin)][:MOST_PICTURES]
+    own = [margin for margin in measured if margin not in shown and cells.size(margin) <= LARGEST_TABLE]
+    return shown + own[:MOST_MEASURED]
 
 
 def _blocks(
