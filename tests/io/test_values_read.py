@@ -42,10 +42,8 @@ READINGS = {
             "0": "0",
             "7": "1-14",
             "-1": "other",
-            "x": "other",
-            "1.5": "other",
             "": "unknown",
-            "9" * 30: "other",
+            "-" + "9" * 18: "other",
         },
     ),
     "months": (
@@ -56,9 +54,26 @@ READINGS = {
             "2026-02-01 10:30:00": "2026-02",
             "2026-02-01T10:30:00Z": "2026-02",
             "2025-12-31": "other",
-            "31.01.2026": "other",
-            "2026-01-311": "other",
         },
+    ),
+    "months of days before them": (
+        'date = "month", form = "DD.MM.YYYY", values = ["2026-01", "2026-02"], other = "other"',
+        {
+            "31.01.2026": "2026-01",
+            "1.2.2026": "2026-02",
+            "02.01.2026 10:30": "2026-01",
+            "2026-02-03": "2026-02",
+            "02.12.2025": "other",
+            "other": "other",
+        },
+    ),
+    "months before days": (
+        'date = "month", form = "MM/DD/YYYY", values = ["2026-01", "2026-02"]',
+        {"01/02/2026": "2026-01", "2/1/2026": "2026-02"},
+    ),
+    "dates without a sign": (
+        'date = "year", form = "YYYYMMDD", values = ["2025", "2026"]',
+        {"20260203": "2026", "20251231": "2025", "2026": "2026"},
     ),
     "years": (
         'date = "year", values = ["2025", "2026"]',
@@ -130,6 +145,16 @@ def test_values_are_read_alike_in_python_and_in_duckdb(name, tmp_path):
         ("years", "2024-01-01"),
         ("missing", "x"),
         ("months", ""),
+        ("months", "31.01.2026"),
+        ("months", "2026-01-311"),
+        ("months", "2026-13-01"),
+        ("months before days", "13/01/2026"),
+        ("months before days", "03/01/2026"),
+        ("months of days before them", "31-01-2026"),
+        ("dates without a sign", "20261301"),
+        ("bins and others", "x"),
+        ("bins and others", "1.5"),
+        ("bins and others", "9" * 30),
         ("folded", ""),
     ],
 )
@@ -150,6 +175,60 @@ def test_what_has_no_value_is_refused_by_both_without_showing_it(name, text, tmp
         )
     assert "'x'" in str(told.value)
     assert "'x'" in str(also.value)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "text", "needed", "remedies", "unfit"),
+    [
+        (
+            READINGS["months"][0].replace(', other = "other"', ""),
+            "31.01.2026",
+            "dates such as 2026-03-14, in one of: 2026-01, 2026-02",
+            ['form = "DD.MM.YYYY"'],
+            ["fold", "bins", "date"],
+        ),
+        (READINGS["years"][0], "2024", "one of: 2025, 2026", ['other = "other"'], ["fold", "bins", "date"]),
+        (
+            READINGS["bins"][0],
+            "-1",
+            "whole numbers from 0",
+            ['other = "other"'],
+            ["fold", "bins", "date", "form"],
+        ),
+        (
+            'values = ["Male", "Female"]',
+            "MALE",
+            "one of: Male, Female",
+            ["fold = true", 'other = "other"'],
+            ["bins", "date"],
+        ),
+        ('values = ["2025", "2026"]', "2025-03-01", "one of: 2025, 2026", ['date = "year"'], ["fold"]),
+    ],
+)
+def test_a_remedy_of_a_refused_value_fits_the_attribute_and_works(attribute, text, needed, remedies, unfit):
+    table = pd.DataFrame({"place": ["a"], "x": [text]})
+    spec = _spec(attribute)
+    with pytest.raises(DataError) as told:
+        read_counts(spec, public_cells(spec, geography=PLACES), table)
+    assert needed in told.value.needed
+    for remedy in remedies:
+        key = remedy.partition(" ")[0]
+        assert key in told.value.remedy
+        mended = _spec(f"{attribute}, {remedy}")
+        assert read_counts(mended, public_cells(mended, geography=PLACES), table).sum() == 1
+    assert not [key for key in unfit if f"`{key} =" in told.value.remedy]
+
+
+def test_other_is_not_advised_for_sums_in_a_table_of_counts():
+    spec = parse_spec(
+        SPEC.replace("ATTRIBUTE", 'values = ["f", "m"]').replace(
+            'kind = "records"', 'kind = "counts", count = "n"'
+        )
+    )
+    table = pd.DataFrame({"place": ["a"] * 3, "x": ["f", "m", "Total"], "n": [1, 2, 3]})
+    with pytest.raises(DataError, match="leave out rows of sums such as Total") as told:
+        read_counts(spec, public_cells(spec, geography=PLACES), table)
+    assert "all other values" not in str(told.value)
 
 
 def test_columns_of_dates_and_of_numbers_are_read(tmp_path):
@@ -180,6 +259,11 @@ def test_columns_of_dates_and_of_numbers_are_read(tmp_path):
         ('bins = ["0", "3"]', "bins 1 is not a whole number"),
         ("bins = [true, 3]", "bins 1 is not a whole number"),
         ('values = ["a"], fold = "yes"', "fold"),
+        ('date = "month", values = ["2026-01"], form = "DD.MM"', "'DD.MM' is none of a month"),
+        ('date = "month", values = ["2026-01"], form = "YYYY"', "'YYYY' is none of a month"),
+        ('date = "month", values = ["2026-01"], form = "YYYY-DD-MM"', "is none of a month"),
+        ('date = "month", values = ["2026-01"], form = "DD.MM/YYYY"', "is none of a month"),
+        ('values = ["2026-01"], form = "DD.MM.YYYY"', "is none of a date"),
     ],
 )
 def test_readings_that_contradict_themselves_are_refused(attribute, said):
@@ -192,13 +276,16 @@ def test_a_random_text_has_one_value_at_most(rng):
     parts = [
         AttributePart(name="x", bins=(0, 10), other="o", missing="m", fold=True),
         AttributePart(name="x", values=("2026-01",), date="month", other="o"),
+        AttributePart(name="x", values=("2026-01", "1110-11"), date="month", other="o", form="DD.MM.YYYY"),
+        AttributePart(name="x", values=("1110", "1101"), date="year", other="o", form="YYYYMMDD"),
         AttributePart(name="x", values=("a b", "0"), fold=True, other="o"),
     ]
     letters = list("0123456789-T: ab A.+Z")
     texts = ["".join(rng.choice(letters, rng.integers(1, 12))) for _ in range(400)]
-    given = pd.DataFrame({"x": texts})
+    texts += ["".join(rng.choice(list("01.-"), rng.integers(4, 11))) for _ in range(400)]
+    texts += [f"{day}.{month}.1110" for day in ("1", "01", "00", "32") for month in ("1", "11", "13", "00")]
     connection = duckdb.connect()
-    connection.register("given", given)
+    connection.register("given", pd.DataFrame({"x": texts}))
     table = Relation("given", connection.table("given"))
     for part in parts:
         rows = connection.sql(f"SELECT {position_sql(part, table)} AS at FROM given").fetchall()

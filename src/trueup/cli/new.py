@@ -56,8 +56,8 @@ Attributes = Annotated[
     option(
         "--attribute",
         "A column to count by with all values that it may have, sex=f,m; age=bins 0,15,65 for whole numbers, "
-        "date=months 2026-01 to 2026-12 for dates. After semicolons, how it is read: missing unknown; other rest; fold. "
-        "A value with a comma or a semicolon stands in double quotes; may be repeated.",
+        "date=months 2026-01 to 2026-12 for dates. After semicolons, how it is read: missing unknown; other rest; "
+        "form DD.MM.YYYY; fold. A value with a comma or a semicolon stands in double quotes; may be repeated.",
     ),
 ]
 Tables = Annotated[

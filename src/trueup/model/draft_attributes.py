@@ -22,7 +22,8 @@ _BINS = re.compile(r"bins\s+-?\d+(\s*,\s*-?\d+)*", re.ASCII)
 def attributes_of(texts: Sequence[str]) -> list[Document]:
     """Read attributes from text: values between commas, bins or dates, then how rows are read, after semicolons.
 
-    A value with a comma or a semicolon stands in double quotes. Rules are `missing NAME`, `other NAME` and `fold`, as in a spec.
+    A value with a comma or a semicolon stands in double quotes.
+    Rules are `missing NAME`, `other NAME`, `form DD.MM.YYYY` and `fold`, as in a spec.
 
     Raises
     ------
@@ -34,8 +35,8 @@ def attributes_of(texts: Sequence[str]) -> list[Document]:
     >>> attributes_of(["sex=f, m; missing not known; fold", 'work=none, "farming, fishing"'])
     [{'name': 'sex', 'values': ['f', 'm'], 'missing': 'not known', 'fold': True}, \
 {'name': 'work', 'values': ['none', 'farming, fishing']}]
-    >>> attributes_of(["age=bins 0, 15, 65", "date=months 2025-12 to 2026-01"])
-    [{'name': 'age', 'bins': [0, 15, 65]}, {'name': 'date', 'date': 'month', 'values': ['2025-12', '2026-01']}]
+    >>> attributes_of(["age=bins 0, 15, 65", "day=years 2025 to 2026; form DD.MM.YYYY"])
+    [{'name': 'age', 'bins': [0, 15, 65]}, {'name': 'day', 'date': 'year', 'values': ['2025', '2026'], 'form': 'DD.MM.YYYY'}]
     """
     return [_attribute_of(text) for text in texts]
 
@@ -70,11 +71,11 @@ def _rule(text: str) -> tuple[str, Any]:
     key, _, value = text.partition(" ")
     if text == "fold":
         return "fold", True
-    if key in ("missing", "other") and value.strip():
+    if key in ("missing", "other", "form") and value.strip():
         return key, value.strip().strip('"')
     raise SpecError(
         f"'{text}' is no rule by which a column is read",
-        needed="missing NAME, other NAME or fold",
+        needed="missing NAME, other NAME, form DD.MM.YYYY (of dates) or fold",
         remedy="put a value that holds a semicolon in double quotes",
     )
 

@@ -6,7 +6,6 @@ One file: parts that are checked against one another.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from trueup.files.text import folded_case, plain_text
+from trueup.model.date_forms import refuse_date
 from trueup.model.linear import parse_sum
 from trueup.model.names import is_figure, refuse_repeats, refuse_unknown_name, repeated
 
@@ -82,13 +82,6 @@ def bin_labels(bins: Sequence[int]) -> tuple[str, ...]:
     return (*ranges, f"{bins[-1]} and more")
 
 
-_OF_DATES = {
-    "month": (re.compile(r"\d{4}-(0[1-9]|1[0-2])", re.ASCII), "2026-03"),
-    "year": (re.compile(r"\d{4}", re.ASCII), "2026"),
-}
-"""How months and years of dates are written."""
-
-
 class AttributePart(SpecPart):
     """An attribute with its public domain."""
 
@@ -112,7 +105,14 @@ class AttributePart(SpecPart):
     date: Literal["month", "year"] | None = Field(
         None, description="the column holds dates (2026-03-14), and values are their months or years"
     )
-    other: Name | None = Field(None, description="the value of what is not listed, and is not missing")
+    form: Name | None = Field(
+        None,
+        description="how the column writes dates, if not as 2026-03-14: DD.MM.YYYY, MM/DD/YYYY, YYYYMMDD",
+    )
+    other: Name | None = Field(
+        None,
+        description="the value of what is not listed, and is not missing; with bins of numbers alone, with dates of dates",
+    )
     missing: Name | None = Field(None, description="the value of what is missing")
     fold: StrictBool = Field(
         False, description="upper and lower case, and how many blanks, make no difference"
@@ -156,13 +156,7 @@ class AttributePart(SpecPart):
                 raise ValueError(
                     "it has both bins and values; needed: bins alone, whose values follow from them"
                 )
-        if self.date:
-            listed = set(self.values) - {self.other, self.missing}
-            form, example = _OF_DATES[self.date]
-            if wrong := sorted(value for value in listed if not form.fullmatch(plain_text(value))):
-                raise ValueError(
-                    f"its value '{wrong[0]}' is no {self.date} of a date; needed: values such as '{example}'"
-                )
+        refuse_date(self.date, self.form, {*self.values} - {self.other, self.missing})
         if self.is_read and self.persons is not None:
             raise ValueError("it is a number of persons, whose values are counted; needed: no other reading")
         return self

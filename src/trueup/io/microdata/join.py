@@ -24,11 +24,11 @@ from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.table import JoinedTables, Source, require
 from trueup.files.text import plain_text
-from trueup.io.microdata.refusals import LINKS
+from trueup.io.microdata.refusals import LINKS, outside_domain
 from trueup.io.microdata.sql import position_sql, text_sql
 from trueup.io.microdata.truncate import Limit, kept_sql
 from trueup.model.joined import LinkedTables, persons_of
-from trueup.model.reading import Reading, topic_of
+from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart, JoinPart
 from trueup.model.stacking import RECORD, REFERENCE
@@ -202,11 +202,8 @@ class _Linking:
             row = self._first(f"SELECT min({ROW}) FROM {name} WHERE {at} IS NULL")
             if row and row[0] is not None:
                 where = f"column '{part.column or part.name}', {table.row(int(row[0]))}"
-                raise DataError(
-                    f"{where}, holds no value of the domain of '{part.name}'",
-                    needed=f"one of: {', '.join(part.values)}",
-                    about=topic_of(part),
-                )
+                said = f"{where}, holds no value of the domain of '{part.name}'"
+                raise outside_domain(part, said, of_counts=False)
 
     def _set_apart(self, persons: str, households: str) -> None:
         """Refuse records that do not link, or leave them out and count them separately."""

@@ -14,8 +14,9 @@ from trueup.files.database import Relation, literal, quoted
 from trueup.files.text import BLANKS, LARGEST_WHOLE
 from trueup.files.whole import MAX_COUNT, MAX_FLOAT
 from trueup.io.microdata.row_places import key_levels, plain_keys
-from trueup.io.microdata.values import DATES, NUMBER, compared_values, own_value
+from trueup.io.microdata.values import NUMBER, compared_values, own_value
 from trueup.model.cells import Cells
+from trueup.model.date_forms import forms_of
 from trueup.model.reading import Reading
 from trueup.model.spec_table import AttributePart, bin_labels
 
@@ -118,18 +119,29 @@ def _value_sql(part: AttributePart, table: Relation, domain: str) -> str:
     if part.bins:
         number = f"TRY_CAST(regexp_extract({text}, '^{NUMBER}$') AS BIGINT)"
         labels = reversed(list(zip(part.bins, bin_labels(part.bins))))
-        value = (
-            f"CASE {' '.join(f'WHEN {number} >= {low} THEN {literal(label)}' for low, label in labels)} END"
-        )
+        ranges = " ".join(f"WHEN {number} >= {low} THEN {literal(label)}" for low, label in labels)
+        value = f"CASE {ranges} ELSE CAST({number} AS VARCHAR) END"
     elif part.date:
-        value = f"regexp_extract({text}, '^{DATES[part.date]}$', 1)"
+        value = _date_sql(part.date, part.form, text)
     value = f"CASE WHEN {own} IN ({domain}) THEN {own} ELSE {value} END" if value else own
     if part.other is not None:
         other = literal(own_value(part, part.other))
-        value = f"CASE WHEN {value} IN ({domain}) THEN {value} WHEN {text} IS NOT NULL THEN {other} END"
+        value = f"CASE WHEN {value} IN ({domain}) THEN {value} WHEN {value} IS NOT NULL THEN {other} END"
     if part.missing is not None:
         value = f"CASE WHEN {text} IS NULL THEN {literal(own_value(part, part.missing))} ELSE {value} END"
     return value
+
+
+def _date_sql(date: str, form: str | None, text: str) -> str:
+    """Return SQL for the month or year of a date in one of the forms of a column; null if it is none."""
+    cases = []
+    for each in forms_of(date, form):
+        pattern = literal(f"^{each.pattern}$")
+        value = f"regexp_extract({text}, {pattern}, {each.year})"
+        if date == "month":
+            value = f"concat({value}, '-', lpad(regexp_extract({text}, {pattern}, {each.month}), 2, '0'))"
+        cases.append(f"WHEN regexp_matches({text}, {pattern}) THEN {value}")
+    return f"CASE {' '.join(cases)} END"
 
 
 def folded_sql(text: str) -> str:

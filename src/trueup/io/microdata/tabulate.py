@@ -13,7 +13,13 @@ from trueup.files.source import open_table
 from trueup.files.table import COUNT, Columns, Source, select
 from trueup.files.text import plain_texts
 from trueup.files.whole import MAX_COUNT, Numbered, Where, rows_at, whole_counts
-from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
+from trueup.io.microdata.refusals import (
+    IDS,
+    outside_domain,
+    refuse_missing,
+    refuse_rows,
+    refuse_twins,
+)
 from trueup.io.microdata.row_places import places_of_rows, require_columns, row_place_columns
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.io.microdata.values import compared_values, value_read
@@ -106,14 +112,15 @@ def cell_index(spec: Reading, cells: Cells, rows: Columns, where: Where) -> NDAr
         never what stands there, since that is confidential.
     """
     index = places_of_rows(spec, cells, rows, where)
+    of_counts = spec.table.kind == "counts"
     for part, attribute in zip(spec.attributes, cells.attributes):
-        column = part.column or part.name
-        index = index * attribute.size + _value_index(rows[column], part, attribute, where)
+        values = rows[part.column or part.name]
+        index = index * attribute.size + _value_index(values, part, attribute, where, of_counts=of_counts)
     return index
 
 
 def _value_index(
-    values: NDArray, part: AttributePart, attribute: Attribute, where: Where
+    values: NDArray, part: AttributePart, attribute: Attribute, where: Where, *, of_counts: bool
 ) -> NDArray[np.int64]:
     column, topic, plain = part.column or part.name, topic_of(part), _plain_values(values)
     if part.missing is None:
@@ -124,33 +131,12 @@ def _value_index(
     known = {value: i for i, value in enumerate(compared_values(part))}
     found = np.array([known.get(value, -1) for value in plain], dtype=np.int64)
     if (lost := np.flatnonzero(found < 0)).size:
-        raise DataError(
-            f"column '{column}' holds a value outside the domain of '{attribute.name}' in {rows_at(where, lost)}",
-            needed=f"one of: {', '.join(attribute.values)}",
-            remedy=_readings(part),
-            about=topic,
-        )
+        said = f"column '{column}' holds a value outside the domain of '{attribute.name}' in {rows_at(where, lost)}"
+        raise outside_domain(part, said, of_counts=of_counts)
     return found
 
 
 _MISSING = 'say what stands for no value: `missing = "unknown"` in the attribute counts such rows apart'
-_READINGS = {
-    "fold": "`fold = true` (capitals and blanks)",
-    "bins": "`bins = [0, 15, 65]` (numbers)",
-    "date": '`date = "month"` (dates such as 2026-03-14)',
-    "other": '`other = "other"` (all other values)',
-}
-"""Keys of an attribute that have rows read as they are."""
-
-
-def _readings(part: AttributePart) -> str:
-    """Return the keys of the spec that would read other values: what it has not, and no word of the confidential rows."""
-    free = [
-        said
-        for key, said in _READINGS.items()
-        if not getattr(part, key) and not (key == "bins" and part.date)
-    ]
-    return f"correct the table, or have its values read by the attribute's {', '.join(free)}" if free else ""
 
 
 def _plain_values(values: NDArray) -> list[str]:

@@ -1,5 +1,6 @@
 """Attribute values of a table, read as the spec declares: bins of numbers, months of dates, unlisted values.
 
+What is no number beside `bins`, and no date beside `date`, has none, `other` or not: it is an error of the table.
 Each is a function of one row's value, so that a record is counted in one cell as before, and sensitivities stay what they are.
 Every function is written twice, here and as SQL in `values_sql`; a test holds the two against each other.
 """
@@ -9,16 +10,11 @@ from __future__ import annotations
 import re
 
 from trueup.files.text import folded_case, plain_text
+from trueup.model.date_forms import forms_of
 from trueup.model.spec_table import AttributePart, bin_labels
 
 NUMBER = "-?[0-9]{1,18}"
 """A whole number that is put into bins."""
-_TIME = "[ T][0-9:.+Z -]*"
-DATES = {
-    "month": f"([0-9]{{4}}-[0-9]{{2}})(-[0-9]{{2}}({_TIME})?)?",
-    "year": f"([0-9]{{4}})(-[0-9]{{2}}(-[0-9]{{2}}({_TIME})?)?)?",
-}
-"""A month or a year in a date, as a regular expression of Python and of DuckDB."""
 
 
 def compared_values(part: AttributePart) -> list[str]:
@@ -36,10 +32,10 @@ def value_read(part: AttributePart, text: str) -> str:
     --------
     >>> age = AttributePart(name="age", bins=(0, 15, 65), missing="unknown")
     >>> age.values, [value_read(age, text) for text in ("14", "70", "", "-3")]
-    (('0-14', '15-64', '65 and more', 'unknown'), ['0-14', '65 and more', 'unknown', ''])
+    (('0-14', '15-64', '65 and more', 'unknown'), ['0-14', '65 and more', 'unknown', '-3'])
     >>> month = AttributePart(name="month", values=("2026-01", "2026-02"), date="month", other="other")
-    >>> [value_read(month, text) for text in ("2026-02-28", "2025-12-31")]
-    ['2026-02', 'other']
+    >>> [value_read(month, text) for text in ("2026-02-28", "2025-12-31", "28.02.2026")]
+    ['2026-02', 'other', '']
     """
     if not text:
         return own_value(part, part.missing) if part.missing else ""
@@ -48,8 +44,8 @@ def value_read(part: AttributePart, text: str) -> str:
     if value not in own and part.bins:
         value = _binned(part.bins, text)
     elif value not in own and part.date:
-        value = _dated(part.date, text)
-    if part.other is not None and value not in own:
+        value = _dated(part.date, part.form, text)
+    if part.other is not None and value and value not in own:
         return own_value(part, part.other)
     return value
 
@@ -60,11 +56,16 @@ def own_value(part: AttributePart, value: str) -> str:
 
 
 def _binned(bins: tuple[int, ...], text: str) -> str:
-    if not re.fullmatch(NUMBER, text) or int(text) < bins[0]:
+    if not re.fullmatch(NUMBER, text):
         return ""
+    if int(text) < bins[0]:
+        return text
     return bin_labels(bins)[sum(int(text) >= low for low in bins) - 1]
 
 
-def _dated(date: str, text: str) -> str:
-    found = re.fullmatch(DATES[date], text)
-    return found[1] if found else ""
+def _dated(date: str, form: str | None, text: str) -> str:
+    for each in forms_of(date, form):
+        if found := re.fullmatch(each.pattern, text):
+            year = found[each.year]
+            return year if date == "year" else f"{year}-{found[each.month]:0>2}"
+    return ""
