@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, inf, isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup import Planner, Problem, Spec, TrueupError, parse_spec
 from trueup.arrays.losses import epsilon_of
 from trueup.digits import to_digits
+from trueup.model.guarantee import Guarantee
 from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
@@ -47,13 +48,15 @@ class Plans:
     text: str
     paths: tuple[str, str]
     planner: Planner
+    guarantee: Guarantee
     lock: threading.Lock
 
     @classmethod
     def of(cls, text: str, choices: Choices) -> Plans:
         """Prepare a planner, which takes seconds for many places."""
         paths = choices.table, choices.places
-        return cls(text, paths, Planner(problem_of(parse_spec(text), choices)), threading.Lock())
+        problem = problem_of(parse_spec(text), choices)
+        return cls(text, paths, Planner(problem), problem.guarantee, threading.Lock())
 
     def fits(self, text: str, choices: Choices) -> bool:
         """Return True if it is still the planner that is wanted."""
@@ -119,7 +122,7 @@ class Wishes:
         return [f"{table}={counts!r}@{self.confidence!r}%" for table, counts in found.items()]
 
 
-def answer(planned: Allocation, wanted: Wishes) -> dict[str, Any]:
+def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[str, Any]:
     """Return what the page shows of a plan: budgets, margins of error of the worst count and by size, and the risk."""
     ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
@@ -137,7 +140,7 @@ def answer(planned: Allocation, wanted: Wishes) -> dict[str, Any]:
         "currency": planned.currency,
         "total": f"{float(planned.total):.4g}",
         "tables": tables,
-        "risk": risk(planned.currency, planned.total),
+        "risk": risk(planned.currency, planned.total, doubts(guarantee)),
         "certificate": [s for s in planned.certificate.sentences if "not known" not in s],
     }
 
@@ -153,14 +156,52 @@ def _finite(value: float) -> float | None:
     return float(f"{value:.5g}") if isfinite(value) else None
 
 
-def risk(currency: str, total: Fraction) -> dict[str, Any]:
+class Doubt(NamedTuple):
+    """A kind of suspicion about one unit, and the loss that bounds it as a multiple of that of one step."""
+
+    about: str
+    factor: Fraction
+
+
+def doubts(guarantee: Guarantee) -> list[Doubt]:
+    """Return the kinds of suspicions that a guarantee bounds; none if no smallest change of the invariants is known."""
+    unit, change = guarantee.unit, guarantee.change
+    told = f"what a {unit} answered, which is known to be in the table"
+    if guarantee.kind != "invariant":
+        there = Doubt(f"whether a {unit} is in the table at all", Fraction(1))
+        return [*[there] * (guarantee.neighbours == "add-remove"), Doubt(told, _of_another_answer(guarantee))]
+    if change is None:
+        return []
+    alone = (change.moved, change.norm) == (1, 2)
+    power = 2 if guarantee.currency == "rho" else 1
+    factor = _of_another_answer(guarantee) if alone else Fraction(change.steps**power)
+    return [Doubt(f"a {unit}, where the exact counts leave a doubt", factor)]
+
+
+def _of_another_answer(guarantee: Guarantee) -> Fraction:
+    """Return the largest loss of another answer of one unit, in one table, as a multiple of the loss of one step."""
+    prices = [dict(charge.prices)["replace"].amount / charge.amount for charge in guarantee.charges]
+    return max(prices, default=Fraction(1))
+
+
+def risk(currency: str, total: Fraction, kinds: Sequence[Doubt] = ()) -> dict[str, Any]:
     """Return what a budget lets somebody conclude about one unit: bounds on suspicions after the publication."""
-    epsilon = float(total if currency == "epsilon" else epsilon_of(total, DELTA))
     return {
-        "epsilon": to_digits(epsilon, 3),
+        "epsilon": to_digits(_epsilon(currency, total), 3),
         "delta": "" if currency == "epsilon" else "1e-10",
-        "suspicions": [{"before": before, "after": after_at_most(before, epsilon)} for before in BEFORE],
+        "doubts": [
+            {"about": kind.about, "suspicions": _suspicions(_epsilon(currency, total * kind.factor))}
+            for kind in kinds
+        ],
     }
+
+
+def _epsilon(currency: str, total: Fraction) -> float:
+    return float(total if currency == "epsilon" else epsilon_of(total, DELTA))
+
+
+def _suspicions(epsilon: float) -> list[dict[str, float]]:
+    return [{"before": before, "after": after_at_most(before, epsilon)} for before in BEFORE]
 
 
 def precedents() -> list[dict[str, str]]:

@@ -144,7 +144,8 @@ def _planned(
 ) -> Response:
     try:
         wanted = Wishes(wishes, sizes, confidence, total, studio.by_size())
-        return JSONResponse(answer(studio.plans().plan(wanted, quick=quick), wanted))
+        plans = studio.plans()
+        return JSONResponse(answer(plans.plan(wanted, quick=quick), wanted, plans.guarantee))
     except TrueupError as error:
         return JSONResponse({"error": str(error)}, 422)
     except Exception as error:

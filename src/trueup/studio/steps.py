@@ -94,7 +94,7 @@ def shown_accuracy(studio: Studio) -> dict[str, Any]:
     sizes = _known_sizes(choices.sizes, by_size)
     wishes = known if known or sizes else first_wishes(plans.planner)
     wanted = Wishes(wishes, sizes, choices.confidence, choices.total, by_size)
-    planned = answer(plans.plan(wanted, quick=False), wanted)
+    planned = answer(plans.plan(wanted, quick=False), wanted, plans.guarantee)
     rows = [
         {**row, "wish": wishes.get(row["table"]), "classes": _classes(row, sizes, by_size)}
         for row in planned["tables"]

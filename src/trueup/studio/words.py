@@ -16,7 +16,8 @@ WORDS = {
     "coverage": "How often an interval holds the true count. Intervals that claim 90 % should hold it 90 times in 100.",
     "delta": "The probability with which the bound on the odds may fail.",
     "digest": "A fingerprint of a file: two files with the same digest are the same.",
-    "epsilon": "The privacy loss of pure differential privacy: the odds of a suspicion change by a factor of e^epsilon at most.",
+    "epsilon": "The privacy loss of pure differential privacy: between tables one step apart, such as with and without one unit, "
+    "the odds change by a factor of e^epsilon at most.",
     "finest counts": "The counts of the last level by all attributes. All other counts are sums of them.",
     "invariant": "A count that is published exactly as it was enumerated. It is not protected.",
     "ledger": "A file that records what every release of a dataset spends, and grants nothing beyond the caps.",

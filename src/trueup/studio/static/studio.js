@@ -28,8 +28,9 @@ if (form) {
       }
       if (!row.querySelector(".wish").checked && margin !== null) place(row, margin);
     }
+    const suspicions = found.risk.doubts.flatMap((doubt) => doubt.suspicions);
     document.querySelectorAll("#risk .suspicion").forEach((e, i) => {
-      const after = 100 * found.risk.suspicions[i].after;
+      const after = 100 * suspicions[i].after;
       e.querySelector(".after").textContent = after.toFixed(1) + " %";
       e.querySelector(".after-bar").setAttribute("width", after.toFixed(2));
     });
