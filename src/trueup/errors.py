@@ -108,15 +108,18 @@ class ConvergenceError(TrueupError):
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Return a question about the nearest known name; empty if none is near.
+    """Return a question about the nearest known name, in whatever case; empty if none is near.
 
     Examples
     --------
     >>> did_you_mean("titel", ["title", "table"]), did_you_mean("xyz", ["title"])
     ("did you mean 'title'?", '')
+    >>> did_you_mean("male", ["Female", "Male"])
+    "did you mean 'Male'?"
     """
-    close = get_close_matches(str(name)[:60], list(names), 1)
-    return f"did you mean '{close[0]}'?" if close else ""
+    known = {each.casefold(): each for each in names}
+    close = get_close_matches(str(name)[:60].casefold(), list(known), 1)
+    return f"did you mean '{known[close[0]]}'?" if close else ""
 
 
 def load_extra(module: str, extra: str) -> Any:

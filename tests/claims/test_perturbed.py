@@ -136,6 +136,10 @@ def test_the_prior_is_estimated_from_enough_values_and_the_record_says_what_was_
         assert ("held .793" in posterior.promise) == (name == "flat")
     few = infer(measured, TreeExact(prior=Estimated()), spec=constraints, draws=1)
     assert "estimated from few values" in few.promise
+    measured, constraints = published_tables(cells, skewed(rng, cells), CellKey(2, "1"), rng)
+    keyed = infer(measured, spec=constraints, draws=1).promise
+    assert "flat prior" in keyed
+    assert "rounded" not in keyed  # the example is of another law
 
 
 @pytest.mark.slow

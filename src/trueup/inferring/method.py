@@ -27,8 +27,11 @@ Progress = Callable[[int, int], None]
 
 FLAT_DOUBT = (
     "Under a flat prior all counts are as probable as each other, which the many small counts of published tables are "
-    "not: on Rhode Island's blocks rounded to 10, intervals that claimed .971 held .793 of the true counts."
+    "not, so that intervals may hold fewer of the true counts than they claim"
 )
+FLAT_ROUNDED = ": on Rhode Island's blocks rounded to 10, those that claimed .971 held .793"
+ROUNDINGS = ("rounded", "random-rounding")
+"""Laws of which `FLAT_ROUNDED` is an example."""
 VALUES_A_CLASS = 50
 """Published values of each class from which an estimate may be taken as known; see `FEW_DOUBT`."""
 FEW_DOUBT = (
@@ -97,8 +100,11 @@ class InferenceMethod(ABC):
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
             return FEW_DOUBT if values_of_a_class(constraints.cells, headers) < VALUES_A_CLASS else None
-        perturbed = any(not header.law.additive for header in headers)
-        return FLAT_DOUBT if isinstance(prior, Flat) and perturbed else None
+        laws = [header.law for header in headers if not header.law.additive]
+        if not isinstance(prior, Flat) or not laws:
+            return None
+        rounded = any(getattr(law, "law", law).name in ROUNDINGS for law in laws)
+        return f"{FLAT_DOUBT}{FLAT_ROUNDED if rounded else ''}."
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:

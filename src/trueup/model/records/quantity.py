@@ -135,13 +135,16 @@ def describe_draws(draws: NDArray, level: float, *, independent: bool, ranked: b
     >>> found = describe_draws(np.arange(1, 101).reshape(1, 100, 1), 0.9, independent=True)
     >>> [float(found[name][0]) for name in ("mean", "low", "high", "mass")]
     [50.5, 5.0, 95.0, 0.91]
+    >>> float(describe_draws(np.full((1, 9, 1), 10 / 17), 0.9, independent=True)["sd"][0])
+    0.0
     """
     flat = np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1, kind="stable")
     low, high = ends_of_sorted(flat.T, level)
     r_hat, ess = _diagnostics(draws, independent, ranked)
-    sd = flat.std(axis=1)
+    same = flat[:, 0] == flat[:, -1]  # whose sums of fractions would differ by a rounding error
+    sd = np.where(same, 0.0, flat.std(axis=1))
     return {
-        "mean": flat.mean(axis=1),
+        "mean": np.where(same, flat[:, 0], flat.mean(axis=1)),
         "sd": sd,
         "median": flat[:, quantile_at(flat.shape[1], 0.5)],
         "low": low,
