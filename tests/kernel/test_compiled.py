@@ -140,6 +140,23 @@ def test_code_for_kernels_alone_is_compiled_again_once_python_calls(package):
         assert called(2.0) == 3.0
 
 
+def test_machine_code_is_made_of_what_python_calls_alone(package):
+    calls = CALLS.format(name="called", body="called(x)")
+    raises = "    if x > 9:\n        raise ValueError('too large', x)\n"
+    other = CALLED.format(added=1).replace("    return", raises + "    return")
+    for _ in range(2):  # compiled, then kept
+        outer = package.load(other, calls)
+        called = sys.modules["kept.other"].called
+        assert outer(2) == 3
+        with pytest.raises(ValueError, match="too large"):
+            outer(10)
+        made = [code.library.made for code in (*outer.overloads.values(), *called.overloads.values())]
+        assert made in ([True, False], [True])  # kept code holds that of all it calls
+    assert called(2) == 3
+    with pytest.raises(ValueError, match="too large"):
+        called(10)
+
+
 def test_compiling_is_announced_and_loading_is_not(package):
     calls = CALLS.format(name="STEP", body="x + STEP")
     for said in (["compiling"], []):

@@ -11,8 +11,8 @@ Before numba reads kept code, it fills the tables by which it compiles (all of P
 compiled, which fills them anyway.
 
 A third of the time of compilation went to what nothing needs. Kernels that other kernels call get no code for calls from
-Python, which unpacks every array of their arguments, until Python calls them, too. And all let other threads run, since
-numba compiles its own functions again for callers of other options.
+Python, which unpacks every array of their arguments, until Python calls them, too, nor machine code (`late_code`). And all
+let other threads run, since numba compiles its own functions again for callers of other options.
 
 Processes that start together (the workers of a first release) would compile the same kernels side by side, and what one of them
 keeps while another reads is taken for damaged. So a process that finds no kept code waits for one that is compiling it.
@@ -21,11 +21,12 @@ keeps while another reads is taken for damaged. So a process that finds no kept 
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import Unpickler
 from typing import Any
@@ -40,11 +41,14 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
 
 from trueup.kernel.announce import announce_compilation
+from trueup.kernel.late_code import make_code_late
 from trueup.kernel.stamps import stamp
 from trueup.version import __version__
 
 LONGEST_WAIT = 60.0
 """Seconds to wait for another process that compiles the same kernel, which takes at most half of that on a slow machine."""
+OBJECTS_BETWEEN_COLLECTIONS = 200_000
+"""New objects after which garbage is looked for while a kernel is compiled: at Python's 700 that takes an eighth of the time."""
 WAIT_STEP = 0.02
 """Seconds between two looks at whether it has ended."""
 
@@ -104,7 +108,8 @@ class Kernel(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """Compile for a call by Python, unless a kernel calls."""
-        with global_compiler_lock:
+        with global_compiler_lock, _rare_collections():
+            make_code_late()
             types, _ = normalize_signature(sig)
             if types in self.overloads and not (self.called_by_kernel or _for_python(self.overloads[types])):
                 del self.overloads[types]
@@ -132,6 +137,16 @@ class ForKernels(Compiler):
         """Set the option after inlined functions' options were taken from this one's."""
         self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    usual = gc.get_threshold()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _for_python(code: Any) -> bool:
