@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pandas
@@ -40,6 +41,7 @@ from trueup.model.header import Measured
 from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
+from trueup.run import deadline as deadline_of_run
 from trueup.run.deadline import Deadline
 
 
@@ -177,6 +179,59 @@ def test_chains_that_do_not_pass_in_time_are_approximate_unless_full_ones_were_a
     assert posterior.draws.reshape(-1, cells.n).shape == (400, cells.n)
     with pytest.raises(ConvergenceError, match="effective size"):
         infer(record, HistogramGibbs(tier="chains"), spec=constraints_of(cells, laws), draws=400)
+
+
+class Clock:
+    """A clock that a machine spends on others: every call of the chains' kernel takes so many seconds of it, from one on."""
+
+    def __init__(self, monkeypatch, seconds, first=0):
+        self.now, self.calls, moved = time.monotonic(), 0, histogram_walk.histogram_sweeps
+
+        def slow(*args):
+            self.calls += 1
+            self.now += seconds * (self.calls > first)
+            if self.now - self.began > 50:  # let whoever looks at the time see it
+                time.sleep(0.005)
+            return moved(*args)
+
+        self.began = self.now
+        monkeypatch.setattr(chains, "LISTENING", 0.001)
+        monkeypatch.setattr(histogram_walk, "histogram_sweeps", slow)
+        for module in (deadline_of_run, histogram_walk):
+            monkeypatch.setattr(
+                module, "time", SimpleNamespace(**vars(time) | {"monotonic": lambda: self.now})
+            )
+
+
+@pytest.mark.parametrize("tier", ["auto", "approximate", "chains"])
+@pytest.mark.parametrize("first", [0, 60])
+def test_chains_that_time_cuts_short_are_a_weak_answer_unless_full_ones_were_asked_for(
+    tier, first, rng, monkeypatch
+):
+    # Every call slow: the whole run is predicted not to fit. Late ones alone: time ends it on the way.
+    cells, laws, record = blocks(rng)
+    monkeypatch.setattr(histogram_walk, "CELLS_AT_ONCE", cells.n)  # a sweep a call
+    monkeypatch.setattr(histogram_walk, "TIMED", 0.0)
+    clock = Clock(monkeypatch, 0.05 if first == 0 else 0.2, first)
+    asked = {"spec": constraints_of(cells, laws), "draws": 1000, "minutes": 1}
+    if tier == "chains":
+        with pytest.raises(TrueupError, match="1 minutes"):
+            infer(record, HistogramGibbs(tier="chains"), **asked)
+        return
+    posterior = infer(record, HistogramGibbs(tier=tier), **asked)
+    made = posterior.draws.shape[0] * posterior.draws.shape[1]
+    assert histogram_gibbs.FEWEST_DRAWS * 2 <= made < 1000
+    assert posterior.drawn.stats["interrupted"]
+    assert "Time ended them" in posterior.promise
+    assert clock.now - clock.began < 66
+
+
+def test_a_machine_too_slow_for_any_chains_is_refused_with_figures(rng, monkeypatch):
+    cells, laws, record = blocks(rng)
+    monkeypatch.setattr(histogram_walk, "CELLS_AT_ONCE", cells.n)
+    Clock(monkeypatch, 2.0)
+    with pytest.raises(TrueupError, match=r"1 minutes"):
+        infer(record, spec=constraints_of(cells, laws), minutes=1)
 
 
 def test_a_processor_that_compiles_does_not_spend_the_time_of_chains(rng, monkeypatch):

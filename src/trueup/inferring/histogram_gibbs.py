@@ -69,6 +69,10 @@ SHORT = 2
 """Chains of the approximate tier on large problems, where rates are not moved."""
 MIN_DRAWS = 100
 """Draws of each of these, at least."""
+FEWEST_DRAWS = 25
+"""Draws of each chain, at least, of a run that time cuts short."""
+FOR_CHAINS = 0.8
+"""Share of the time left that a run which must be cut short is planned for."""
 CHECKED = 30
 """Places whose posterior the approximate tier is held against chains of their own, at most."""
 LONG = 300.0
@@ -98,9 +102,9 @@ class HistogramGibbs(InferenceMethod):
     required to agree, held against chains on single places with those below them, the rest a normal law. Which ran stands in
     the record.
 
-    Equal sources give equal draws of one tier. Which of them runs where none is asked for depends on time, and so on the
-    machine: `chains` where they pass in 15 seconds of a processor, else `approximate`, on small problems the first run of the
-    same chains.
+    Equal sources give equal draws of one tier, unless time ends `approximate` early, which the record says. Which of them runs
+    where none is asked for depends on time, and so on the machine: `chains` where they pass in 15 seconds of a processor, else
+    `approximate`, on small problems the first run of the same chains.
 
     Attributes
     ----------
@@ -150,7 +154,7 @@ class HistogramGibbs(InferenceMethod):
         Raises
         ------
         SpecError
-            If the tier is predicted to take longer than is left of the deadline, or more memory than there is.
+            If not even its shortest run is predicted to fit in the time that is left, or in memory.
         ConvergenceError
             If time is spent before anything can be said.
         """
@@ -165,7 +169,7 @@ class HistogramGibbs(InferenceMethod):
             walk.run(1, 1, silent)  # makes the kernels ready
             timed = max(min(PROBED, TIMED // problem.cells.n), 1)
             walk.run(1, timed, silent)  # times do not decide what is run
-            plan = self.plan(walk, draws)
+            plan = self.plan(walk, draws).within(deadline)
             plan.refuse(deadline)
             announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")
             if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
@@ -233,7 +237,7 @@ class HistogramGibbs(InferenceMethod):
         found = walk.diagnosed(run, SOME, rng)
         announce(progress, "holding places against chains of their own")
         try:
-            check = agreement(walk, run, CHECKED, rng, progress)
+            check = agreement(walk, run, plan.checked, rng, progress)
         except OutOfTimeError:  # the draws stand: what is missing is a check
             check = agreement(walk, run, 0, rng, progress)
         text = (
@@ -242,8 +246,12 @@ class HistogramGibbs(InferenceMethod):
             f"of {found['watched']:,} counts watched, of which {found['counts_that_fall_short']:,} fall short of what their "
             f"intervals need). {check.text}"
         )
-        stats = _stats(plan, found) | {"check": check.record}
         kept = thinned(run, plan.draws)
+        made = kept.shape[0] * kept.shape[1]
+        if made < plan.draws:
+            text += f" Time ended them after {made:,} of {plan.draws:,} draws."
+        ran = {"chains": len(run), "check": check.record, "interrupted": made < plan.draws}
+        stats = _stats(plan, found) | ran
         return Drawn(kept, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
 
 
@@ -274,9 +282,9 @@ class _Chains(OfWalk):
         """Warm up and make the first run, or resume the one in the checkpoints."""
         walk, plan = self.walk, self.plan
         if (begun := walk.begun(plan.chains, plan.kept)) is None:
-            walk.run(1, WARM_UP - walk.sweeps, _warming(self.progress))
+            walk.run(1, max(plan.warm_up - walk.sweeps, 1), _warming(self.progress))
         self.thin = begun or self.thin
-        run = walk.run(plan.kept, self.thin, tell, saved=True)
+        run = walk.run(plan.kept, self.thin, tell, saved=True, least=plan.least)
         self.begun = walk.concentrations, walk.sweeps
         walk.limit = ChainLimit(walk.limit.deadline, plan.most)  # compiling and the first run are not counted
         return run
@@ -321,6 +329,8 @@ class Plan:
         Sweeps of each chain that are usually needed in all.
     draws, most
         Draws that are asked for; seconds of a processor that making chains longer may take.
+    warm_up, checked
+        Sweeps before the first run; places whose posterior is held against chains of their own.
     """
 
     tier: str
@@ -331,6 +341,8 @@ class Plan:
     walk: HistogramWalk
     draws: int
     most: float = np.inf
+    warm_up: int = WARM_UP
+    checked: int = CHECKED
 
     @property
     def judged(self) -> int:
@@ -343,8 +355,9 @@ class Plan:
         each, side = self.walk.seconds, max(1.0, self.chains / cores())
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
-        chains = (each * (WARM_UP + first) + longer) * side
-        check = 0.0 if self.tier == "chains" else each * sweeps_of_check(self.walk.problem, CHECKED)
+        chains = (each * (self.warm_up + first) + longer) * side
+        checks = self.tier == "approximate" and self.checked
+        check = each * sweeps_of_check(self.walk.problem, self.checked) if checks else 0.0
         return (chains + check) * self.walk.slower
 
     @property
@@ -357,7 +370,7 @@ class Plan:
     def text(self) -> str:
         """Return the prediction in words."""
         return (
-            f"tier '{self.tier}': {self.chains} Markov chains of about {WARM_UP + self.usual:,} sweeps, "
+            f"tier '{self.tier}': {self.chains} Markov chains of about {self.warm_up + self.usual:,} sweeps, "
             f"{told_cost(self.seconds, self.memory)} predicted"
         )
 
@@ -370,12 +383,34 @@ class Plan:
             "predicted_bytes": round(self.memory),
         }
 
+    @property
+    def shortest(self) -> float:
+        """Return predicted seconds of wall time if the first run is enough: chains pass with no fewer sweeps."""
+        return replace(self, usual=self.kept * self.thin).seconds
+
+    @property
+    def least(self) -> int | None:
+        """Return the draws of each chain that are an answer where time is short; None if the run has to be whole."""
+        return FEWEST_DRAWS if self.tier == "approximate" or np.isfinite(self.most) else None
+
+    def within(self, deadline: Deadline) -> Plan:
+        """Return a run without checks, or of fewer draws, where this one does not fit in the time left but need not be whole."""
+        unchecked = replace(self, checked=0)
+        if self.least is None or self.shortest <= deadline.left():
+            return self
+        if unchecked.shortest <= deadline.left():
+            return unchecked
+        sweep = self.walk.seconds * self.walk.slower * max(1.0, self.chains / cores())
+        sweeps = int(FOR_CHAINS * deadline.left() / max(sweep, 1e-9))
+        warm_up = min(WARM_UP, sweeps // 3)
+        kept = min(self.kept, sweeps - warm_up)
+        short = replace(unchecked, tier="approximate", kept=kept, thin=1, usual=kept, warm_up=warm_up)
+        return self if kept < self.least else short
+
     def refuse(self, deadline: Deadline) -> None:
         """Refuse a run that takes too long or does not fit in memory."""
         other = 'take tier = "approximate", or ' if self.tier == "chains" else ""
-        # Chains may pass with fewer sweeps than usual, not with fewer than those of their first run.
-        least = replace(self, usual=self.kept * self.thin).seconds
-        refuse_forecast(self.text, least, self.memory, deadline, self.walk.problem.cells.tree, other)
+        refuse_forecast(self.text, self.shortest, self.memory, deadline, self.walk.problem.cells.tree, other)
 
 
 def _warming(progress: Progress) -> Progress:

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE, Verdict
-from trueup.inferring.chains import AWAY, CHUNK, ChainLimit, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chains import (
+    AWAY,
+    CHUNK,
+    ChainLimit,
+    OutOfTimeError,
+    diagnosed_in_pieces,
+    run_side_by_side,
+)
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.inferring.walk import start_near
@@ -128,12 +135,20 @@ class HistogramWalk:
         return cls(problem, moves, rngs, states, not given, limit=limit)
 
     def run(
-        self, kept: int, thin: int, tell: Progress, *, saved: bool = False, before: NDArray | None = None
+        self,
+        kept: int,
+        thin: int,
+        tell: Progress,
+        *,
+        saved: bool = False,
+        before: NDArray | None = None,
+        least: int | None = None,
     ) -> NDArray:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)` in the narrowest type that holds them.
 
         An interruption ends all chains within a sweep, or some short ones. A run to be `saved` leaves checkpoints, where there
         are to be any, and goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
+        Where time ends it, draws that each chain has made by then are returned, if there are at `least` so many.
         """
         keep = self.keep if saved else None
         self.left_out = self.left_out or [0] * len(self.states)
@@ -153,19 +168,37 @@ class HistogramWalk:
             works.put(self.problem.work())
         self.stopped, name = False, run_name(out, thin) if keep else ""
         began = time.monotonic()
-        run_side_by_side(
-            lambda c: self._chain(c, _Part(name, at[c], thin, out[c]), works, done),
-            done,
-            kept * thin * len(done),
-            tell,
-            self._stop,
-            self.limit,
-        )
-        if (spent := sum(self.spent)) > TIMED:
+        try:
+            run_side_by_side(
+                lambda c: self._chain(c, _Part(name, at[c], thin, out[c]), works, done),
+                done,
+                kept * thin * len(done),
+                tell,
+                self._stop,
+                self.limit,
+            )
+        except OutOfTimeError:
+            if least is None:
+                raise
+            chosen, kept = self._come_far(np.array(done) // thin, least)
+            out, self.concentrations = out[chosen, :kept], learnt[chosen, :kept]
+        spent, made = sum(self.spent), sum(done) - thin * sum(at)
+        if spent > TIMED:
             self.slower = max(1.0, (time.monotonic() - began) * threads / spent)
         self.sweeps += kept * thin
-        self.seconds = sum(self.spent) / max(thin * (kept * len(self.states) - sum(at)), 1)
+        self.seconds = spent / max(made, 1)
         return out
+
+    def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
+        """Go on with chains that have most draws together, so many each, and return both: two or more, of `least` draws."""
+        most = np.sort(made)[::-1]
+        many = 2 + int(np.argmax(most[1:] * np.arange(2, len(made) + 1)))
+        if (kept := int(most[many - 1])) < least:
+            raise OutOfTimeError
+        chosen = np.flatnonzero(made >= kept)[:many].tolist()
+        for held in (self.states, self.rngs, self.left_out):
+            held[:] = [held[c] for c in chosen]
+        return chosen, kept
 
     def _stop(self) -> None:
         self.stopped = True
