@@ -14,6 +14,7 @@ from tests.parameters import one_in
 from trueup.checking.bundle import check as check_bundle
 from trueup.errors import BundleError, DataError, SpecError
 from trueup.io.bundle.areas import write_areas
+from trueup.planning.areas import AreaTable
 from trueup.releasing import pipeline
 from trueup.releasing.pipeline import release
 from trueup.run.local import LocalPool
@@ -288,3 +289,26 @@ def test_areas_have_the_margins_of_their_places_added_by_squares(tmp_path):
     assert (
         pandas.read_csv(tmp_path / "grown.csv")["margin_of_error"].isna().all()
     )  # no table of blocks is by it
+
+
+def test_areas_of_a_release_of_several_tables_have_totals_by_default(tmp_path):
+    several = "".join(
+        f'[[query]]\nname = "q{by}"\nattributes = {[by] if by else []}\nepsilon = {{ block = "4" }}\n'
+        for by in ("", "age", "school")
+    )
+    spec = SPEC[: SPEC.index("[[query]]")].replace(', zeros = [{ age = "child", school = "no" }]', "")
+    (tmp_path / "spec.toml").write_text(
+        spec.replace('reconcile = { method = "histogram-tree" }', "") + several
+    )
+    codes = [f"0{i}" for i in range(1, 5)]
+    data = pandas.DataFrame({"code": codes, "age": "adult", "school": "yes", "n": [30, 20, 5, 41]})
+    made = release(tmp_path / "spec.toml", data, tmp_path / "out", geography=data[["code"]])
+    mapping = pandas.DataFrame({"area": ["x", "x", "y"], "code": codes[:3]})
+    write_areas(tmp_path / "out", mapping, tmp_path / "areas.csv")
+    table = pandas.read_csv(tmp_path / "areas.csv", index_col="area")
+    assert list(table.columns) == ["count", "margin_of_error"]
+    assert table["count"]["y"] == made.table("block")["released"][2]
+    with pytest.raises(DataError, match=r"read column 'code' as text.*lost their leading zeros"):
+        write_areas(tmp_path / "out", mapping.assign(code=[1, 2, 3]), tmp_path / "lost.csv")
+    with pytest.raises(DataError, match="read column 'code' as text"):
+        AreaTable.read(mapping.assign(code=[1, 2, 3]), "area", made.cells)

@@ -14,7 +14,12 @@ def areas_command(
     bundle: BundlePath,
     mapping: Annotated[Path, option("--map", "Areas and their places: CSV or Parquet.")],
     out: Annotated[Path, option("--out", "A new .parquet or .csv file.")],
-    by: Annotated[str | None, option("--by", "Attributes to keep, with commas; '' for totals.")] = None,
+    by: Annotated[
+        str | None,
+        option(
+            "--by", "Attributes to keep, with commas; '' for totals. By default all, if one table has them."
+        ),
+    ] = None,
     column: Annotated[str, option("--column", "The map's column of areas.", shown=True)] = "area",
     memory: Annotated[str, option("--memory", "What may be held in memory.", shown=True)] = "2GB",
     as_json: AsJson = False,

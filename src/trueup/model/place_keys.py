@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +24,24 @@ def key_text(values: Sequence | NDArray, column: str, *, blank: bool = False) ->
             needed="a key in every row",
         )
     return text
+
+
+def lost_zeros(column: str, text: str, known: Iterable[str]) -> str:
+    """Return the remedy for a key that was read as a number, if zeros before it make it one of the places'; empty if not.
+
+    Examples
+    --------
+    >>> lost_zeros("county", "1001", ["01001", "12003"])
+    "read column 'county' as text: the places' keys have 5 characters, and those of the table have lost their leading zeros"
+    """
+    held, digits = set(known), text.removesuffix(".0")
+    lengths = set(map(len, held))
+    if len(lengths) != 1 or not digits.isdigit() or digits.zfill(max(lengths)) not in held:
+        return ""
+    return (
+        f"read column '{column}' as text: the places' keys have {max(lengths)} characters, and those of the table "
+        "have lost their leading zeros"
+    )
 
 
 def row_count(columns: Sequence[Mapping]) -> int:

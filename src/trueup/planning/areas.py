@@ -16,7 +16,7 @@ from trueup.files.text import as_text, without_blanks
 from trueup.kernel.histogram.area_variances import Areas
 from trueup.kernel.histogram.spine import Shapes
 from trueup.model.cells import Cells
-from trueup.model.place_keys import Keys
+from trueup.model.place_keys import Keys, lost_zeros
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,14 @@ class AreaTable:
         found = np.array([place.get(key, -1) for key in zip(*(c.tolist() for c in given[1:]))])
         if (found < 0).any():
             at = int(np.argmax(found < 0))
+            shown = [str(c[at]) for c in given[1:]]
             raise DataError(
-                f"area '{given[0][at]}' lists '{'/'.join(str(c[at]) for c in given[1:])}', which is no place of level "
+                f"area '{given[0][at]}' lists '{'/'.join(shown)}', which is no place of level "
                 f"'{cells.tree.levels[-1]}'",
-                remedy="correct the mapping",
+                remedy=next(
+                    filter(None, map(lost_zeros, keys, shown, (key.tolist() for key in keys.values()))),
+                    "correct the mapping",
+                ),
             )
         names, area = np.unique(given[0], return_inverse=True)
         both, times = np.unique(np.stack([area.reshape(-1), found]), axis=1, return_counts=True)

@@ -20,6 +20,7 @@ from trueup.io.bundle.manifest import listed, read_manifest, read_spec, refuse_a
 from trueup.io.microdata.sql import text_sql
 from trueup.model.build import build_cells
 from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.place_keys import lost_zeros
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
@@ -60,7 +61,7 @@ def write_areas(
         attributes are not known. Those are added as if unrelated, which is no less than what they are in a hierarchy: parts of
         a whole err against each other.
     attributes
-        Attributes or recodes to keep; the others are summed out. By default all attributes.
+        Attributes or recodes to keep; the others are summed out. By default all attributes, where one table has them; else none.
     column
         Name of the mapping's column of areas, and of the file's.
     memory
@@ -109,6 +110,9 @@ def write_areas(
     manifest = read_manifest(folder)
     spec = read_spec(folder)[1]
     cells = build_cells(spec, Tree.from_columns(["all"], [{}]))
+    whole = {spec.levels[-1].name, *(a.name for a in spec.attributes)}
+    if whole not in [{e["level"], *e["attributes"]} for e in manifest.get("counts", ())]:
+        attributes = attributes or ()
     kept = _kept(cells, attributes)
     files = _finest(folder, manifest, spec, {a.name for a, _ in kept})
     classes = _error_classes(manifest, Margin(spec.levels[-1].name, tuple(r.name for _, r in kept)))
@@ -233,9 +237,13 @@ def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) ->
     stray = f"SELECT {_AREA}, {same} FROM areas ANTI JOIN places USING ({same}) ORDER BY ALL LIMIT 1"
     if lost := connection.execute(stray).fetchall():
         area, *key = lost[0]
+        known = (connection.execute(f"SELECT DISTINCT {quoted(k)} FROM places").fetchall() for k in keys)
+        read = map(lost_zeros, keys, key, ([each for (each,) in found] for found in known))
         raise DataError(
             f"area '{area}' lists '{'/'.join(key)}', which is no place of level '{level}' of the release",
-            remedy="correct the mapping, or map from the places that the release has",
+            remedy=next(
+                filter(None, read), "correct the mapping, or map from the places that the release has"
+            ),
         )
     twice = f"SELECT {_AREA}, {same} FROM areas GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1"
     if found := connection.execute(twice).fetchall():

@@ -14,6 +14,7 @@ from trueup.files.whole import Where, rows_at
 from trueup.io.microdata.refusals import PLACES, refuse_missing
 from trueup.model.cells import Cells
 from trueup.model.geography import key_columns
+from trueup.model.place_keys import lost_zeros
 from trueup.model.reading import Reading
 from trueup.model.spec_table import Level
 
@@ -113,16 +114,10 @@ def _plain(keys: Columns, cells: Cells) -> Columns:
 
 
 def _lost_zeros(given: Columns, keys: Columns, row: int) -> str:
-    """Return the remedy if a row's keys are shorter than all keys of places: they were read as numbers."""
-    for name, column in given.items():
-        lengths = set(np.char.str_len(keys[name].astype(str)).tolist())
-        text = str(column[row]).removesuffix(".0")
-        if len(lengths) == 1 and text.isdigit() and len(text) < max(lengths):
-            return (
-                f"read column '{name}' as text: the places' keys have {max(lengths)} characters, and those of the table "
-                "have lost their leading zeros"
-            )
-    return ""
+    found = (
+        lost_zeros(name, str(column[row]), map(str, keys[name].tolist())) for name, column in given.items()
+    )
+    return next(filter(None, found), "")
 
 
 def _row_contents(columns: Columns) -> Iterable:
