@@ -25,7 +25,7 @@ def test_every_tract_of_the_demonstration_has_a_shape_that_is_drawn(shapes):
     codes = np.array([shape["properties"]["tract"] for shape in shapes])
     cells = Cells(Tree.from_columns(["all", "tract"], [{}, {"tract": codes}]))
     drawn = outlines(cells, shapes)
-    assert (drawn.level, drawn.missing, len(drawn.paths)) == ("tract", 0, 420)
+    assert (drawn.level, drawn.unmatched, len(drawn.paths)) == ("tract", "", 420)
 
 
 def test_shapes_fill_what_lies_between_them(shapes):

@@ -162,7 +162,17 @@ def test_a_fine_coast_is_simplified():
     counts = {"state": release.sums("state")}
     drawn = draw_map(release.cells, [coast], counts, {"state": np.ones(2)}, "persons", "90 %")
     assert len(drawn.shapes[0].path) < 40_000 < MAX_OUTLINE_CHARACTERS
-    assert "Places without a shape: 1." in drawn.caption
+    assert "Places without a shape: '02'." in drawn.caption
+
+
+def test_both_maps_and_the_command_name_shapes_and_places_without_each_other(tmp_path):
+    release, spec = released(PLAIN)
+    shapes = tmp_path / "shapes.json"
+    shapes.write_text(json.dumps({"features": [square("01", 0, 0), square("VOSS", 1, 0)]}))
+    said = "Places without a shape: '02'. Shapes of no place: 'VOSS'."
+    page = report(release, spec, shapes=shapes)
+    assert [picture.block.unmatched for picture in page.pictures if picture.block.kind == "map"] == [said] * 2
+    assert page.replace("&#39;", "'").count(said) == 2
 
 
 @pytest.mark.parametrize(
@@ -186,5 +196,5 @@ def test_shapes_of_something_else_are_refused(text, words, tmp_path):
 
 def test_the_finest_level_that_the_shapes_match_is_drawn():
     release, _ = released(PLAIN)
-    level, found = matched(release.cells, [square(f"{at:05d}", at, 0) for at in range(6)])
+    level, _, found = matched(release.cells, [square(f"{at:05d}", at, 0) for at in range(6)])
     assert (level, len(found)) == ("block_group", 6)

@@ -39,4 +39,6 @@ def report_command(
     private = is_confidential(bundle)
     page = render_bundle(bundle, publish=publish, level=level, shapes=shapes)
     write_whole(out, page, private=private)
+    for text in {getattr(picture.block, "unmatched", "") for picture in page.pictures} - {""}:
+        print(text)
     print(f"Report, confidential: {out}" if private else f"Report: {out}")

@@ -73,7 +73,7 @@ def _copied(source: Path, manifest: Mapping[str, Any], target: Path, spec_text: 
     return {name: held for name, held in manifest.items() if name not in made_after}
 
 
-def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) -> str:
+def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) -> reporting.Report:
     """Make the report of a bundle, or of an assessment, anew from its files.
 
     Parameters
@@ -103,7 +103,7 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
     return _laid_out(source, record, spec, **options)
 
 
-def _laid_out(source: Path, *given: Any, **options: Any) -> str:
+def _laid_out(source: Path, *given: Any, **options: Any) -> reporting.Report:
     """Return the page of a record from files, which may lack a figure that the page looks up by table, method or budget."""
     try:
         return reporting.report(*given, **options)

@@ -44,6 +44,8 @@ class Map:
         What each shade means.
     level
         Of which places the shapes are.
+    unmatched
+        Places without a shape and shapes of no place, in words.
     """
 
     kind: ClassVar[str] = "map"
@@ -54,6 +56,7 @@ class Map:
     shapes: tuple[Shape, ...]
     legend: tuple[str, ...]
     level: str = ""
+    unmatched: str = ""
 
 
 def draw_map(
@@ -93,18 +96,18 @@ def draw_map(
         )
         for at, path in paths.items()
     )
-    without = f" Places without a shape: {drawing.missing:,}." if drawing.missing else ""
     certain = float(np.mean(share[list(paths)] <= SHADES[2]))
     return Map(
         f"Map of {len(drawn):,} places of level {plain(level)}: the {confidence} margin of error is at most "
         f"{percent(SHADES[2])} of the released count in {percent(certain)} of them. The tables below hold the numbers.",
         f"How certain the count of each place is: its {confidence} margin of error as a share of the released count. "
-        f"Darker places (lighter ones on a dark page) are less certain.{without}",
+        f"Darker places (lighter ones on a dark page) are less certain. {drawing.unmatched}".rstrip(),
         drawing.width,
         drawing.height,
         drawn,
         _legend(),
         level,
+        drawing.unmatched,
     )
 
 
@@ -121,7 +124,7 @@ def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confid
         message=f"Map of {len(shown):,} places of level {plain(certain.level)} by their released counts. "
         f"The largest is {most.text}.",
         caption=f"Released {unit} of each place; the {confidence} margin of error stands in the place's description. "
-        "Darker places (lighter ones on a dark page) have more.",
+        f"Darker places (lighter ones on a dark page) have more. {certain.unmatched}".rstrip(),
         shapes=tuple(replace(shape, shade=int(s)) for shape, s in zip(certain.shapes, shade)),
         legend=(*(f"up to {number(end)}" for end in ends), f"up to {number(held[shown].max())}"),
     )

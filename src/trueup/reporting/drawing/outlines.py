@@ -27,6 +27,8 @@ MAX_COORDINATE = 1e9
 _POLYGONS = ("Polygon", "MultiPolygon")
 MAX_OUTLINE_CHARACTERS = 2_500_000
 """Characters of all shapes together."""
+MOST_NAMED = 5
+"""Places and shapes without each other that are named."""
 Ring = NDArray[np.float64]
 
 
@@ -42,15 +44,29 @@ class Outlines:
         Of the grid.
     paths
         The outline of each place that has one.
-    missing
-        How many places have none.
+    without
+        The places that have none.
+    strays
+        What the property that names the places says of each shape that is of none.
     """
 
     level: str
     width: int
     height: int
     paths: Mapping[int, str]
-    missing: int
+    without: tuple[str, ...]
+    strays: tuple[str, ...]
+
+    @property
+    def unmatched(self) -> str:
+        """Return in a sentence each which places have no shape, and which shapes are of no place; empty if all match."""
+        said = {"Places without a shape": self.without, "Shapes of no place": self.strays}
+        return " ".join(f"{what}: {_some(names)}." for what, names in said.items() if names)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(f"'{name}'" for name in names[:MOST_NAMED]) + more
 
 
 def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
@@ -71,23 +87,25 @@ def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
     return features
 
 
-def matched(cells: Cells, features: Sequence[Mapping[str, Any]]) -> tuple[str, dict[int, Mapping[str, Any]]]:
+def matched(
+    cells: Cells, features: Sequence[Mapping[str, Any]]
+) -> tuple[str, str, dict[int, Mapping[str, Any]]]:
     """Find the level whose places the shapes are, by a property that holds their keys, joined or the last alone.
 
     Returns
     -------
-    level, shapes
-        The level, and the shape of each of its places that has one.
+    level, name, shapes
+        The level, the property, and the shape of each of its places that has one.
     """
-    best: tuple[str, dict[int, Mapping[str, Any]]] = ("", {})
+    best: tuple[str, str, dict[int, Mapping[str, Any]]] = ("", "", {})
     names = dict.fromkeys(name for f in features for name in f["properties"])
     for level in reversed(cells.tree.levels):
         for known in _keys(cells, level):
             for name in names:
                 found = {known[key]: f for f in features if (key := str(f["properties"].get(name))) in known}
-                if len(found) > len(best[1]):
-                    best = (level, found)
-    if not best[1]:
+                if len(found) > len(best[2]):
+                    best = (level, name, found)
+    if not best[2]:
         raise DataError(
             "no shape has a property with the key of a place",
             needed="a property with the keys of a level, such as the code of the county",
@@ -116,13 +134,17 @@ def outlines(cells: Cells, features: Sequence[Mapping[str, Any]]) -> Outlines:
     DataError
         If the shapes are of no level.
     """
-    level, shapes = matched(cells, features)
+    level, name, shapes = matched(cells, features)
     rings = {place: list(_rings(feature["geometry"])) for place, feature in shapes.items()}
     for width in WIDTHS:
         height, paths = _paths(rings, width)
         if sum(map(len, paths.values())) <= MAX_OUTLINE_CHARACTERS:
             break
-    return Outlines(level, width, height, paths, cells.tree.sizes[cells.tree.level(level)] - len(paths))
+    without = tuple(label for place, label in enumerate(cells.tree.labels(level)) if place not in paths)
+    used = {str(feature["properties"][name]) for feature in shapes.values()}
+    said = (str(feature["properties"].get(name, "")) for feature in features)
+    strays = tuple(text for text in said if text not in used)
+    return Outlines(level, width, height, paths, without, strays)
 
 
 def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
