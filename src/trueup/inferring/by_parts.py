@@ -1,7 +1,8 @@
-"""The posterior of a large tree by parts: on any engine, within bounded memory, resumed after any kill.
+"""The posterior of a large tree or histogram by parts: on any engine, within bounded memory, resumed after any kill.
 
-The driver estimates the prior, as in memory; parts are looked at, solved up to the top, drawn and written. All that the parts
-come to stands in a run folder beside the target until the posterior is whole: the same command goes on from there.
+Of a tree the driver estimates the prior, as in memory; parts are looked at, solved up to the top, drawn and written. Parts of a
+histogram follow draws of the places above them (`histogram_parts`). All that parts come to stands in a run folder beside the
+target until the posterior is whole: the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +32,14 @@ from trueup.inferring.given import (
     refuse_draws,
     refuse_fractions,
 )
+from trueup.inferring.histogram_gibbs import HistogramGibbs
+from trueup.inferring.histogram_parts import THIN, WARM_UP, CutHistogram
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost
-from trueup.inferring.written_parts import WantedAreas, WrittenParts
+from trueup.inferring.written_histogram import WrittenHistogram
+from trueup.inferring.written_parts import WantedAreas, WrittenParts, manifest_of
 from trueup.io.bundle.posterior import MOST_ROWS
 from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, refuse_method
@@ -55,6 +59,10 @@ START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5,
 """Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
 NODE_BYTES, ROW_BYTES = 400, 2.0
 """Bytes of the driver for each node, and of the disk for each draw of a cell."""
+SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 3e-7
+"""Of a histogram: seconds of a processor for each cell in a sweep, and for each draw of it in each table."""
+PART_BYTES, VALUE_BYTES = (300, 9), 16
+"""Bytes of a worker for each cell of a part, and for each draw of it; of the driver for each measured value."""
 
 
 class Prediction(NamedTuple):
@@ -91,7 +99,7 @@ def infer_by_parts(
     take_over: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write the posterior of a large tree to a folder, part by part.
+    """Write the posterior of a large tree or histogram to a folder, part by part.
 
     Parameters
     ----------
@@ -112,12 +120,12 @@ def infer_by_parts(
 
     Returns
     -------
-    The manifest. Equal sources give the draws that `infer` gives, on whatever engine.
+    The manifest. Equal sources give equal draws on whatever engine: of a tree those that `infer` gives.
 
     Raises
     ------
     SpecError
-        If the method is none of trees, or the tree is too small to be cut.
+        If the method is none of trees and histograms, or what it is of cannot be cut.
     ConvergenceError
         If no windows of counts hold the posterior.
     """
@@ -130,43 +138,113 @@ def infer_by_parts(
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     instead = {} if method or "prior" in entry else prior_instead(chosen, constraints, measured)
     used, repeated = measured_once(measured)
-    tree, state = _cut(chosen, chosen.prepare(constraints, used.headers), used)
-    expected = Prediction.of(state, used.flat, draws, executor.workers)
+    cut = _cut(chosen, constraints, measured, used)
+    expected = cut.expected(draws, executor.workers)
     announce(
         tell, f"about {expected.core_seconds / 3600:.2g} core-hours and {expected.disk / 1e9:.2g} GB of disk"
     )
     refuse_needed("the posterior", expected.memory, memory)
     refuse_occupied(out)
+    wanted = None if areas is None else WantedAreas.of(measured.cells, areas, tuple(by))
     with _run_folder(out, take_over) as run:
-        rng = measured.rng()
-        work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
-        found = tree.solved(state, used.flat, draws, rng, tell, KeptExecutor(executor, run, TOGETHER), work)  # pyright: ignore[reportArgumentType]
-        if found.top is None:
-            raise _too_small(state)
-        wanted = None if areas is None else WantedAreas.of(measured.cells, areas, tuple(by))
-        most = max(1, MOST_ROWS // draws)
-        written = WrittenParts(measured, found, draws, level, wanted, keep_draws, most)
+        rng, kept = measured.rng(), KeptExecutor(executor, run)
+        written = cut.solved(draws, level, wanted, keep_draws, rng, tell, replace(kept, together=TOGETHER))
         with staged(out) as folder:
-            stats, means = written.write(folder, KeptExecutor(executor, run), rng, tell)
-            doubts = tree.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ())
-            more = {
-                "repeated_values": repeated,
-                "doubt": " ".join(filter(None, doubts)),
-                **instead,
-            }
-            stats |= {name: said for name, said in more.items() if said}
-            manifest = written.manifest(folder, stats, means, describe(chosen))
+            drawn = written.write(folder, kept, rng, tell)
+            doubts = chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ())
+            more = {"repeated_values": repeated, "doubt": " ".join(filter(None, doubts)), **instead}
+            more = {name: said for name, said in more.items() if said}
+            drawn = replace(drawn, stats={**drawn.stats, **more})
+            manifest = manifest_of(folder, measured, drawn, describe(chosen), level)
             write_whole(folder / "manifest.json", json.dumps(manifest, indent=2, default=str) + "\n")
         shutil.rmtree(run)
     return manifest
 
 
-def _cut(chosen: InferenceMethod, state: Any, used: Measurements) -> tuple[TreeExact, TreeState]:
-    """Refuse what is not inferred by parts."""
+@dataclass(frozen=True, eq=False)
+class LargeTree:
+    """A large tree of margins, ready to be solved by parts.
+
+    Attributes
+    ----------
+    measured, values
+        What it was made from, and values as its method takes them.
+    tree, state
+        Its method, and what that prepared.
+    """
+
+    measured: Measurements
+    values: NDArray
+    tree: TreeExact
+    state: TreeState
+
+    def expected(self, draws: int, workers: int) -> Prediction:
+        """Return the predicted cost, from the windows of tables."""
+        return Prediction.of(self.state, self.values, draws, workers)
+
+    def solved(
+        self,
+        draws: int,
+        level: float,
+        areas: WantedAreas | None,
+        keep_draws: bool,
+        rng: np.random.Generator,
+        tell: Progress,
+        executor: KeptExecutor,
+    ) -> WrittenParts:
+        """Estimate the prior, and solve the parts and the top."""
+        work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
+        found = self.tree.solved(self.state, self.values, draws, rng, tell, executor, work)  # pyright: ignore[reportArgumentType]
+        if found.top is None:
+            raise _too_small(self.state)
+        return WrittenParts(self.measured, found, draws, level, areas, keep_draws, max(1, MOST_ROWS // draws))
+
+
+@dataclass(frozen=True, eq=False)
+class LargeHistogram:
+    """A large histogram, ready to be drawn by parts."""
+
+    measured: Measurements
+    cut: CutHistogram
+
+    def expected(self, draws: int, workers: int) -> Prediction:
+        """Return the predicted cost, from the numbers of cells."""
+        n, nodes = self.measured.cells.n, self.measured.cells.tree.level_ptr[-1]
+        seconds = n * (
+            SWEEP_SECONDS * (WARM_UP + THIN * draws) + TABLE_SECONDS * draws * len(self.cut.margins)
+        )
+        part = PART_BYTES[0] + PART_BYTES[1] * draws
+        values = VALUE_BYTES * sum(map(len, self.cut.values))
+        above = 8 * draws * self.cut.columns * self.measured.cells.tree.sizes[self.cut.level]
+        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + workers * self.cut.largest * part
+        return Prediction(seconds, memory + NODE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
+
+    def solved(
+        self,
+        draws: int,
+        level: float,
+        areas: WantedAreas | None,
+        keep_draws: bool,
+        *_: object,
+    ) -> WrittenHistogram:
+        """Return what draws the parts: nothing is solved before."""
+        return WrittenHistogram(self.measured, self.cut, draws, level, areas, keep_draws)
+
+
+def _cut(
+    chosen: InferenceMethod, constraints: Constraints, measured: Measurements, used: Measurements
+) -> LargeTree | LargeHistogram:
+    """Return what is cut into parts; refuse what is not inferred by parts."""
+    if isinstance(chosen, HistogramGibbs) and chosen.tier != "chains":
+        given = tuple(chosen.prior.concentrations)
+        return LargeHistogram(
+            measured, CutHistogram(constraints, tuple(used.headers), tuple(used.values), given)
+        )
     if not isinstance(chosen, TreeExact) or chosen.mode or chosen.tier == "approximate":
         raise SpecError(
-            f"'{chosen.name}' with these parameters is given, and parts are parts of a tree",
-            needed=f"the method '{TreeExact.name}' without its mode, by exact messages",
+            f"'{chosen.name}' with these parameters is given, and parts are parts of a tree or of a histogram on places",
+            needed=f"the method '{TreeExact.name}' without its mode, by exact messages, or '{HistogramGibbs.name}' without the "
+            "tier 'chains'",
             remedy="leave out --engine",
         )
     if odd := next((h for h in used.headers if not (h.law.additive or h.exact) or h.margin.where), None):
@@ -175,10 +253,11 @@ def _cut(chosen: InferenceMethod, state: Any, used: Measurements) -> tuple[TreeE
             "that is added to whole margins",
             remedy="leave out --engine",
         )
+    state = chosen.prepare(constraints, used.headers)
     if state.cut is None:
         raise _too_small(state)
     state.refuse_impossible(used.flat)
-    return replace(chosen, tier="exact"), state
+    return LargeTree(measured, used.flat, replace(chosen, tier="exact"), state)
 
 
 def _too_small(state: TreeState) -> SpecError:

@@ -123,8 +123,8 @@ class WrittenParts:
 
     def write(
         self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
-    ) -> tuple[dict[str, Any], NDArray]:
-        """Write draws, summaries and areas; return the record of the draws and the posterior means of all nodes."""
+    ) -> Drawn:
+        """Write draws, summaries and areas; return the record of the draws."""
         top = self.found.top
         assert top is not None
         items, exact, _, moved = top.tree.items(top, self.found.tops, rng)
@@ -149,10 +149,15 @@ class WrittenParts:
         means[: cut.edges[0]] = self._write_top(folder, exact, int(cut.edges[0]))
         refuse_endless(means)
         if self.areas is not None:
-            labels = labels_of_areas(self.measured.cells, self.areas.margin, self.areas.table)
-            figures = describe_draws(sums.T[None], self.level, independent=True)
-            write_parquet(folder / "areas.parquet", labels | figures)
-        return self.found.stats(moved + rounding, self.draws), means
+            write_drawn_areas(folder, self.areas, sums, self.level, independent=True)
+        known: Any = {
+            margin: Means(means[own]) for margin, own in zip(self.nested.margins, self.nested.nodes)
+        }
+        shape = np.broadcast_to(
+            np.int64(0), (1, self.draws, self.measured.cells.n)
+        )  # draws that take no memory
+        stats = self.found.stats(moved + rounding, self.draws)
+        return Drawn(shape, independent=True, marginals=known, tables=self.nested.margins, stats=stats)
 
     def _labels(
         self, cut: Partition, blocks: range, number: int
@@ -197,20 +202,25 @@ class WrittenParts:
             write_parquet(folder / "summary" / f"{slug(margin)}.parquet", table)
         return found.mean
 
-    def manifest(
-        self, folder: Path, stats: Mapping[str, Any], means: NDArray, method: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """Write the places, and return the manifest of what stands in a folder."""
-        nested, cells = self.nested, self.measured.cells
-        exact: Any = {margin: Means(means[nodes]) for margin, nodes in zip(nested.margins, nested.nodes)}
-        shape = np.broadcast_to(np.int64(0), (1, self.draws, cells.n))  # draws that take no memory
-        drawn = Drawn(shape, independent=True, marginals=exact, tables=nested.margins, stats=stats)
-        checked = conflicts(self.measured, drawn)
-        given = cells, drawn, method, self.measured.digest, self.level
-        posterior = Posterior(*given, conflicts=checked, spec=self.measured.spec)
-        if cells.tree.keys:
-            write_places(folder / PLACES, cells)
-        return posterior_manifest(posterior) | {"by parts": True, "files": digests_of(folder)}
+
+def write_drawn_areas(
+    folder: Path, areas: WantedAreas, sums: Integers, level: float, *, independent: bool
+) -> None:
+    """Write the table of areas, from draws `(rows, draws)` of their sums."""
+    figures = describe_draws(sums.T[None], level, independent=independent)
+    write_parquet(folder / "areas.parquet", labels_of_areas(areas.cells, areas.margin, areas.table) | figures)
+
+
+def manifest_of(
+    folder: Path, measured: Measurements, drawn: Drawn, method: Mapping[str, Any], level: float
+) -> dict[str, Any]:
+    """Write the places, and return the manifest of what stands in a folder; `drawn` holds posterior means alone."""
+    checked = conflicts(measured, drawn)
+    given = measured.cells, drawn, method, measured.digest, level
+    posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
+    if measured.cells.tree.keys:
+        write_places(folder / PLACES, measured.cells)
+    return posterior_manifest(posterior) | {"by parts": True, "files": digests_of(folder)}
 
 
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:

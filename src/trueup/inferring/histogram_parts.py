@@ -1,0 +1,267 @@
+"""The posterior of a large histogram by parts: chains on the upper levels, and below each of their places chains given its draws.
+
+Given the table of a place, what lies below it depends on nothing outside. So draws of the tables of one level's places come from
+chains on a tree that ends one level below, which knows what was measured down to there; and what is below each place from a
+chain of its own, whose root follows these draws one after the other: a normal law with a standard deviation of `1 / 16` holds it
+there. What is measured further down says little of a place that was measured itself: a measurement of each of b parts has the
+weight `1 / b` in their sum. That share is worked out (`unused`), stated, and refused above `MOST_UNUSED`.
+
+Concentrations of totals and of cells are drawn in each chain from what lies there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.inferring.histogram_walk import HistogramWalk, reported_margins
+from trueup.inferring.method import silent
+from trueup.inferring.within import parts_within
+from trueup.kernel.table_walks.columns import TreeMessages, column_sweep
+from trueup.layouts.columns import ColumnProblem
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.nested import canonical
+
+Integers = NDArray[np.int64]
+MOST_CELLS, TOGETHER = 1 << 19, 1 << 14
+"""Cells of a part, at most: parts are the places of the highest level below the top of which none holds more. And cells of small
+parts that are drawn in one task."""
+WARM_UP, THIN = 60, 2
+"""Sweeps of a part before its first draw, and to a draw."""
+CHAINS_ABOVE, WARM_UP_ABOVE, THIN_ABOVE = 4, 300, 15
+"""Of the tree above the parts."""
+WATCHED = 4000
+"""Counts of each table above the parts whose chains are compared, at most: of more, so many at random."""
+PRECISION = 256.0
+"""Of a root around its draw: of a count next to it single precision holds no mass."""
+TRIES, STEPS = 40, 16
+"""Passes in which a root is brought to its draw, at most, and about how many steps such a way has."""
+MOST_UNUSED = 0.1
+"""Share of what is known of a part's table that may lie in measurements that the tree above does not hold."""
+
+
+class Chained(NamedTuple):
+    """Draws of chains, and how they went.
+
+    Attributes
+    ----------
+    draws
+        `(draws, places, n)` tables, in 32 bits.
+    record
+        Figures for the record.
+    """
+
+    draws: NDArray
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PartOfHistogram:
+    """A tree of places on which chains are run.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        What must hold, and what was measured.
+    given
+        Concentrations of the prior; empty if they are learnt.
+    seed
+        Of its generator.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+    given: tuple[float, ...]
+    seed: np.random.SeedSequence
+
+    def walk(self, chains: int, message: tuple[NDArray, NDArray] | None = None) -> HistogramWalk:
+        """Return chains at their start; `message` is a normal law of the root's table."""
+        a = self.given[0] if self.given else 0.0
+        problem = ColumnProblem(self.constraints, self.headers, self.values, message, a)
+        return HistogramWalk.of(problem, np.random.default_rng(self.seed).spawn(chains), self.given)
+
+
+@dataclass(frozen=True)
+class DrawAbove:
+    """The task of drawing the tables of the places of a level, by chains on a tree that ends there or below."""
+
+    level: int
+    draws: int
+
+    def __call__(self, part: PartOfHistogram) -> Chained:
+        """Run the chains."""
+        walk = part.walk(CHAINS_ABOVE)
+        walk.run(1, WARM_UP_ABOVE, silent)
+        run = walk.run(-(-self.draws // CHAINS_ABOVE), THIN_ABOVE, silent)
+        found = walk.diagnosed(run, WATCHED, np.random.default_rng(part.seed.spawn(1)[0]))
+        tables = run.reshape(-1, len(walk.states[0].x), walk.problem.columns)[: self.draws].astype(np.int64)
+        starts = walk.problem.cells.tree.leaf_ptr(self.level)
+        return Chained(np.add.reduceat(tables, starts[:-1], axis=1).astype(np.int32), found)
+
+
+def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
+    """Set draws `(draws, cells)` of the lowest places given draws `(draws, n)` of the root's table."""
+    pull = PRECISION * roots[0].astype(float)
+    walk = part.walk(1, (PRECISION * np.eye(roots.shape[1]), pull))
+    walk.run(1, WARM_UP, silent)
+    work = walk.problem.work()
+    for draw, root in enumerate(roots):
+        _follow(walk, root, work)
+        found[draw] = walk.run(1, THIN, silent)[0, 0]
+
+
+def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
+    """Move a chain until its root's table is the one given: by its columns, and by pairs of these where totals are exact."""
+    problem, state = walk.problem, walk.states[0]
+    problem.tables.pull[:] = PRECISION * root
+    for attempt in range(TRIES):
+        off = state.top - root
+        above, below, wrong = (np.flatnonzero(one) for one in (off > 0, off < 0, off))
+        if not wrong.size:
+            return
+        columns = (
+            np.stack(np.meshgrid(above, below), axis=-1).reshape(-1, 2) if attempt % 2 else wrong[:, None]
+        )
+        longest = np.maximum(np.abs(off[columns]).min(axis=1) / STEPS, 1.0)
+        many = len(columns)
+        moves = walk.moves._replace(singles=np.zeros((0, 1), np.int64), turns=np.array([many, 0]))
+        if attempt % 2:
+            moves = moves._replace(pairs=columns, longest_pair=longest)
+        else:
+            moves = moves._replace(singles=columns, longest_single=longest)
+        column_sweep(walk.rngs[0], problem.places, problem.tables, moves, state, work, 0, many)
+
+
+@dataclass(frozen=True, eq=False)
+class CutHistogram:
+    """A histogram that is cut at a level of its places.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        The whole.
+    given
+        Concentrations of the prior; empty if they are learnt.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+    given: tuple[float, ...] = ()
+
+    @property
+    def cells(self) -> Cells:
+        """Return the finest cells."""
+        return self.constraints.cells
+
+    @property
+    def columns(self) -> int:
+        """Return the number of cells of a place."""
+        return self.cells.n // self.cells.shape[0]
+
+    @cached_property
+    def level(self) -> int:
+        """Return the level of the parts' roots: the highest one below the top of which no place holds too many cells.
+
+        Raises
+        ------
+        SpecError
+            If there is none, or what was measured of its places and those one level below leaves too much unused.
+        """
+        tree = self.cells.tree
+        for level in range(1, len(tree.levels) - 1):
+            if np.diff(tree.leaf_ptr(level)).max() * self.columns <= MOST_CELLS:
+                if (share := self.unused(level)) > MOST_UNUSED:
+                    raise SpecError(
+                        f"{100 * share:.0f} % of what is known of a place of '{tree.levels[level]}' was measured more than a "
+                        f"level below it, and at most {100 * MOST_UNUSED:.0f} % may be left out above the parts",
+                        remedy="leave out --engine, or infer one place with --within",
+                    )
+                return level
+        raise SpecError(
+            f"no level between '{tree.levels[0]}' and '{tree.levels[-1]}' has places of at most {MOST_CELLS:,} cells each",
+            needed="such a level, at which a histogram is cut into parts",
+            remedy="leave out --engine, or infer one place with --within",
+        )
+
+    @property
+    def largest(self) -> int:
+        """Return the most cells of a part."""
+        return int(np.diff(self.cells.tree.leaf_ptr(self.level)).max()) * self.columns
+
+    def lowest_above(self, level: int) -> int:
+        """Return the lowest level of the tree above the parts."""
+        return min(level + 1, len(self.cells.tree.levels) - 2)
+
+    def unused(self, level: int) -> float:
+        """Return the largest share of the precision of a place's table that measurements below the tree above have."""
+        cells, lowest = self.cells, self.lowest_above(level)
+        tables = {canonical(cells, replace(h.margin, level=cells.tree.levels[-1])) for h in self.headers}
+        shares = [0.0]
+        for table in tables:
+            every, above = (
+                self._precision(table, level, end) for end in (len(cells.tree.levels) - 1, lowest)
+            )
+            shares.append(0.0 if np.isinf(above) else 1.0 - above / every if every else 0.0)
+        return max(shares)
+
+    def _precision(self, table: Margin, level: int, lowest: int) -> float:
+        """Return the precision of the counts of a table of an average place, from its measurements and those below it."""
+        tree, known = self.cells.tree, 0.0
+        for at in range(lowest, level - 1, -1):
+            name = tree.levels[at]
+            known = known * tree.sizes[at] / tree.sizes[at + 1] if at < lowest else 0.0
+            for h in self.headers:
+                if h.margin.level == name and self.cells.contains(replace(table, level=name), h.margin):
+                    fewer = self.cells.size(replace(table, level=name)) / self.cells.size(h.margin)
+                    known += np.inf if h.exact else fewer / h.law.variance
+        return known
+
+    def above(self, seed: np.random.SeedSequence) -> PartOfHistogram:
+        """Return the tree above the parts, which ends a level below their roots."""
+        lowest = self.lowest_above(self.level)
+        kept = self.cells.tree.levels[: lowest + 1]
+        some = _down_to(self.constraints, lowest)
+        own = [(h, v) for h, v in zip(self.headers, self.values) if h.margin.level in kept]
+        headers, values = zip(*own)
+        return PartOfHistogram(some, headers, values, self.given, seed)
+
+    def part(self, place: int, seed: np.random.SeedSequence) -> PartOfHistogram:
+        """Return a place of the level of parts with all below it."""
+        some, headers, values, _ = parts_within(
+            self.constraints, self.headers, self.values, self.level, place
+        )
+        return PartOfHistogram(some, headers, values, self.given, seed)
+
+    @cached_property
+    def margins(self) -> list[Margin]:
+        """Return the tables that are reported."""
+        return reported_margins(self.cells, [h.margin for h in self.headers])
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """Return first and last + 1 of the places that are drawn in one task: of small ones, `TOGETHER` cells."""
+        before = self.cells.tree.leaf_ptr(self.level)[:-1] * self.columns
+        first = np.unique(before // TOGETHER, return_index=True)[1]
+        return [*zip(first.tolist(), [*first[1:].tolist(), len(before)])]
+
+
+def _down_to(constraints: Constraints, level: int) -> Constraints:
+    """Return constraints without the levels below one."""
+    cells = constraints.cells
+    kept = cells.tree.levels[: level + 1]
+    return replace(
+        constraints,
+        cells=Cells(cells.tree.branch(0, 0, 1, level), cells.attributes),
+        margins=tuple(m for m in constraints.margins if m.level in kept),
+        invariants=tuple(m for m in constraints.invariants if m.level in kept),
+        bounds=tuple(b for b in constraints.bounds if b.margin.level in kept),
+    )

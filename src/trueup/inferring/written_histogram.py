@@ -1,0 +1,231 @@
+"""The tables of a histogram's posterior by parts: what workers write of a part, and what the driver makes of their answers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.files.columns import write_parquet
+from trueup.inferring.histogram_parts import CutHistogram, DrawAbove, PartOfHistogram, follow_roots
+from trueup.inferring.method import Progress, announce
+from trueup.inferring.part_tables import AreaParts
+from trueup.inferring.written_parts import NO_AREAS, Means, WantedAreas, write_drawn_areas
+from trueup.io.bundle.manifest import slug
+from trueup.io.bundle.posterior import MOST_ROWS, write_drawn
+from trueup.model.cells import Cells, Margin
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior
+from trueup.model.tables import margin_columns, named_columns
+from trueup.run.executor import InTurn
+from trueup.run.kept import KeptExecutor
+
+Integers = NDArray[np.int64]
+NEEDED = 100.0
+"""Effective size below which a count's draws are few for its interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacesGiven:
+    """Some parts, and the tables that are wanted of them.
+
+    Attributes
+    ----------
+    parts
+        Places with all below them, and draws `(draws, n)` of each one's table.
+    margins
+        Tables of summaries.
+    areas
+        Where the lowest places' cells lie.
+    level
+        Probability of the intervals.
+    number
+        Of these parts, for names of files.
+    keep_draws
+        Whether draws are written.
+    """
+
+    parts: Sequence[tuple[PartOfHistogram, NDArray]]
+    margins: Sequence[Margin]
+    areas: AreaParts
+    level: float
+    number: int
+    keep_draws: bool
+
+
+class PlacesDrawn(NamedTuple):
+    """What comes of some parts.
+
+    Attributes
+    ----------
+    files
+        Parquet files by name.
+    rows, sums
+        Of the table of areas, and draws of what the parts add to them `(rows, draws)`.
+    means
+        Posterior means of each table.
+    roots
+        Draws `(draws, places, n)` of the roots' tables.
+    few
+        How many counts of the lowest places have too small an effective size.
+    """
+
+    files: dict[str, bytes]
+    rows: Integers
+    sums: Integers
+    means: list[NDArray]
+    roots: NDArray
+    few: int
+
+
+def draw_places(given: PlacesGiven) -> PlacesDrawn:
+    """Draw some parts one after the other, and make their tables."""
+    every = [part.constraints.cells for part, _ in given.parts]
+    edges = np.cumsum([0, *(cells.n for cells in every)])
+    counts = np.empty((len(given.parts[0][1]), edges[-1]), np.int32)
+    pieces, tops = [], []
+    for (part, roots), cells, ends in zip(given.parts, every, pairwise(edges)):
+        draws = counts[:, slice(*ends)]
+        follow_roots(part, roots, draws)
+        posterior = Posterior(cells, Drawn(draws[None], False), {}, "", given.level)
+        pieces.append([margin_columns(cells, margin) | posterior.figures(margin) for margin in given.margins])
+        tops.append(draws.reshape(len(draws), cells.shape[0], -1).sum(axis=1, dtype=np.int32))
+    tables = [{name: np.concatenate([one[name] for one in own]) for name in own[0]} for own in zip(*pieces)]
+    rows, at = np.unique(given.areas.rows, return_inverse=True)
+    sums = np.zeros((len(rows), len(counts)), np.int64)
+    np.add.at(sums, at, counts[:, given.areas.leaves].T)
+    few = int((tables[-1]["ess"] < min(NEEDED, len(counts) / 2)).sum())
+    files = _files(given, tables, counts, every)
+    return PlacesDrawn(files, rows, sums, [t["mean"] for t in tables], np.stack(tops, axis=1), few)
+
+
+def _files(
+    given: PlacesGiven, tables: Sequence[dict[str, NDArray]], counts: NDArray, cells: Sequence[Cells]
+) -> dict[str, bytes]:
+    name = f"part-{given.number:05d}"
+    with tempfile.TemporaryDirectory() as made:
+        folder, files = Path(made), {}
+        for margin, columns in zip(given.margins, tables):
+            write_parquet(folder / "table.parquet", columns)
+            files[f"summary/{slug(margin)}/{name}.parquet"] = (folder / "table.parquet").read_bytes()
+        if given.keep_draws:
+            named = [named_columns(own, own.finest) for own in cells]
+            columns = {key: np.concatenate([one[key] for one in named]) for key in named[0]}
+            several = range(-(-len(counts) // max(1, MOST_ROWS // counts.shape[1])))
+            paths = [folder / f"{name}-{k:03d}.parquet" for k in several]
+            write_drawn(paths, counts, columns, len(counts))
+            files |= {f"draws/{path.name}": path.read_bytes() for path in paths}
+    return files
+
+
+@dataclass(eq=False)
+class WrittenHistogram:
+    """The tables of a histogram's posterior by parts.
+
+    Attributes
+    ----------
+    measured, cut
+        What it was made from, and how it is cut.
+    draws, level
+        Number of draws, and the probability of intervals.
+    areas
+        Areas off the hierarchy, if there are any.
+    keep_draws
+        Whether draws are written.
+    means
+        Posterior means of every table, as parts are drawn.
+    """
+
+    measured: Measurements
+    cut: CutHistogram
+    draws: int
+    level: float
+    areas: WantedAreas | None
+    keep_draws: bool
+    means: dict[Margin, NDArray] = field(default_factory=dict)
+
+    @property
+    def below(self) -> list[Margin]:
+        """Return the tables of the level of parts and below it, whose summaries parts write."""
+        tree = self.cut.cells.tree
+        return [m for m in self.cut.margins if tree.level(m.level) >= self.cut.level]
+
+    def write(
+        self, folder: Path, executor: KeptExecutor, rng: np.random.Generator, progress: Progress
+    ) -> Drawn:
+        """Write draws, summaries and areas; return the record of the draws."""
+        cut, tree = self.cut, self.cut.cells.tree
+        seeds = rng.bit_generator.seed_seq.spawn(1 + tree.sizes[cut.level])  # pyright: ignore[reportAttributeAccessIssue]
+        announce(progress, f"drawing tables of '{tree.levels[cut.level]}'")
+        ((_, above),) = executor.map(DrawAbove(cut.level, self.draws), [cut.above(seeds[0])])
+        runs = InTurn(lambda k: self._given(k, above.draws, seeds[1:]), len(cut.runs))
+        self.means = {m: np.empty(cut.cells.size(m)) for m in cut.margins}
+        sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
+        roots, few = np.empty(above.draws.shape, np.int32), 0
+        for done, (k, part) in enumerate(executor.map(draw_places, runs), start=1):
+            for file, held in part.files.items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(held)
+            sums[part.rows] += part.sums
+            first, last = cut.runs[k]
+            roots[:, first:last] = part.roots
+            few += part.few
+            for margin, mean in zip(self.below, part.means):
+                ends = tree.starts(cut.level, tree.level(margin.level))[[first, last]]
+                each = cut.cells.size(margin) // tree.sizes[tree.level(margin.level)]
+                self.means[margin][slice(*(ends * each))] = mean
+            progress(self.draws * done // len(runs), self.draws)
+        self._write_above(folder, roots)
+        if self.areas is not None:
+            write_drawn_areas(folder, self.areas, sums, self.level, independent=False)
+        off = (roots - above.draws) / np.maximum(above.draws.std(axis=0), 0.5)
+        return self._drawn(above.record, float(np.sqrt(np.mean(off**2))), few)
+
+    def _given(self, k: int, above: NDArray, seeds: Sequence[np.random.SeedSequence]) -> PlacesGiven:
+        """Return the parts of a task."""
+        cut, (first, last) = self.cut, self.cut.runs[k]
+        parts = [(cut.part(p, seeds[p]), above[:, p]) for p in range(first, last)]
+        ends = cut.cells.tree.leaf_ptr(cut.level)[[first, last]] * cut.columns
+        areas = NO_AREAS if self.areas is None else self.areas.of_cells(np.arange(*ends))
+        return PlacesGiven(parts, self.below, areas, self.level, k, self.keep_draws)
+
+    def _write_above(self, folder: Path, roots: NDArray) -> None:
+        """Write the tables of the levels above the parts, from sums of the parts' draws."""
+        cells, levels = self.cut.cells, self.cut.cells.tree.levels
+        some = Cells(cells.tree.branch(0, 0, 1, self.cut.level), cells.attributes)
+        posterior = Posterior(some, Drawn(roots.reshape(1, len(roots), -1), False), {}, "", self.level)
+        (folder / "summary").mkdir(exist_ok=True)
+        for margin in self.cut.margins:
+            if levels.index(margin.level) < self.cut.level:
+                columns = margin_columns(some, margin) | posterior.figures(margin)
+                write_parquet(folder / "summary" / f"{slug(margin)}.parquet", columns)
+                self.means[margin] = columns["mean"]
+
+    def _drawn(self, above: dict[str, Any], missed: float, few: int) -> Drawn:
+        cut, levels = self.cut, self.cut.cells.tree.levels
+        unused = cut.unused(cut.level)
+        text = (
+            f"By parts: tables of '{levels[cut.level]}' are draws of {above['sweeps']:,} sweeps of chains on the levels above "
+            f"and one below (largest R-hat {above['largest_r_hat']:.2f}), which leave {100 * unused:.2g} % of what is known of "
+            f"them unused; what is below each was drawn given these by a chain of its own, not required to have converged ("
+            f"{few:,} of {cut.cells.n:,} counts have an effective size below {NEEDED:.0f} or half the draws)."
+        )
+        stats = {
+            "tier": "approximate",
+            "draws": self.draws,
+            "parts": cut.cells.tree.sizes[cut.level],
+            "unused_share": unused,
+            "roots_missed_in_sds_rms": missed,
+            "counts_with_few_effective_draws": few,
+            "above": above,
+        }
+        exact: Any = {margin: Means(mean) for margin, mean in self.means.items()}
+        shape = np.broadcast_to(np.int64(0), (1, self.draws, cut.cells.n))  # draws that take no memory
+        return Drawn(shape, False, marginals=exact, tables=tuple(cut.margins), stats=stats, approximate=text)
