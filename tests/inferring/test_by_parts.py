@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import duckdb
 import numpy as np
+import pandas
 import pytest
 
 from tests.areas import write_areas
@@ -16,9 +17,12 @@ from tests.releasing.on_spark import killing
 from trueup.errors import BundleError, SpecError, TrueupError
 from trueup.inferring import by_parts, infer, tree_exact, tree_work
 from trueup.inferring.areas import infer_areas
+from trueup.inferring.asking import ask
 from trueup.inferring.by_parts import Prediction, infer_by_parts
 from trueup.inferring.tree_exact import TreeExact
+from trueup.io.bundle.kept_parts import DrawsInParts
 from trueup.io.bundle.kept_posterior import read_posterior
+from trueup.io.bundle.manifest import digest
 from trueup.planning.areas import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
@@ -178,10 +182,45 @@ def test_memory_and_work_are_predicted_from_the_sizes(large):
     assert more.memory > one.memory
 
 
-def test_a_posterior_by_parts_is_read_by_its_keys(large, tmp_path):
+def test_a_posterior_by_parts_is_read_and_asked(large, tmp_path, monkeypatch):
+    """Answers are those of memory; of files that hold none of the places, counts are not read."""
+    monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)
+    measured, posterior = large
+    written(measured, tmp_path / "out")
+    kept = read_posterior(tmp_path / "out")
+    assert np.array_equal(kept.draws, posterior.draws)
+    assert kept.source == posterior.source
+    areas = pandas.DataFrame(
+        {"area": ["x", "x", "y"], "state": ["s0", "s2", "s2"], "county": ["c0", "c1", "c1"]}
+    )
+    for question in ("'state=s3' / nation", "rank(state)", "state / nation > 0.2", "area - 3", "nation"):
+        own = areas if "area" in question else None
+        found, wanted = (ask(of, question, areas=own).draws for of in (tmp_path / "out", posterior))
+        np.testing.assert_array_equal(found, wanted, err_msg=question)
+    read, counted = [], DrawsInParts._parts
+    monkeypatch.setattr(DrawsInParts, "_parts", lambda *a: (read.append(k) or k for k in counted(*a)))
+    ask(tmp_path / "out", "'state=s3'")
+    assert 0 < len(read) < len(list((tmp_path / "out" / "draws").iterdir()))
+    with pytest.raises(TrueupError, match="may use 1 MB"):
+        read_posterior(tmp_path / "out", memory=10**6)
+
+
+@pytest.mark.parametrize("change", ["draw + 1", "count + 1", "0 * draw"])
+def test_a_changed_file_of_draws_is_refused(large, tmp_path, change):
+    """By its digest, and with the manifest changed as well, where draws are no longer those that it names."""
     written(large[0], tmp_path / "out")
-    with pytest.raises(BundleError, match="written by parts"):
-        read_posterior(tmp_path / "out")
+    path, other = tmp_path / "out" / "draws" / "part-00000.parquet", tmp_path / "other.parquet"
+    column = "count" if "count" in change else "draw"
+    duckdb.sql(f"COPY (SELECT * REPLACE ({change} AS {column}) FROM '{path}') TO '{other}' (FORMAT parquet)")
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(BundleError, match="not the file that was written"):
+        ask(tmp_path / "out", "nation")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    manifest["files"]["draws/part-00000.parquet"] = digest(path)
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    if column == "draw":
+        with pytest.raises(BundleError, match=r"draw after draw|were not written|or one twice"):
+            ask(tmp_path / "out", "nation")
 
 
 def test_the_command_writes_a_bundle_by_parts(tmp_path, monkeypatch):
@@ -197,6 +236,12 @@ def test_the_command_writes_a_bundle_by_parts(tmp_path, monkeypatch):
         "infer", bundle, "--engine", "local", "--draws", 20, "--out", out, *areas, "--log", tmp_path / "log"
     )
     assert done.returncode == 0, done.stderr
+    asked = run("ask", out, "'state=01' / 'state=02'")
+    assert asked.returncode == 0, asked.stderr
+    assert "From 20 independent draws" in asked.stdout
+    reported = run("report", out, "--out", tmp_path / "page.html")
+    assert reported.returncode == 2
+    assert "trueup ask" in reported.stderr
     assert "20 independent draws of 30 cells, by parts." in done.stdout
     assert json.loads((out / "manifest.json").read_text())["by parts"]
     assert duckdb.sql(f"SELECT lake FROM '{out}/areas.parquet' ORDER BY mean").fetchall() == [

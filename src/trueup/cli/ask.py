@@ -40,10 +40,10 @@ def ask_command(
     """Ask a kept posterior: sums, differences, ratios, ranks, comparisons and areas of your own; nothing is drawn anew."""
     from trueup.cli.options import refuse_idle
     from trueup.inferring.asking import ask as answer
-    from trueup.io.bundle.kept_posterior import read_posterior
+    from trueup.io.bundle.kept_posterior import open_posterior
 
     refuse_idle({"--column": column != "area"}, "--areas", areas)
-    kept = read_posterior(folder)
+    kept = open_posterior(folder)
     answers = [answer(kept, one, areas=areas, column=column, level=level) for one in question]
     if as_json:
         print_json(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trueup.io.bundle.kept_posterior import read_posterior
+from trueup.io.bundle.kept_posterior import open_posterior
 from trueup.model.records.answer import PosteriorAnswer
 from trueup.model.records.asked import ask_draws
 from trueup.model.records.places_asked import Names
@@ -58,7 +58,7 @@ def ask(
     >>> ask(posterior, "area / all").table().columns.tolist()[:3]
     ['area', 'mean', 'sd']
     """
-    held = posterior if isinstance(posterior, Posterior) else read_posterior(posterior)
+    held = posterior if isinstance(posterior, Posterior) else open_posterior(posterior)
     own = None if areas is None else AreaTable.read(areas, column, held.cells)
     asked = ask_draws(question, Names(held.cells, own), held.draws)
     return PosteriorAnswer(question, asked, held, held.level if level is None else probability_of(level))

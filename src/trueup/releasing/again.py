@@ -12,6 +12,7 @@ from trueup.errors import BundleError, TrueupError
 from trueup.files.staging import staged
 from trueup.files.target import refuse_occupied
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
+from trueup.io.bundle.kept_posterior import is_posterior
 from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
 from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond
 from trueup.io.bundle.write import begin_bundle, finish_bundle
@@ -91,6 +92,14 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
         If it is to be published and is an assessment on confidential counts.
     """
     source = Path(folder)
+    if is_posterior(source):
+        page = (source / "report.html").is_file()
+        raise BundleError(
+            f"'{folder}' is a posterior, which does not hold the spec that a report is made with",
+            remedy=f"open '{source / 'report.html'}'"
+            if page
+            else f"read the tables in '{source / 'summary'}', or ask: trueup ask {folder} QUESTION",
+        )
     if not holds_assessment(source):
         manifest = read_manifest(source)
         refuse_altered(source, manifest)

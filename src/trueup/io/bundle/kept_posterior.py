@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import BundleError, TrueupError
 from trueup.files.database import connect, literal, parquet, quiet_duckdb
-from trueup.files.memory import PROCESS, refuse_needed
+from trueup.files.memory import PROCESS, machine_bytes, refuse_needed
+from trueup.io.bundle.kept_parts import LARGEST_COUNT, DrawsInParts
 from trueup.io.bundle.manifest import FORMAT, MANIFEST, digest, margin_in
 from trueup.io.bundle.places import read_place_levels
 from trueup.io.bundle.posterior import PLACES
@@ -26,8 +28,6 @@ from trueup.model.records.quantity import Ratio
 
 LARGEST_DRAWS = 1 << 32
 """More counts in all draws than this are not read whole."""
-LARGEST_COUNT = 1 << 53
-"""Counts of draws are below this in size, so that their sums stay exact."""
 _RESTORE = "infer again, or restore the folder"
 
 
@@ -67,19 +67,33 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
     >>> bool((kept.draws == posterior.draws).all()), kept.source == noisy.digest
     (True, True)
     """
+    held = open_posterior(folder, memory=memory)
+    if not isinstance(held.draws, DrawsInParts):
+        return held
+    refuse_needed(
+        f"'{folder}'", PROCESS + 8 * held.draws.size, min(memory or machine_bytes(), machine_bytes())
+    )
+    return replace(held, drawn=replace(held.drawn, draws=held.draws.whole()))
+
+
+def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterior:
+    """Read a posterior back as `read_posterior` does, but leave draws that were written by parts in their files."""
     folder = Path(folder)
     manifest = _read_manifest(folder)
     shape = (manifest["shape"]["chains"], manifest["shape"]["draws"], manifest["shape"]["cells"])
-    refuse_needed(f"'{folder}'", PROCESS + 8 * prod(shape), memory)
+    by_parts = bool(manifest.get("by parts"))
+    if not by_parts:
+        refuse_needed(f"'{folder}'", PROCESS + 8 * prod(shape), memory)
     cells = _cells(folder, manifest)
-    if cells.n != shape[2]:
+    if cells.n != shape[2] or (by_parts and (shape[0] != 1 or cells.is_family)):
         raise BundleError(f"the places of '{folder}' are not those of its draws", remedy=_RESTORE)
+    files = {name: manifest["files"][name] for name in _names_of_draws(folder, manifest)}
     drawn = manifest["drawn"]
     conflicts = manifest["conflicts"]
     return Posterior(
         cells,
         Drawn(
-            _draws(folder, manifest, shape),
+            DrawsInParts(folder, files, cells, shape[1]) if by_parts else _draws(folder, files, shape),  # pyright: ignore[reportArgumentType]
             drawn["independent"],
             connected=drawn["connected"],
             approximate=drawn["approximate"],
@@ -118,14 +132,11 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(
             f"the manifest of '{folder}' is damaged or of another kind", remedy=_RESTORE
         ) from None
-    if manifest.get("by parts"):
-        raise BundleError(
-            f"'{folder}' was written by parts, whose draws stand part after part",
-            needed="a posterior that was made in memory",
-            remedy="read its tables by their keys: summary, areas.parquet and draws/*.parquet",
-        )
     refuse_links(folder, [MANIFEST.name, *manifest["files"]])
+    later = "draws/" if manifest.get("by parts") else None  # of a nation, when they are read
     for name, written in manifest["files"].items():
+        if later and name.startswith(later):
+            continue
         if not (path := folder / name).is_file() or digest(path) != written:
             raise BundleError(
                 f"'{name}' of '{folder}' is missing or not the file that was written", remedy=_RESTORE
@@ -166,11 +177,15 @@ def _attribute(entry: Mapping[str, Any]) -> Attribute:
     return Attribute(entry["name"], tuple(entry["values"]), entry["partition"], tuple(recodes))
 
 
-def _draws(folder: Path, manifest: Mapping[str, Any], shape: tuple[int, int, int]) -> NDArray[np.int64]:
-    """Read the counts of all draws, file after file, in their order: draw after draw, cell after cell."""
+def _names_of_draws(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     names = sorted(name for name in manifest["files"] if name.startswith(("draws.", "draws/")))
     if not names:
         raise BundleError(f"'{folder}' holds no draws", remedy="infer again; draws are written with --out")
+    return names
+
+
+def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> NDArray[np.int64]:
+    """Read the counts of all draws, file after file, in their order: draw after draw, cell after cell."""
     if prod(shape) > LARGEST_DRAWS:
         raise BundleError(
             f"'{folder}' holds too many draws to be read at once", needed="fewer draws (--draws)"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from trueup.errors import SpecError
+from trueup.errors import SpecError, TrueupError
 from trueup.model.records.places_asked import Count, Names
 from trueup.model.records.quantity import quotients
 
@@ -124,7 +124,7 @@ class _Reader:
             hint = "put names with other characters than letters in quotes" if "=" in self.text else ""
             raise self._error(f"does not parse at position {error.offset or 1}", hint) from None
         except (ValueError, RecursionError, MemoryError) as error:
-            if isinstance(error, SpecError):
+            if isinstance(error, TrueupError):
                 raise
             raise self._error("is no question of at most 10,000 characters, not nested deeply") from None
 

@@ -109,6 +109,8 @@ class Count:
             If no table of a family holds them.
         """
         places = places or self.places
+        if not isinstance(draws, np.ndarray):  # in files, which are read one after the other
+            return draws.sums(places.leaf, places.edges, cells.where(self.values).ravel())
         if cells.is_family:
             return self._in_a_table(cells, draws, places)
         kept = cells.where(self.values).ravel()
