@@ -205,6 +205,15 @@ def test_a_bundle_is_exported_from_its_files(bundle, tmp_path):
     out = trueup.export(bundle, tmp_path / "tables", "csv")
     _, *rows = read_csv(out / "county.csv")
     assert [int(row[4]) for row in rows] == read.sums("county").tolist()
+    margins = read.margin_of_error("county")
+    assert margins is not None
+    assert [int(row[6]) for row in rows] == margins.tolist()  # whole numbers without a fraction
+
+
+def test_the_whole_is_called_by_its_level_in_tables(release, tmp_path):
+    out = trueup.export(release, tmp_path / "tables", tables="all")
+    assert [row[0] for row in read_csv(out / "all.csv")] == ["all", "all"]
+    assert release.table("all")["all"].tolist() == ["all"]
 
 
 def test_measurements_and_posteriors_are_exported_too(release, tmp_path):

@@ -106,9 +106,17 @@ def margin_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
 
 
 def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
-    """Return the same columns with readable names of places, if any, after their keys: `county name`."""
+    """Return the same columns with readable names of places, if any, after their keys: `county name`; a whole has its level's.
+
+    Examples
+    --------
+    >>> {name: column.tolist() for name, column in named_columns(Cells(Tree.from_columns(["all"], [{}])), Margin("all")).items()}
+    {'all': ['all']}
+    """
     tree, level = cells.tree, cells.tree.level(margin.level)
-    keys, names = place_keys(tree, level), readable_names(tree, level)
+    keyed = bool(tree.keys and tree.keys[level]) or tree.sizes[level] > 1
+    keys = place_keys(tree, level) if keyed else {margin.level: np.array([margin.level])}
+    names = readable_names(tree, level)
     return _of_places(cells, margin, keys | names) | _attributes(cells, margin)
 
 

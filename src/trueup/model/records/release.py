@@ -180,7 +180,7 @@ class Release(Tabled):
         return {
             "released": self.sums(margin),
             "noisy": self.measurements.noisy(margin),
-            "margin of error": none if error is None else error,
+            "margin of error": none if error is None else _whole_if_exact(error),
         }
 
     @property
@@ -217,3 +217,9 @@ class Release(Tabled):
         pairs = zip(self.measurements.headers, self.measurements.values)
         noisy = ((h, v) for h, v in pairs if not h.exact)
         return {f"{h.query} @ {h.margin}": h.sums(self.cells, self.counts) - v for h, v in noisy}
+
+
+def _whole_if_exact(error: NDArray) -> NDArray:
+    """Return numbers as integers if they are whole."""
+    whole = np.rint(error).astype(np.int64) if np.isfinite(error).all() else error
+    return whole if np.array_equal(whole, error) else error
