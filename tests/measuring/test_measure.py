@@ -79,5 +79,18 @@ def test_data_that_break_a_declared_rule_are_refused_without_a_count():
         measure(parse_spec(rule), FRAME)
 
 
+def test_a_broken_bound_is_told_from_others_of_its_table():
+    text = SPEC.replace('name = "total"', 'name = "total", attributes = ["sex"]')
+    text += '[[attribute]]\nname = "sex"\nvalues = ["f", "m"]\n[constraints]\nbounds = [\n'
+    for value, most in (("f", 90), ("m", 5)):
+        text += (
+            f'{{ level = "county", attributes = ["sex"], where = {{ sex = "{value}" }}, upper = {most} }},\n'
+        )
+    with pytest.raises(InfeasibleError) as caught:
+        measure(parse_spec(text + "]\n"), FRAME.assign(sex=["f", "m", "f"]))
+    assert "'county x sex' where sex=m (at most 5)." in str(caught.value)
+    assert "sex=f" not in str(caught.value)
+
+
 def test_every_law_is_known_to_specs():
     assert law_named("two-sided-geometric") is law_named("discrete-laplace")

@@ -187,7 +187,11 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
         )
     lower, upper = _limit(cells, margin, part.lower, -np.inf), _limit(cells, margin, part.upper, np.inf)
     _refuse_crossed(cells, margin, lower, upper)
-    return Bound(margin, lower, upper, tuple(part.where.items()))
+    limits = (("at least", part.lower), ("at most", part.upper))
+    said = " and ".join(f"{word} {limit}" for word, limit in limits if limit is not None)
+    where = " and ".join(map("=".join, part.where.items()))
+    declared = f"{f' where {where}' if where else ''} ({said})"
+    return Bound(margin, lower, upper, tuple(part.where.items()), declared)
 
 
 def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):

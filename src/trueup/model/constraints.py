@@ -30,13 +30,15 @@ class Bound:
     """Lower and upper limits (counts) on every group of a margin; None if there is no limit.
 
     `where` restricts the bound to groups with the given attribute values. A limit for each group may
-    be infinite. Many are kept as an array: a nation's would not fit in memory as a tuple.
+    be infinite. Many are kept as an array: a nation's would not fit in memory as a tuple. `declared` says the condition and the
+    limits as the spec does, which tells bounds of one margin apart.
     """
 
     margin: Margin
     lower: tuple[float, ...] | NDArray[np.float64] | int | None = None
     upper: tuple[float, ...] | NDArray[np.float64] | int | None = None
     where: tuple[tuple[str, str], ...] = ()
+    declared: str = ""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
         lower, upper = constraints.bound_values(bound)
         table = cells.sum(counts, bound.margin)
         outside = np.flatnonzero((table < lower - off) | (table > upper + off))[:3]
-        whose = f" of '{bound.margin}'"
+        whose = f" of '{bound.margin}'{bound.declared}"
         yield from (("bound", whose, cells.margin_label(bound.margin, int(g))) for g in outside)
     for rule in constraints.linear:
         whose = f" at level '{rule.level}'"

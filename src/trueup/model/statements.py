@@ -108,7 +108,7 @@ def _checked(spec: Spec, constraints: Constraints) -> tuple[str, ...]:
     Those that link two tables are none: persons are counted in households before anything else is done with them.
     """
     zeros = (", ".join(map("=".join, zero.items())) for zero in spec.constraints.zeros)
-    limits = (f"the bound on '{bound.margin}'" for bound in constraints.bounds)
+    limits = (f"the bound on '{bound.margin}'{bound.declared}" for bound in constraints.bounds)
     linking = constraints.joined.rules if constraints.joined else ()
     declared = (rule for rule in constraints.linear if rule.linear not in linking)
     rules = (f"'{rule.linear.text}' at every {rule.level}" for rule in declared)
