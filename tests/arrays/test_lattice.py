@@ -33,7 +33,7 @@ def drawn_and_listed(rng, most_draws):
     epsilon = Fraction(int(rng.integers(28, 40)), radius)  # what is not listed has a mass below exp(-28)
     noise = LatticeNoise.keeping(matrix, epsilon=epsilon)
     tries = max(choice.tries for _, choice in noise.law.bound.pieces)
-    drawn = sample(noise, int(min(most_draws, TRIES / tries)), rng)
+    drawn = sample(noise, int(min(most_draws, TRIES / tries)), rng.spawn(1)[0])
     return noise, vectors, drawn, float(epsilon)
 
 

@@ -210,6 +210,37 @@ def draw_free(tape, notes, state, plan, steps, aggregates, scratch, out, done):
 
 
 @njit(cache=True)
+def draw_in_basis(tape, notes, state, plan, steps, coins, out, done):
+    """Draw vectors by their coordinates in a basis, accepted by what their norm exceeds the coordinates' own weights."""
+    while done < out.shape[0]:
+        v = out[done]
+        state[START] = state[POSITION]
+        tries = 1
+        while not _try_in_basis(tape, notes, state, plan, steps, coins, v):
+            tries += 1
+        if state[STATUS] != RUNNING:
+            break
+        state[TRIES] += tries
+        done += 1
+    return done
+
+
+@njit(cache=True)
+def _try_in_basis(tape, notes, state, plan, steps, coins, v):
+    """Propose a vector; return True to stop (accepted, or the tape ran out)."""
+    v[:] = 0
+    over = 0
+    for j in range(plan.rates.size):
+        k = invert(tape, notes, state, steps, plan.laws[j])
+        over -= plan.rates[j] * abs(k)
+        for cell in range(v.size):
+            v[cell] += k * plan.basis[j, cell]
+    for cell in range(v.size):
+        over += plan.parts * abs(v[cell])
+    return state[STATUS] != RUNNING or coin(tape, notes, state, coins, 0, over) or state[STATUS] != RUNNING
+
+
+@njit(cache=True)
 def _try(tape, notes, state, plan, steps, aggregates, v):
     """Propose a vector with aggregates' sums in their first cells; return True to stop (accepted, or the tape ran out)."""
     for cell in plan.free:

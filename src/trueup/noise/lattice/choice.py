@@ -28,7 +28,7 @@ class Choice:
     Attributes
     ----------
     sampler
-        `composition`, `rows`, `free`, `klein`, `path` or `mixture`.
+        `composition`, `rows`, `basis`, `free`, `klein`, `path` or `mixture`.
     arithmetic
         `integer`: decisions on proven integer thresholds. `bounded`: on proven bounds of doubles, too, and exact like these.
         `double`: exact but for the rounding of doubles.

@@ -71,7 +71,10 @@ def aggregate_gain(epsilon: Fraction, m: int) -> float:
 
 
 def log_mass(matrix, cells, index: int | None = None) -> float:
-    """Estimate the log normaliser of independent cells on the lattice of `matrix`, whose index is computed if not known."""
+    """Estimate the log normaliser of independent cells on the lattice of `matrix`, whose index is computed if not known.
+
+    It is at least 0: the zero vector has mass 1.
+    """
     masses, variances, kurtoses = (np.array(part) for part in zip(*cells))
     if not len(matrix):
         return float(masses.sum())
@@ -79,9 +82,8 @@ def log_mass(matrix, cells, index: int | None = None) -> float:
     gram = (matrix * variances) @ matrix.T
     leverages = variances * (matrix * np.linalg.solve(gram, matrix)).sum(axis=0)
     size = len(matrix) * math.log(2 * math.pi) + np.linalg.slogdet(gram)[1]
-    return float(
-        masses.sum() - size / 2 + math.log(index or algebra.index(matrix)) + kurtoses @ leverages**2 / 8
-    )
+    found = masses.sum() - size / 2 + math.log(index or algebra.index(matrix)) + kurtoses @ leverages**2 / 8
+    return float(max(found, 0.0))
 
 
 def tries_for(log_acceptance: float) -> float:

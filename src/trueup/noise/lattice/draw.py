@@ -9,8 +9,11 @@ from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice, Piece
 from trueup.noise.lattice.choice import BoundSampler, Choice
 from trueup.noise.lattice.double import klein_walk, whole_noise
+from trueup.noise.lattice.in_basis import in_basis
 from trueup.noise.lattice.integer import composition, free, integer_table
 
+FEW_TRIES = 8
+"""Tries of free cells up to which no basis is looked for."""
 MAX_SECONDS = 60.0
 """Expected seconds for one vector beyond which a sampler is refused, unless the caller allows more."""
 
@@ -96,6 +99,11 @@ def _options(law, piece: Piece, factors: tuple[Fraction, ...]):
             ("composition" if min(piece.cells.shape) == 2 == piece.cells.ndim else "rows"),
             lambda: integer_table(piece, only),
         )
-    yield "free", lambda: free(piece, factors, "laplace" if laplace else "gaussian")
+    by_cells = free(piece, factors, "laplace" if laplace else "gaussian")
+    if laplace and alike and piece.kind == "general" and by_cells.tries > FEW_TRIES:
+        by_basis = in_basis(piece, only)
+        if by_basis is not None and by_basis.seconds < by_cells.seconds:
+            yield "basis", lambda: by_basis
+    yield "free", lambda: by_cells
     if not laplace and alike and piece.kind != "free":
         yield ("path" if piece.kind == "sum" else "klein"), lambda: klein_walk(piece, float(only) ** 0.5)
