@@ -1,12 +1,13 @@
 """The posterior of a tree by parts: 200 draws of all cells with summaries, on two workers.
 
 `ours_s` is the processor time of all processes, with their start, and `peak_mb` the largest memory of all together, sampled; the
-tree is made first, in the same process. Each place has 10 below it, of the last level 100; counts follow gamma shares, noise
-is discrete Laplace with epsilon 1/2 at each level. Sizes: 100,000 cells; with `--full` a million as well.
+tree is made first, by another process. Each place has 10 below it, of the last level 100 or 400; counts follow gamma shares,
+noise is discrete Laplace with epsilon 1/2 at each level. Sizes: 100,000 cells; with `--full` one and four million as well.
 """
 
 from __future__ import annotations
 
+import pickle
 import resource
 import subprocess
 import sys
@@ -33,14 +34,15 @@ DRAWS = 200
 
 
 def cases(harness: Harness) -> Iterator[Case]:
-    for levels in (3, *((4,) if harness.full else ())):
-        cells = 100 * 10**levels
+    for levels, last in ((3, 100), *(((4, 100), (4, 400)) if harness.full else ())):
+        cells = last * 10**levels
         harness.progress(f"{cells:,} cells")
-        run = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.posterior_parts", str(levels)], stdout=subprocess.PIPE
-        )
-        peak = _watch(run)
-        seconds = float(run.communicate()[0])
+        with tempfile.TemporaryDirectory() as folder:
+            given = [sys.executable, "-m", "benchmarks.posterior_parts", f"{folder}/tree"]
+            subprocess.run([*given, str(levels), str(last)], check=True)
+            run = subprocess.Popen(given, stdout=subprocess.PIPE)
+            peak = _watch(run)
+            seconds = float(run.communicate()[0])
         yield Case(
             case=f"{cells:,} cells: {1e6 * seconds / cells:.0f} us a cell",
             ours_s=seconds,
@@ -72,8 +74,11 @@ def measured(fan: tuple[int, ...], seed: int = 1) -> tuple[Measurements, Constra
 
 
 def main() -> None:
-    """Infer a tree of so many levels of ten; print the processor time of all processes."""
-    values, constraints = measured((*[10] * int(sys.argv[1]), 100))
+    """Make a tree of so many levels of ten in a file; or infer the one there, and print the processor time of all processes."""
+    if (path := Path(sys.argv[1])) and sys.argv[2:]:
+        path.write_bytes(pickle.dumps(measured((*[10] * int(sys.argv[2]), int(sys.argv[3])))))
+        return
+    values, constraints = pickle.loads(path.read_bytes())
     with tempfile.TemporaryDirectory() as folder:
         before = _seconds()
         with LocalPool(2) as pool:

@@ -34,10 +34,12 @@ def test_a_shared_connection_writes_the_same_bytes(tmp_path):
     assert (tmp_path / "2").read_bytes() == (tmp_path / "4").read_bytes()
 
 
-def test_long_columns_of_text_are_written_chunk_by_chunk(tmp_path, monkeypatch):
+@pytest.mark.parametrize("in_files", [False, True])
+def test_long_columns_of_text_are_written_chunk_by_chunk(tmp_path, monkeypatch, in_files):
     from trueup.files import columns
 
     monkeypatch.setattr(columns, "CHUNK", 3)
+    monkeypatch.setattr(columns, "HELD", 6 if in_files else 7)
     held = {
         "key": np.array(list("abcdefg")),
         "count": np.arange(7),
@@ -49,3 +51,4 @@ def test_long_columns_of_text_are_written_chunk_by_chunk(tmp_path, monkeypatch):
         assert found["key"].tolist() == list("abcdefg")
         assert found["count"].tolist() == list(range(7))
         assert found["flag"].tolist() == [None, None, 2, 3, 4, 5, 6]
+        assert [path.name for path in tmp_path.iterdir()] == ["long.parquet"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.database import connect, writing_by_duckdb
+from trueup.files.database import connect, parquet, writing_by_duckdb
 
 
 def write_parquet(
@@ -104,31 +106,35 @@ def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
 def _write(
     path: Path, columns: Mapping[str, NDArray], connection: Any, method: str, select: str, **options: Any
 ) -> None:
-    _hand_over(connection, columns)
-    with writing_by_duckdb(path):
-        getattr(connection.table("columns_to_write").project(select), method)(str(path), **options)
+    with _handed_over(connection, columns, path.parent) as held, writing_by_duckdb(path):
+        getattr(connection.sql(f"SELECT {select} FROM {held}"), method)(str(path), **options)
 
 
-CHUNK = 100_000
-"""Rows of text that are held as objects at once."""
+CHUNK, HELD = 100_000, 500_000
+"""Rows of text that are held as objects at once, and that DuckDB holds; of more, each chunk is a file first."""
 
 
-def _hand_over(connection: Any, columns: Mapping[str, NDArray]) -> None:
-    """Register the columns in DuckDB, long text in chunks, since objects take several times its memory."""
+@contextmanager
+def _handed_over(connection: Any, columns: Mapping[str, NDArray], folder: Path) -> Iterator[str]:
+    """Give columns to DuckDB, long text in chunks, since objects take several times its memory; return what to select from."""
     rows = max((len(column) for column in columns.values()), default=0)
     if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
-        connection.register(
-            "columns_to_write", {name: _held_as_objects(column) for name, column in columns.items()}
-        )
+        connection.register("given", {name: _held_as_objects(column[:]) for name, column in columns.items()})
+        yield "given"
         return
-    for start in range(0, rows, CHUNK):
-        part = slice(start, start + CHUNK)
-        connection.register(
-            "chunk", {name: _held_as_objects(column[part]) for name, column in columns.items()}
-        )
-        into = "INSERT INTO" if start else "CREATE OR REPLACE TEMP TABLE"
-        connection.execute(f"{into} columns_to_write {'' if start else 'AS '}FROM chunk")
-    connection.unregister("chunk")
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".rows-") as made:
+        files = []
+        for start in range(0, rows, CHUNK):
+            part = slice(start, start + CHUNK)
+            connection.register("chunk", {k: _held_as_objects(column[part]) for k, column in columns.items()})
+            into = "INSERT INTO given" if start else "CREATE OR REPLACE TEMP TABLE given AS"
+            connection.execute(f"{into} FROM chunk")
+            if rows > HELD:
+                files.append(Path(made) / f"{len(files):06d}.parquet")
+                connection.table("given").write_parquet(str(files[-1]))
+                connection.execute("TRUNCATE given")
+        connection.unregister("chunk")
+        yield parquet(files) if files else "given"
 
 
 def _held_as_objects(column: NDArray) -> NDArray:

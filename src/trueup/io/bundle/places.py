@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,37 @@ MAX_PLACES = 200_000_000
 """Places of a bundle."""
 
 
+@dataclass(frozen=True, eq=False)
+class _OfHolders:
+    """A column of the places that hold those of the last level, made for the rows asked for: a nation's take gigabytes."""
+
+    values: NDArray
+    leaves: NDArray[np.int64]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
+    def __len__(self) -> int:
+        return int(self.leaves[-1])
+
+    def __getitem__(self, rows: slice) -> NDArray:
+        places = np.arange(*rows.indices(len(self)))
+        return self.values[np.searchsorted(self.leaves, places, "right") - 1]
+
+
 def write_places(path: Path, cells: Cells, connection: Any = None) -> None:
     """Write the public places of the last level with their keys on every level."""
-    tree, last = cells.tree, len(cells.tree.levels) - 1
-    columns = {}
+    tree, columns = cells.tree, {}
     for level, name in enumerate(tree.levels):
-        at = tree.ancestors(last, level)
-        keys = tree.keys[level] if tree.keys else {}
-        columns |= {f"{name}.{key}": column[at] for key, column in keys.items()}
+        leaves, keys = tree.leaf_ptr(level), tree.keys[level] if tree.keys else {}
+        columns |= {f"{name}.{key}": _OfHolders(column, leaves) for key, column in keys.items()}
         if tree.names and (readable := tree.names[level]) is not None:
-            columns[f"{name}@name"] = readable[at]
+            columns[f"{name}@name"] = _OfHolders(readable, leaves)
         for limit, column in (tree.limits[level] if tree.limits else {}).items():
-            none = np.isnan(column[at]) if column.dtype.kind == "f" else column[at] < 0
-            columns[limit_column(name, limit)] = np.ma.masked_where(none, column[at])
+            each = _OfHolders(column, leaves)[:]
+            none = np.isnan(each) if each.dtype.kind == "f" else each < 0
+            columns[limit_column(name, limit)] = np.ma.masked_where(none, each)
     write_parquet(path, columns or {"place": np.array(["all"])}, connection)
 
 
