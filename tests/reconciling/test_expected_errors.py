@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.conformance.methods import FITTING
 from tests.parameters import one_in
 from trueup.errors import SpecError
-from trueup.measuring import simulate
+from trueup.measuring import measure, simulate
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import (
@@ -138,3 +140,37 @@ def test_margins_of_sums_of_published_tables_hold_as_often_as_they_say(rng):
         short.append(off <= released.margin_of_error(problem.cells.finest).mean())
     assert 0.84 <= np.mean(held) <= 0.97  # 600 counts; those of one release err together
     assert np.mean(short) < 0.7
+
+
+KNOWN = """
+format = 2
+title = "Homes"
+table = { name = "homes", kind = "counts", counts = "home", count = "n" }
+privacy = { unit = "home", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+attribute = [{ name = "kind", values = ["house", "flat", "van"] }, { name = "let", values = ["yes", "no"] }]
+query = [{ name = "q", attributes = ["kind", "let"], epsilon = { area = "1/2" } }]
+
+[constraints]
+zeros = [{ kind = "van", let = "yes" }]
+bounds = [{ level = "area", attributes = ["kind"], where = { kind = "flat" }, upper = "flats" }]
+"""
+
+
+def test_counts_that_rules_make_zero_have_no_error_and_are_in_no_class():
+    places = pandas.DataFrame({"area": list("abcdef"), "flats": [0, 9, 0, 50, 50, 50]})
+    rows = [(a, kind, let, 40) for a in places.area for kind in ("house", "van") for let in ("yes", "no")]
+    rows = [row for row in rows if row[1:3] != ("van", "yes")]
+    data = pandas.DataFrame(rows, columns=["area", "kind", "let", "n"])
+    release = reconcile(measure(parse_spec(KNOWN), data, geography=places))
+    known = np.zeros((6, 3, 2), bool)
+    known[:, 2, 0] = True  # let vans
+    known[[0, 2], 1] = True  # flats where there are none
+    figures, finest = release.figures("area x kind x let"), Margin("area", ("kind", "let"))
+    assert np.ma.getmaskarray(figures["noisy"]).tolist() == known.ravel().tolist()
+    assert ((figures["margin of error"] == 0) == known.ravel()).all()
+    assert ((release.figures("area x kind")["margin of error"] == 0) == known.all(axis=2).ravel()).all()
+    assert release.expected is not None
+    simulated = sum(each.simulated for each in release.expected.tables[finest])
+    replicates = int(re.findall(r"(\d+) replicates", release.expected.note)[0])
+    assert simulated == replicates * (~known).sum()

@@ -153,6 +153,17 @@ class Constraints:
             return np.zeros(self.cells.size(margin), bool)
         return self.cells.sum((~self.zero_cells).astype(np.int64), margin) == 0
 
+    def known_zeros(self, margin: Margin) -> NDArray[np.bool_]:
+        """Return a mask `(groups,)` of the groups in which the rules allow no unit: structural zeros, and upper limits of 0."""
+        closed = [b for b in self.bounds if b.upper is not None] if self.nonnegative else []
+        if isinstance(self.cells, FamilyCells) or not closed:
+            return self.zero_groups(margin)
+        free = ~self.zero_cells
+        for bound in closed:
+            _, upper = self.bound_values(bound)
+            free &= (upper > 0)[self.cells.groups(self.cells.finest, bound.margin)]
+        return self.cells.sum(free.astype(np.int64), margin) == 0
+
     def bound_values(self, bound: Bound) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lower and upper limit of every group of a bound's margin; infinite if there is none."""
         groups = self.cells.size(bound.margin)

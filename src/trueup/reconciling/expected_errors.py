@@ -217,8 +217,6 @@ def expected_errors(
 
     Parameters
     ----------
-    method
-        Any method of reconciliation.
     sample
         The populations with what is measured of them; each is measured equally often.
     published
@@ -264,8 +262,9 @@ def _replicates(
     rng: np.random.Generator,
     progress: Progress,
 ) -> Iterator[Errors]:
-    """Yield released counts and errors of every table, batch by batch."""
+    """Yield released counts and errors of every table, batch by batch, without counts that are known to be zero."""
     cells, headers = sample.cells, sample.headers
+    free = {margin: ~sample.constraints.known_zeros(margin) for margin in published}
     state = method.prepare(sample.constraints, headers) if sample.state is None else sample.state
     values = sum(h.sums(cells, sample.populations[0]).size for h in headers)
     for start, counts in _batches(
@@ -280,11 +279,11 @@ def _replicates(
         solution = method.apply(state, np.concatenate(measured), rng)
         if solution.status is not Status.SOLVED:
             raise TrueupError(f"method '{method.name}' has no answer for a replicate: {solution.status}")
-        released = {margin: cells.sum(solution.values, margin) for margin in published}
-        truth = {
-            margin: cells.sum(np.repeat(some, counts[counts > 0], axis=0), margin) for margin in published
-        }
-        yield {margin: (table, table - truth[margin]) for margin, table in released.items()}
+        truth, found = np.repeat(some, counts[counts > 0], axis=0), {}
+        for margin, counted in free.items():
+            table = cells.sum(solution.values, margin)[..., counted]
+            found[margin] = table, table - cells.sum(truth, margin)[..., counted]
+        yield found
     progress(replicates, replicates)
 
 

@@ -179,7 +179,7 @@ class Release(Tabled):
         error = self.margin_of_error(margin, NINE_OF_TEN if level is None else level)
         return {
             "released": self.sums(margin),
-            "noisy": self.measurements.noisy(margin),
+            "noisy": np.ma.masked_where(self._known_zeros(margin), self.measurements.noisy(margin)),
             "margin of error": none if error is None else _whole_if_exact(error),
         }
 
@@ -198,7 +198,8 @@ class Release(Tabled):
         """Return the distance (counts) within which the true count lies of every released one, with the given probability.
 
         It is looked up by the size of the released count where errors were simulated; for tables that are not
-        published it is that of least squares (its standard error times the normal quantile), and None without one.
+        published it is that of least squares (its standard error times the normal quantile), and None without one. Counts that
+        the rules make zero have none.
 
         Raises
         ------
@@ -207,10 +208,20 @@ class Release(Tabled):
         """
         margin = canonical(self.cells, self.cells.margin(margin))
         if self.expected and margin in self.expected.tables:
-            return self.expected.margin_of_error(margin, self.sums(margin), level)
-        if margin not in self.errors:
+            error = self.expected.margin_of_error(margin, self.sums(margin), level)
+        elif margin in self.errors:
+            error = NormalDist().inv_cdf(0.5 + probability_of(level) / 2) * self.errors[margin]
+        else:
             return None
-        return NormalDist().inv_cdf(0.5 + probability_of(level) / 2) * self.errors[margin]
+        return None if error is None else np.where(self._known_zeros(margin), 0.0, error)
+
+    def _known_zeros(self, margin: Margin | str) -> NDArray[np.bool_]:
+        """Return a mask `(groups,)` of the counts that the rules of the spec make zero."""
+        margin = self.cells.margin(margin)
+        rules = self.spec.constraints if self.spec else None
+        if self.problem is None or rules is None or not (rules.zeros or rules.bounds):
+            return np.zeros(self.cells.size(margin), bool)
+        return self.problem.constraints.known_zeros(margin)
 
     def adjustments(self) -> dict[str, NDArray]:
         """Return released minus noisy count, for every noisy margin."""
