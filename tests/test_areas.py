@@ -312,3 +312,24 @@ def test_areas_of_a_release_of_several_tables_have_totals_by_default(tmp_path):
         write_areas(tmp_path / "out", mapping.assign(code=[1, 2, 3]), tmp_path / "lost.csv")
     with pytest.raises(DataError, match="read column 'code' as text"):
         AreaTable.read(mapping.assign(code=[1, 2, 3]), "area", made.cells)
+
+
+def test_a_map_needs_no_more_keys_than_tell_places_apart(tmp_path):
+    spec = """
+format = 2
+title = "Clinics"
+table = { name = "clinics", kind = "counts", counts = "visit", count = "n", keys = "public" }
+privacy = { unit = "visit", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "region", column = "region" }, { name = "clinic", column = "clinic" }]
+query = [{ name = "total", epsilon = { clinic = "4" } }]
+"""
+    (tmp_path / "spec.toml").write_text(spec)
+    data = pandas.DataFrame({"region": ["N", "N", "S"], "clinic": ["1", "2", "3"], "n": [30, 20, 5]})
+    made = release(tmp_path / "spec.toml", data, tmp_path / "out")
+    mapping = pandas.DataFrame({"area": ["x", "x"], "clinic": ["1", "3"]})
+    write_areas(tmp_path / "out", mapping, tmp_path / "areas.csv")
+    assert pandas.read_csv(tmp_path / "areas.csv")["count"].tolist() == [made.counts[[0, 2]].sum()]
+    twins = data.assign(clinic=["1", "2", "1"])  # clinic 1 of both regions
+    release(tmp_path / "spec.toml", twins, tmp_path / "twins")
+    with pytest.raises(DataError, match="no column 'region'"):
+        write_areas(tmp_path / "twins", mapping, tmp_path / "none.csv")

@@ -32,7 +32,8 @@ def lost_zeros(column: str, text: str, known: Iterable[str]) -> str:
     Examples
     --------
     >>> lost_zeros("county", "1001", ["01001", "12003"])
-    "read column 'county' as text: the places' keys have 5 characters, and those of the table have lost their leading zeros"
+    "read column 'county' as text: the places' keys have 5 characters, and those of the table have lost their leading zeros, \
+which =TEXT(A2,REPT(0,5)) brings back in a spreadsheet"
     """
     held, digits = set(known), text.removesuffix(".0")
     lengths = set(map(len, held))
@@ -40,7 +41,7 @@ def lost_zeros(column: str, text: str, known: Iterable[str]) -> str:
         return ""
     return (
         f"read column '{column}' as text: the places' keys have {max(lengths)} characters, and those of the table "
-        "have lost their leading zeros"
+        f"have lost their leading zeros, which =TEXT(A2,REPT(0,{max(lengths)})) brings back in a spreadsheet"
     )
 
 

@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from trueup.errors import BundleError, DataError, SpecError
-from trueup.files.database import Relation, connect, literal, parquet, quiet_duckdb, quoted
+from trueup.errors import BundleError, SpecError
+from trueup.files.database import connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.staging import writing
-from trueup.files.table import Source, require
 from trueup.files.target import refuse_file
+from trueup.io.bundle.area_maps import THE_AREA, refuse_taken_area_name, register_areas
 from trueup.io.bundle.manifest import listed, read_manifest, read_spec, refuse_altered
-from trueup.io.microdata.sql import text_sql
 from trueup.model.build import build_cells
 from trueup.model.cells import Attribute, Cells, Margin, Recode
-from trueup.model.place_keys import lost_zeros
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
@@ -29,7 +27,6 @@ AREA = "area"
 """Name of the column that holds areas, unless told otherwise."""
 MARGIN = "margin_of_error"
 """Name of the file's column of margins of error."""
-_AREA = quoted("the area")  # no key is called that
 _ENDINGS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".csv": "FORMAT csv, HEADER"}
 
 
@@ -53,7 +50,8 @@ def write_areas(
     folder
         A bundle with a release, of any size: it is read by DuckDB as a stream.
     mapping
-        A table with a row for each place of each area: the column of areas, and the key columns of the last level.
+        A table with a row for each place of each area: the column of areas, and the key columns of the last level, or those of
+        them that tell all places apart.
         Areas may overlap and need not cover the country.
     out
         A new file, `.parquet` or `.csv`: one row for every area and every combination of the attributes, zeros as
@@ -127,14 +125,16 @@ def write_areas(
         ) as connection,
     ):
         keys = _register_places(connection, folder, spec)
-        _refuse_taken(column, keys, cells)
-        _register_areas(connection, mapping, column, keys, spec.levels[-1].name)
+        refuse_taken_area_name(
+            column, [*keys, *(r.name for a in cells.attributes for r in a.views), "count", MARGIN]
+        )
+        keys = register_areas(connection, mapping, column, keys, spec.levels[-1].name)
         with writing(out):
             query = _area_sums_sql(connection, files, keys, column, kept, classes)
             part = Path(scratch) / f"areas{out.suffix}"
             connection.execute(f"COPY ({query}) TO {literal(str(part))} ({_ENDINGS[out.suffix]})")
             part.replace(out)
-        return connection.execute(f"SELECT count(DISTINCT {_AREA}) FROM areas").fetchall()[0][0]
+        return connection.execute(f"SELECT count(DISTINCT {THE_AREA}) FROM areas").fetchall()[0][0]
 
 
 def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribute, Recode]]:
@@ -197,63 +197,6 @@ def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
     return keys
 
 
-def _refuse_taken(column: str, keys: list[str], cells: Cells) -> None:
-    taken = [*keys, *(r.name for a in cells.attributes for r in a.views), "count", MARGIN]
-    if column.casefold() in [name.casefold() for name in taken]:
-        raise DataError(
-            f"the release has a column '{column}' itself",
-            remedy="call the mapping's column of areas otherwise, and say how (--column)",
-        )
-
-
-def _register_areas(connection: Any, mapping: Any, column: str, keys: list[str], level: str) -> None:
-    """Register the table of the areas' places after checking every row."""
-    table = open_table(mapping, connection)
-    require(table, [column, *keys])
-    if isinstance(table, Relation) and isinstance(mapping, str | Path):
-        rows = table
-    else:
-        rows = _brought(connection, table, [column, *keys])
-    rows.relation.create_view("given")
-    texts = [f"{text_sql(rows, column)} AS {_AREA}", *(f"{text_sql(rows, k)} AS {quoted(k)}" for k in keys)]
-    with quiet_duckdb(table.name):
-        connection.execute(f"CREATE TABLE areas AS SELECT {', '.join(texts)} FROM given")
-    _refuse_bad_rows(connection, table.name, keys, level)
-
-
-def _brought(connection: Any, table: Source, columns: list[str]) -> Relation:
-    """Copy a table from memory, or from another connection, to this connection."""
-    connection.register("in_memory", table.select(columns))
-    return Relation(table.name, connection.table("in_memory"))
-
-
-def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) -> None:
-    same = ", ".join(map(quoted, keys))
-    missing = " OR ".join(f"coalesce(trim({column}), '') = ''" for column in (_AREA, *map(quoted, keys)))
-    if not connection.execute("SELECT 1 FROM areas LIMIT 1").fetchall():
-        raise DataError(f"{name} is empty", needed="a row for each place of each area")
-    if connection.execute(f"SELECT 1 FROM areas WHERE {missing} LIMIT 1").fetchall():
-        raise DataError(f"{name} has a row without an area or a place", needed="both in every row")
-    stray = f"SELECT {_AREA}, {same} FROM areas ANTI JOIN places USING ({same}) ORDER BY ALL LIMIT 1"
-    if lost := connection.execute(stray).fetchall():
-        area, *key = lost[0]
-        known = (connection.execute(f"SELECT DISTINCT {quoted(k)} FROM places").fetchall() for k in keys)
-        read = map(lost_zeros, keys, key, ([each for (each,) in found] for found in known))
-        raise DataError(
-            f"area '{area}' lists '{'/'.join(key)}', which is no place of level '{level}' of the release",
-            remedy=next(
-                filter(None, read), "correct the mapping, or map from the places that the release has"
-            ),
-        )
-    twice = f"SELECT {_AREA}, {same} FROM areas GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1"
-    if found := connection.execute(twice).fetchall():
-        area, *key = found[0]
-        raise DataError(
-            f"area '{area}' lists the place '{'/'.join(key)}' twice",
-            needed="each place of an area in one row",
-        )
-
-
 def _area_sums_sql(
     connection: Any,
     files: str,
@@ -280,7 +223,7 @@ def _area_sums_sql(
     groups = "".join(f", each.g{i} AS g{i}" for i in every)
     square = _squared_margin(classes, "each.n") if classes else "NULL"
     summed = (
-        f"SELECT {_AREA}, sum(each.n) AS n, count(*) AS places, sum({square}) AS square{groups} FROM ({each}) AS each "
+        f"SELECT {THE_AREA}, sum(each.n) AS n, count(*) AS places, sum({square}) AS square{groups} FROM ({each}) AS each "
         f"JOIN areas USING ({same_place}) GROUP BY ALL"
     )
     empty = _squared_margin(classes, "0") if classes else "NULL"
@@ -292,8 +235,8 @@ def _area_sums_sql(
     same = "".join(f" AND summed.g{i} = groups{i}.position" for i in every)
     order = "".join(f", groups{i}.position" for i in every)
     return (
-        f"WITH summed AS ({summed}), listed AS (SELECT {_AREA}, count(*) AS places FROM areas GROUP BY ALL) "
-        f"SELECT listed.{_AREA} AS {quoted(column)}{listed}, CAST(coalesce(n, 0) AS BIGINT) AS count, "
+        f"WITH summed AS ({summed}), listed AS (SELECT {THE_AREA}, count(*) AS places FROM areas GROUP BY ALL) "
+        f"SELECT listed.{THE_AREA} AS {quoted(column)}{listed}, CAST(coalesce(n, 0) AS BIGINT) AS count, "
         f"CAST({margin} AS BIGINT) AS {MARGIN} FROM listed{domain} "
-        f"LEFT JOIN summed ON summed.{_AREA} = listed.{_AREA}{same} ORDER BY listed.{_AREA}{order}"
+        f"LEFT JOIN summed ON summed.{THE_AREA} = listed.{THE_AREA}{same} ORDER BY listed.{THE_AREA}{order}"
     )
