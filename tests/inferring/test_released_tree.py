@@ -29,7 +29,7 @@ from trueup.model.header import Measured
 from trueup.model.prior import FLAT, Bounded, Poisson, Prior
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.noise import Exact
+from trueup.noise import Exact, TruncatedGeometric
 from trueup.reconciling import describe, reconcile
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
@@ -230,6 +230,16 @@ def summed_differs(cells, laws, rng):
         ]
         differ += not np.array_equal(*both)
     return differ
+
+
+@pytest.mark.parametrize(("bound", "decides"), [(50, True), (2, False)])
+def test_summed_totals_under_truncated_noise_are_independent_ones_unless_it_is_cut_short(bound, decides, rng):
+    cells = states((2, 3))
+    laws = dict.fromkeys(laplace_tree(cells), TruncatedGeometric("1", bound))
+    headers = [Measured("q", margin, law) for margin, law in laws.items()]
+    why = ReleasedMultinomial(total="summed").refuses(tree_constraints(cells), headers)
+    assert (why is None) == decides
+    assert (summed_differs(cells, laws, rng) == 0) == decides
 
 
 def test_summed_totals_are_independent_ones_where_their_own_noise_decides(rng):

@@ -17,6 +17,7 @@ from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.released.pair import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
+from trueup.inferring.released.summed import own_decides
 from trueup.inferring.released.tree import ReleasedTree, draw_tree
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
@@ -123,7 +124,7 @@ class ReleasedMultinomial(InferenceMethod):
         ):
             return (
                 "of a tree it knows totals that rest on their own noisy counts: total = 'independent', or 'summed' from "
-                "two-sided geometric noise that costs no more at finer levels; other totals rest on the noisy parts below "
+                "geometric noise, truncated far out at most, that costs no more at finer levels; other totals rest on the noisy parts below "
                 "them, which then tie each split to the next ('tree-exact' uses the measurements, where they are public)"
             )
         return None
@@ -307,23 +308,12 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
 
 
 def _own_decide(constraints: Constraints, headers: Sequence[Measured], measured: Sequence[Margin]) -> bool:
-    """Return True if the mode of every summed total is its own noisy count.
-
-    It is where the log mass of the sum of its parts' noise is nowhere as steep as that of its own: of two parts or more at the
-    same rate, or of one at a lower rate.
-    """
+    """Return True if the mode of every summed total is its own noisy count."""
     nested = constraints.nested
     laws = [headers[measured.index(margin)].law for margin in nested.margins]
     parts = np.diff(nested.child_ptr)
     for level, (own, below) in enumerate(pairwise(laws)):
-        if own.exact or below.exact:
-            continue
-        few = parts[nested.at(nested.margins[level])].min() < 2 or bool(constraints.zeros)
-        if (
-            own.rate is None
-            or below.rate is None
-            or own.rate < below.rate
-            or (few and own.rate == below.rate)
-        ):
+        sizes = set(parts[nested.at(nested.margins[level])].tolist()) | ({1} if constraints.zeros else set())
+        if not own.exact and not below.exact and not all(own_decides(own, below, size) for size in sizes):
             return False
     return True

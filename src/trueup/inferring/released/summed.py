@@ -14,11 +14,14 @@ from trueup.errors import SpecError
 from trueup.kernel.released.redrawn import redrawn_total
 from trueup.kernel.released.tables import Tables, Total
 from trueup.layouts.released import ReleasedSum, half_width
+from trueup.noise.sums import convolved
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 MOST_ENTRIES = 2**23
 """Largest table of true totals by sums of noisy parts."""
+LEFT_OUT = 1e-15
+"""Probability of gaps at which a total's own noise need not decide."""
 TIE = 1e-9
 """Log masses closer than this are equal, as where counts are released."""
 
@@ -66,6 +69,29 @@ def _plateau(law, eta, gap: int) -> tuple[int, int]:
     log = law.logpmf(gap - between) + eta.at(between)
     highest = np.flatnonzero(log >= log.max() - TIE)
     return int(between[highest[0]]), int(between[highest[-1]])
+
+
+def own_decides(own, below, parts: int) -> bool:
+    """Return True if the mode is n itself, but for gaps between n and n* of probability `LEFT_OUT`.
+
+    By log-concavity it is if the log mass of the sum of the parts' noise is less steep at the largest gap than that of the
+    total's noise at zero. Two-sided geometric sums of two parts or more are so at every gap, if no rate is above the total's.
+
+    Examples
+    --------
+    >>> from trueup.noise import TruncatedGeometric
+    >>> [own_decides(TruncatedGeometric("1", 50), TruncatedGeometric("1", bound), 3) for bound in (4, 50)]
+    [False, True]
+    """
+    if own.rate is not None and below.rate is not None:
+        return own.rate > below.rate or (own.rate == below.rate and parts > 1)
+    shapes = {((own, 0),): 1, ((below, 0),): parts} if own != below else {((own, 0),): parts + 1}
+    of_gaps = convolved(shapes, 0)
+    beyond = 2 * np.exp(of_gaps.log)[::-1].cumsum()[::-1]
+    gap = of_gaps.low + int(np.flatnonzero(beyond > LEFT_OUT)[-1])
+    ends = convolved({((below, 0),): parts}, gap + 1).at(np.array([gap, gap + 1]))
+    steepest = ends[0] - ends[1]
+    return bool(steepest < own.logpmf(0) - own.logpmf(1) - TIE)
 
 
 def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
