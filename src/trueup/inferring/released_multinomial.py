@@ -125,7 +125,8 @@ class ReleasedMultinomial(InferenceMethod):
             return (
                 "of a tree it knows totals that rest on their own noisy counts: total = 'independent', or 'summed' from "
                 "geometric noise, truncated far out at most, that costs no more at finer levels; other totals rest on the noisy "
-                "parts below them, which then tie each split to the next ('tree-exact' uses the measurements, where they are public)"
+                "parts below them, which then tie each split to the next ('tree-exact' uses the measurements, where they "
+                "are public)"
             )
         return None
 
