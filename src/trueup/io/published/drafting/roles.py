@@ -73,7 +73,8 @@ def sorted_out(
         if len(set(periods)) > 1 and all(map(_COLUMN_PERIOD.fullmatch, periods)):
             last = max(periods)
             ignored.append(
-                f"columns of periods before {last} are left out: one spec describes one population"
+                f"columns of periods before {last} are left out: one spec describes one population; a copy of it "
+                "with the columns of another period describes that one, and `trueup change` compares their posteriors"
             )
             left = [column for column, period in zip(values, periods) if period != last]
             values = [column for column in values if column not in left]

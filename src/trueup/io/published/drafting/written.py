@@ -152,7 +152,8 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
     """Codes that say no interval by themselves, with the meanings that they or notes of the file give them."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
-    texts = Counter(t for t in every if not is_number(without_mark(t)) and read_interval(t) is None)
+    texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) and read_interval(t) is None)
+    times = Counter(_texts(seen.values))
     zeros = "0" in every
     codes = {}
     for code in texts:
@@ -160,8 +161,9 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
         ways = [meaning_of(words, zeros=zeros) for words in (code, said or "")]
         codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
         shown = f"'{code}'" if code else "an empty cell"
+        often = f"{times[code]:,} time{'s' * (times[code] > 1)}" if times[code] else "in columns left out"
         undecided.append(
-            f"'{seen.file}': what {shown} says ({texts[code]:,} time{'s' * (texts[code] > 1)})"
+            f"'{seen.file}': what {shown} says ({often})"
             + (f'; the file says: "{said}"' if said else "")
             + f'; it is taken as "{codes[code]}"'
             + (
