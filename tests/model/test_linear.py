@@ -68,6 +68,21 @@ def test_what_is_not_linear_is_refused_with_its_position(text, position):
         parse_linear(text)
 
 
+@pytest.mark.parametrize("name", ["Private rent", "class", "2 bedrooms or more"])
+def test_a_column_of_words_is_one_name(name):
+    if name[0].isdigit():
+        with pytest.raises(SpecError, match=r"expression '2 bedrooms or more' .*in quotes"):
+            parse_sum(name)
+        name = f"'{name}'"
+    assert parse_sum(name) == {name.strip("'"): 1}
+
+
+def test_a_sum_that_cannot_be_read_is_quoted_as_it_was_written():
+    with pytest.raises(SpecError, match=r"expression 'pop \+' does not parse") as told:
+        parse_sum("pop +")
+    assert "==" not in str(told.value)
+
+
 def test_a_sum_has_no_constant():
     with pytest.raises(SpecError, match="holds a constant"):
         parse_sum("pop - 1")

@@ -66,58 +66,73 @@ def parse_linear(text: str) -> Linear:
     """
     source = text.strip()
     reader = _Reader(source)
-    try:
-        body = ast.parse(source, mode="eval").body
-    except SyntaxError as error:
-        raise reader.error("does not parse", error.offset or 1, _FORM) from None
-    except ValueError:
-        raise reader.error("holds a null character", 1, _FORM) from None
-    except (RecursionError, MemoryError):
-        raise reader.error("is nested too deeply", 1, _FORM) from None
+    body = reader.parsed()
     if not isinstance(body, ast.Compare) or len(body.ops) != 1 or type(body.ops[0]) not in _SENSES:
-        raise reader.error("is not one comparison", body.col_offset + 1, _FORM)
-    try:
-        terms = _add(reader.terms(body.left), reader.terms(body.comparators[0]), -1)
-    except RecursionError:
-        raise reader.error("is nested too deeply", 1, _FORM) from None
-    if any(max(abs(c.numerator), c.denominator) > _LARGEST for c in terms.values()):
-        raise reader.error("holds a number beyond 2^62", 1, "numbers that counts can reach")
-    bound = -terms.pop(_CONSTANT, Fraction(0))
-    coefficients = {name: c for name, c in terms.items() if c}
-    if not coefficients:
-        raise reader.error("names nothing", 1, "at least one name")
-    return Linear(source, coefficients, _SENSES[type(body.ops[0])], bound)
+        raise reader.error("is not one comparison", body.col_offset + 1)
+    coefficients, constant = reader.row(body.left, body.comparators[0])
+    return Linear(source, coefficients, _SENSES[type(body.ops[0])], -constant)
 
 
 def parse_sum(text: str) -> dict[str, Fraction]:
-    """Read a linear expression of names without a constant, such as `pop - vap`.
+    """Read a linear expression of names without a constant, such as `pop - vap`; words alone are one name.
 
     Examples
     --------
-    >>> parse_sum("pop - vap")
-    {'pop': Fraction(1, 1), 'vap': Fraction(-1, 1)}
+    >>> parse_sum("pop - vap"), parse_sum("Private rent")
+    ({'pop': Fraction(1, 1), 'vap': Fraction(-1, 1)}, {'Private rent': Fraction(1, 1)})
     """
-    row = parse_linear(f"{text} == 0")
-    if row.bound:
+    source = text.strip()
+    if _WORDS.fullmatch(source):
+        return {source: Fraction(1)}
+    reader = _Reader(source, "expression", _SUM)
+    coefficients, constant = reader.row(reader.parsed())
+    if constant:
         raise SpecError(f"expression '{text}' holds a constant", needed="a sum of names")
-    return dict(row.coefficients)
+    return coefficients
 
 
 _LARGEST = 2**62
 _SHOWN_CHARACTERS = 200  # characters of a constraint that a message writes down
 _VAST = re.compile(r"e[+-]?\d{4,}$", re.IGNORECASE)  # Fraction("1e1000000000") would fill the memory
 _FORM = "a linear comparison with ==, <= or >=, such as 'under18 + over18 >= 2 * families'"
+_SUM = "names with + and -, such as 'pop - vap'; one with other characters than letters and digits in quotes"
+_WORDS = re.compile(r"[^\W\d]\w*( +\w+)*")
 
 
 class _Reader:
     """A reader of parsed expressions that quotes their text in errors."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, kind: str = "constraint", form: str = _FORM) -> None:
+        self.text, self.kind, self.form = text, kind, form
 
-    def error(self, what: str, position: int, needed: str) -> SpecError:
+    def error(self, what: str, position: int, needed: str = "") -> SpecError:
         said = self.text if len(self.text) <= _SHOWN_CHARACTERS else f"{self.text[:_SHOWN_CHARACTERS]}..."
-        return SpecError(f"constraint '{said}' {what} at position {position}", needed=needed)
+        return SpecError(f"{self.kind} '{said}' {what} at position {position}", needed=needed or self.form)
+
+    def parsed(self) -> ast.expr:
+        """Return the syntax tree of the text."""
+        try:
+            return ast.parse(self.text, mode="eval").body
+        except SyntaxError as error:
+            raise self.error("does not parse", error.offset or 1) from None
+        except ValueError:
+            raise self.error("holds a null character", 1) from None
+        except (RecursionError, MemoryError):
+            raise self.error("is nested too deeply", 1) from None
+
+    def row(self, left: ast.expr, right: ast.expr | None = None) -> tuple[Terms, Fraction]:
+        """Return the coefficients of the names, and the constant, of one side less the other."""
+        try:
+            terms = _add(self.terms(left), self.terms(right) if right else {}, -1)
+        except RecursionError:
+            raise self.error("is nested too deeply", 1) from None
+        if any(max(abs(c.numerator), c.denominator) > _LARGEST for c in terms.values()):
+            raise self.error("holds a number beyond 2^62", 1, "numbers that counts can reach")
+        constant = terms.pop(_CONSTANT, Fraction(0))
+        coefficients = {name: c for name, c in terms.items() if c}
+        if not coefficients:
+            raise self.error("names nothing", 1, "at least one name")
+        return coefficients, constant
 
     def terms(self, node: ast.expr) -> Terms:
         """Return the terms of a linear expression."""
@@ -134,7 +149,7 @@ class _Reader:
                 return self.terms(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
                 return self._combine(node, _OPERATIONS[type(op)], self.terms(left), self.terms(right))
-        raise self.error("is not linear", node.col_offset + 1, _FORM)
+        raise self.error("is not linear", node.col_offset + 1)
 
     def _number(self, node: ast.expr) -> Fraction:
         written = (ast.get_source_segment(self.text, node) or "").replace("_", "")
@@ -151,9 +166,9 @@ class _Reader:
         try:
             return combine(left, right)
         except ValueError:
-            raise self.error("multiplies or divides by a name", node.col_offset + 1, _FORM) from None
+            raise self.error("multiplies or divides by a name", node.col_offset + 1) from None
         except ZeroDivisionError:
-            raise self.error("divides by zero", node.col_offset + 1, _FORM) from None
+            raise self.error("divides by zero", node.col_offset + 1) from None
 
 
 def _multiplied(terms: Terms, factor: Fraction) -> Terms:

@@ -260,4 +260,7 @@ def _cells_cover(spec: SpecDocument) -> None:
     for attribute in spec.attributes:
         wanted *= len(attribute.values)
     if any("" in c for c in listed) or len(listed) != wanted:
-        raise ValueError(f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values")
+        raise ValueError(
+            f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values; needed: a column for each; "
+            "where an attribute stands in rows, a table with a row for each count (pandas: melt, R: pivot_longer)"
+        )
