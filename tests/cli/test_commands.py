@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -325,3 +327,46 @@ def test_a_key_belongs_to_one_spec(tmp_path):
     other = run("release", spec, *charged)
     assert other.returncode == 3
     assert "another spec" in " ".join(other.stderr.split())
+
+
+def test_plan_names_tables_that_it_leaves_unmeasured(tmp_path):
+    """The printed command, followed, shows the counts that were asked for."""
+    spec = """
+format = 2
+title = "Homes"
+table = { name = "homes", kind = "counts", counts = "home", count = "n", keys = "public" }
+privacy = { unit = "home", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+attribute = [{ name = "kind", values = ["a", "b"] }, { name = "let", values = ["y", "n"] }]
+query = [
+  { name = "kind", attributes = ["kind"], epsilon = { area = "1/5" } },
+  { name = "both", attributes = ["kind", "let"], epsilon = { area = "1/5" } },
+]
+"""
+    (tmp_path / "s.toml").write_text(spec)
+    rows = [f"{area},{kind},{let},40" for area in "NS" for kind in "ab" for let in "yn"]
+    (tmp_path / "d.csv").write_text("\n".join(["area,kind,let,n", *rows]) + "\n")
+    (tmp_path / "p.csv").write_text("area\nN\nS\n")
+    given = [
+        "--geography",
+        tmp_path / "p.csv",
+        "--target",
+        "area x kind x let=9@90%",
+        "--write",
+        tmp_path / "w.toml",
+    ]
+    done = run("plan", tmp_path / "s.toml", *given)
+    assert done.returncode == 0, done.stderr
+    assert "not measured" in done.stdout
+    assert " inf " not in done.stdout
+    command = re.search(r"Not measured .*: area x kind\. .* trueup export BUNDLE (.*)\.\n", done.stdout)
+    assert command
+    assert (
+        run("release", tmp_path / "w.toml", "--data", tmp_path / "d.csv", "--out", tmp_path / "r").returncode
+        == 0
+    )
+    told = shlex.split(command[1])
+    assert run("export", tmp_path / "r", *told, "--out", tmp_path / "x").returncode == 0
+    lines = (tmp_path / "x" / "area-kind.csv").read_text().splitlines()
+    assert len(lines) == 5
+    assert all(int(line.rpartition(",")[2]) > 0 for line in lines[1:])  # margins of error

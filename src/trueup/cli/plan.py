@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, replace
+from math import isinf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,6 +95,11 @@ def plan_command(
         _show_plan(planned)
 
 
+def _noise(deviation: float) -> str:
+    """Return the standard deviation of a table's noise in words where it has none."""
+    return "not measured" if isinf(deviation) else f"{deviation:.2f}" if deviation else "exact"
+
+
 def _about_areas(targets: list[str], column: str) -> bool:
     """Return True if a target names a table of areas, perhaps by its mean."""
     tables = (text.partition("=")[0].removeprefix("mean:").partition(" x ")[0].strip() for text in targets)
@@ -155,10 +162,18 @@ def _show_plan(planned: Any) -> None:
         f"{planned.currency} = {amount_text(planned.total)} (errors: standard deviation in counts, after least squares)",
         ["table", "in the spec", "planned", "noise", "error now", "error planned", "largest"],
         [
-            [name, amount_text(now), amount_text(then), *(f"{v:.2f}" for v in counts)]
-            for name, now, then, *counts in rows
+            [name, amount_text(now), amount_text(then), _noise(noise), *(f"{v:.2f}" for v in errors)]
+            for name, now, then, noise, *errors in rows
         ],
     )
+    dropped = [
+        name for name, now, then in zip(planned.levels, planned.given, planned.budgets) if now > then == 0
+    ]
+    if dropped:
+        print(
+            f"Not measured under this plan, but summed from others: {', '.join(dropped)}. A release shows no table of it; "
+            f"its counts: trueup export BUNDLE --to csv --table {shlex.quote(dropped[0])}."
+        )
     if planned.targets:
         print_table(
             "Margins of error (counts)",
