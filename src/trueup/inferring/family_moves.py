@@ -60,15 +60,16 @@ class FamilyMoves(InferenceMethod):
 
     Chains walk on agreeing tables: counts move between cells of one table that share everything with other tables, between
     other cells with all tables that must follow, and whole records come and go. These moves are known to reach every state.
-    Under the hierarchical prior the number of records is flat, and the cells of each table are Dirichlet-multinomial given what
-    the table shares with its parent in the junction tree, all alike; nothing more is assumed of how tables belong together.
-    Each table's concentration is drawn with its counts. A ring of tables is drawn as sums of the joint table that closes it; of
+    Under the hierarchical prior the number of records is flat. What a table shares with its parent in the junction tree is
+    divided among places, level by level, and then among the values of its attributes, by Dirichlet-multinomial laws; nothing
+    more is assumed of how tables belong together. Each step's concentration is drawn with the counts, and so are the shares of
+    values, which are common to all places of a table. A ring of tables is drawn as sums of the joint table that closes it; of
     that nothing is measured, and nothing is told.
 
     Attributes
     ----------
     prior
-        `hierarchical`, with one concentration a table if these are given, or `flat`.
+        `hierarchical`, with one concentration a step and equal shares if concentrations are given, or `flat`.
     chains
         Number of chains.
     sweeps
@@ -105,9 +106,9 @@ class FamilyMoves(InferenceMethod):
         if isinstance(prior, Hierarchical):
             if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
                 return "of the prior's parameters it takes concentrations alone"
-            tables = len(family_cells(constraints).closed.tables)
-            if len(prior.concentrations) not in (0, tables):
-                return f"it takes {tables} concentrations, one a table"
+            steps = FamilyWalk.of(closed_constraints(constraints), headers).steps
+            if len(prior.concentrations) not in (0, steps):
+                return f"it takes {steps} concentrations, one for each step from level to level and to values, table by table"
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
 
     def prepare(
@@ -192,9 +193,9 @@ class _FamilyChains:
         rows = values + AWAY * spread * rng.normal(size=(method.chains, spread.size))
         seeds = rng.integers(2**63, size=method.chains, dtype=np.uint64)
         counts, _ = problem.settle(rows, seeds, Settling())
-        tables = len(family.cells.tables)
+        tables, steps = len(family.cells.tables), family.steps
         given = method.prior.concentrations if isinstance(method.prior, Hierarchical) else ()
-        alphas = [np.array(given) if given else np.exp(rng.normal(size=tables)) for _ in range(method.chains)]
+        alphas = [np.array(given) if given else np.exp(rng.normal(size=steps)) for _ in range(method.chains)]
         states = [family.state(np.rint(row).astype(np.int64), a) for row, a in zip(counts, alphas)]
         means = [np.full((tables, 3), max(1.0, float(np.median(spread[spread > 0])) / 2)) for _ in states]
         return cls(
@@ -217,9 +218,10 @@ class _FamilyChains:
         return self._run(tell)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Judge all cells, and all sums that were measured or are shared; of a ring those of its own tables."""
+        """Judge all cells, totals of levels, and all sums that were measured or are shared; of a ring those of its own tables."""
         cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
+        watched |= {m for m in map(Margin, cells.tree.levels) if cells.holders(m)}
         sizes = cells.n + sum(cells.size(m) for m in watched if m not in cells.tables)
         verdict = Verdict(r_hat_by_chance(sizes, MIN_EFFECTIVE_SIZE))
         for margin in (*cells.tables, *sorted(watched - set(cells.tables), key=str)):

@@ -33,12 +33,15 @@ class FamilyWalk:
         For the kernel; its noisy values are zero.
     open_
         `(n,)` which cells are not zero by definition.
+    mass
+        How many parts each sum has that the prior divides.
     """
 
     cells: FamilyCells
     headers: tuple[Measured, ...]
     layout: WalkLayout
     open_: NDArray[np.bool_]
+    mass: NDArray[np.float64]
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> FamilyWalk:
@@ -55,16 +58,18 @@ class FamilyWalk:
         for i, parent in enumerate(tree.parent):
             near[i] += [parent] if parent >= 0 else []
         edges = _edges(cells, near, open_)
+        prior, mass = _prior_steps(cells, tree.parent, open_)
         layout = layout_fields(
             start=np.array(cells.starts),
             **_open(cells, open_),
             **_alike(cells, near, open_),
             **edges,
-            **_prior_groups(cells, tree.parent, open_),
+            **prior,
+            is_open=open_,
             **_seen(cells, [h for h in headers if not h.exact]),
             kept=_sums_of(cells, [h.margin for h in headers if h.exact])[0],
         )
-        return cls(cells, tuple(headers), layout, open_)
+        return cls(cells, tuple(headers), layout, open_, mass)
 
     def given(self, values: NDArray) -> WalkLayout:
         """Return the layout with measured values `(q,)`."""
@@ -77,8 +82,18 @@ class FamilyWalk:
         """Return a chain's state at agreeing tables `(n,)`."""
         noisy = [h.sums(self.cells, counts) for h in self.headers if not h.exact]
         sums = np.concatenate(noisy).astype(float)
-        held = np.bincount(self.layout.group, weights=counts, minlength=len(self.layout.parts))
-        return WalkState(counts.astype(np.int64), sums, held, np.array(alpha, float))
+        held = np.zeros(len(self.mass))
+        for column in self.layout.group.T:
+            np.add.at(held, column[column >= 0], counts[column >= 0])
+        weights = np.ones(self.layout.value_ptr[-1])
+        return WalkState(
+            counts.astype(np.int64), sums, held, self.mass.copy(), np.array(alpha, float), weights
+        )
+
+    @property
+    def steps(self) -> int:
+        """Return the number of steps in which the prior divides sums, each with its concentration."""
+        return int(self.layout.steps[-1])
 
     @property
     def chances(self) -> NDArray:
@@ -151,14 +166,61 @@ def _edges(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.
     }
 
 
-def _prior_groups(cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return for every cell the count that its prior is given: its parent's shared cell, or the number of records at the root."""
-    group, count = np.zeros(cells.n, np.int64), 0
-    for i, above in enumerate(parent):
-        margin = Margin(cells.tree.levels[0]) if above < 0 else cells.separator(i, above)
-        group[_own(cells, i)] = count + _shared_cells(cells, i, margin)
-        count += cells.size(margin)
-    return {"group": group, "parts": np.bincount(group[open_], minlength=count)}
+def _prior_steps(
+    cells: FamilyCells, parent: Sequence[int], open_: NDArray[np.bool_]
+) -> tuple[dict[str, Any], NDArray[np.float64]]:
+    """Return the sums that the prior divides step by step, the weights of cells, and how many parts each sum has."""
+    steps = [_steps_of(cells, i, above) for i, above in enumerate(parent)]
+    sizes = [cells.size(margin) for own in steps for margin in own]
+    group = np.full((cells.n, max(map(len, steps))), -1)
+    ends, sums_ptr = _ptr([len(own) for own in steps]), _ptr(sizes)
+    mass = np.zeros(sums_ptr[-1])
+    value, widths, blocks, members = np.zeros(cells.n, np.int64), [], [], [np.zeros(0, np.int64)]
+    for i, own in enumerate(steps):
+        at, first, filled = _own(cells, i), ends[i], sum(widths)
+        for s, margin in enumerate(own):
+            group[at, s] = sums_ptr[first + s] + _shared_cells(cells, i, margin)
+        finer = [*group[at, 1 : len(own)].T, np.arange(cells.starts[i], cells.starts[i + 1])]
+        for s, parts in enumerate(finer):
+            distinct = np.unique(np.stack([group[at, s], parts])[:, open_[at]], axis=1)[0]
+            mass += np.bincount(distinct, minlength=len(mass))
+        kinds = _kinds(cells, i, own[-1])
+        widths.append(max(1, len(kinds)))
+        value[at] = filled + np.arange(at.stop - at.start) % widths[-1]
+        counts = np.bincount(kinds)
+        blocks.append(sum(map(len, members)) + _ptr(counts) if len(kinds) else np.zeros(0, np.int64))
+        members.append(filled + np.argsort(kinds, kind="stable"))
+    return {
+        "group": group,
+        "steps": ends,
+        "sums_ptr": sums_ptr,
+        "value": value,
+        "value_ptr": _ptr(widths),
+        "block_ptr": _ptr([len(own) for own in blocks]),
+        "blocks": np.concatenate(blocks),
+        "in_blocks": np.concatenate(members),
+    }, mass
+
+
+def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
+    """Return the margins that the prior divides: what a table shares with its parent, and that at each finer level."""
+    table, tree = cells.tables[i], cells.tree
+    shared = Margin(tree.levels[0]) if above < 0 else cells.separator(i, above)
+    found, last = [shared], tree.level(table.level)
+    for level in range(tree.level(shared.level) + 1, last + 1):
+        margin = Margin(tree.levels[level], shared.attributes)
+        if cells.parts[i].size(found[-1]) < cells.parts[i].size(margin) < cells.parts[i].n:
+            found.append(margin)
+    return found
+
+
+def _kinds(cells: FamilyCells, i: int, divided: Margin) -> Integers:
+    """Return which values of a table divide the same sums; none where it has one place, or where places are what divides them."""
+    part, table = cells.parts[i], cells.tables[i]
+    if part.shape[0] == 1 or part.size(Margin(divided.level)) < part.shape[0]:
+        return np.zeros(0, np.int64)
+    shared = _shared_cells(cells, i, Margin(table.level, divided.attributes))
+    return shared[: part.n // part.shape[0]]
 
 
 def _seen(cells: FamilyCells, headers: Sequence[Measured]) -> dict[str, Any]:

@@ -13,13 +13,8 @@ records are drawn by rules that do not know the state:
 
 With probability 1/2 the length k is one more than an exponential of a tuned mean, else of an eighth of that.
 
-The density is the likelihood of the noisy sums, `exp(-slope |e| - curvature e^2)` each, times a prior: flat, or a
-Dirichlet-multinomial law of the cells of every table given what it shares with its parent in the junction tree (given the
-number of all records for the root), with one parameter `a` for all cells of a table,
-
-    S! / prod x!  Gamma(m a) / Gamma(S + m a)  prod Gamma(x + a) / Gamma(a),    m cells that share S.
-
-Its log moves by random-walk steps under the standard logistic law: `a / (1 + a)` is uniform.
+The density is the likelihood of the noisy sums, `exp(-slope |e| - curvature e^2)` each, times a prior: flat, or that of
+`trueup.kernel.families.division`.
 
 One file: one state that all moves change in one way, and undo.
 """
@@ -32,14 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.families.division import move_concentrations, move_shares, prior_rise
 
 WITHIN, ACROSS, NUMBER = 0, 1, 2
 SHARES = (0.45, 0.9)
 """Of the moves: those within, and these with those across."""
 SHORT_LENGTH_SHARE = 8.0
 """Part of the tuned mean that every second length has."""
-LOG_STEP = 0.5
-"""Standard deviation of a step of the log of a prior's parameter."""
 
 
 class WalkLayout(NamedTuple):
@@ -59,8 +53,17 @@ class WalkLayout(NamedTuple):
         For each of these, where `(cells of the table,)` the shared cell of each cell begins in `side`.
     fibre_at, fibre_ptr, fibre_cells
         For each of these, where the pointers of the shared cells begin, and the open cells of the table in each.
-    group, parts
-        `(n,)` the sum that a cell's prior is given, and how many open cells each sum has.
+    group
+        `(n, s)` the sums that hold a cell, of which each is divided into the next and the last into cells; -1 for none.
+    steps, sums_ptr
+        `(t + 1,)` where the steps of each table begin among all, and where the sums that a step divides begin in `held`.
+    value, value_ptr
+        `(n,)` the weight of each cell among `weights`, and where each table's begin.
+    block_ptr, blocks, in_blocks
+        Weights of one sum, table by table: where the ends of a table's blocks begin in `blocks`, where each block ends, and its
+        weights. A table whose shares are not drawn has none.
+    is_open
+        `(n,)` 1 for cells that are not zero by definition.
     seen
         `(n, h)` the noisy sums that count a cell; -1 for none.
     kept
@@ -84,7 +87,14 @@ class WalkLayout(NamedTuple):
     fibre_ptr: np.ndarray
     fibre_cells: np.ndarray
     group: np.ndarray
-    parts: np.ndarray
+    steps: np.ndarray
+    sums_ptr: np.ndarray
+    value: np.ndarray
+    value_ptr: np.ndarray
+    block_ptr: np.ndarray
+    blocks: np.ndarray
+    in_blocks: np.ndarray
+    is_open: np.ndarray
     seen: np.ndarray
     kept: np.ndarray
     noisy: np.ndarray
@@ -93,43 +103,64 @@ class WalkLayout(NamedTuple):
 
 
 class WalkState(NamedTuple):
-    """The state of a chain: cells `(n,)`, noisy sums without noise, sums that priors are given, and prior parameters."""
+    """The state of a chain.
+
+    Attributes
+    ----------
+    x, sums
+        Cells `(n,)`, and noisy sums without noise.
+    held, mass
+        Sums that the prior divides, and the weights of the parts of each.
+    alpha, weights
+        Concentrations, one a step; weights of values, table by table.
+    """
 
     x: np.ndarray
     sums: np.ndarray
     held: np.ndarray
+    mass: np.ndarray
     alpha: np.ndarray
+    weights: np.ndarray
 
 
 @njit(cache=True)
-def _split_rise(before, after, a):
-    """Return the change of `log Gamma(x + a) / x!`."""
-    return (math.lgamma(after + a) - math.lgamma(after + 1.0)) - (
-        math.lgamma(before + a) - math.lgamma(before + 1.0)
+def _noise_rise(layout, state, o, k):
+    """Return the change of the log likelihood if a noisy sum without noise becomes k larger."""
+    before = layout.noisy[o] - state.sums[o]
+    after = before - k
+    return -layout.slope[o] * (abs(after) - abs(before)) - layout.curvature[o] * (
+        after * after - before * before
     )
 
 
 @njit(cache=True)
-def _change(layout, state, flat, table, cell, k):
-    """Add k to a cell and all sums that count it; return the change of the log density, -inf if it falls below zero."""
-    x, total = state.x, 0.0
+def _rise(layout, state, flat, table, source, target, k):
+    """Return the change of the log density if k counts go from a cell of a table (-1: none) to another; -inf below zero."""
+    total = 0.0
+    if source >= 0 and state.x[source] < k:
+        return -np.inf
     for h in range(layout.seen.shape[1]):
-        o = layout.seen[cell, h]
-        if o >= 0:
-            before = layout.noisy[o] - state.sums[o]
-            after = before - k
-            total -= layout.slope[o] * (abs(after) - abs(before)) + layout.curvature[o] * (
-                after * after - before * before
-            )
-            state.sums[o] += k
-    g = layout.group[cell]
-    if not flat and x[cell] + k >= 0 and state.held[g] + k >= 0:
-        a = state.alpha[table]
-        total += _split_rise(x[cell], x[cell] + k, a)
-        total -= _split_rise(state.held[g], state.held[g] + k, layout.parts[g] * a)
-    x[cell] += k
-    state.held[g] += k
-    return -np.inf if x[cell] < 0 else total
+        o = -1 if source < 0 else layout.seen[source, h]
+        p = -1 if target < 0 else layout.seen[target, h]
+        if o != p:
+            total += _noise_rise(layout, state, o, -k) if o >= 0 else 0.0
+            total += _noise_rise(layout, state, p, k) if p >= 0 else 0.0
+    if not flat:
+        total += prior_rise(layout, state, table, source, target, -k) if source >= 0 else 0.0
+        total += prior_rise(layout, state, table, target, source, k) if target >= 0 else 0.0
+    return total
+
+
+@njit(cache=True)
+def _add(layout, state, cell, k):
+    """Add k to a cell and to all sums that count it."""
+    state.x[cell] += k
+    for h in range(layout.seen.shape[1]):
+        if layout.seen[cell, h] >= 0:
+            state.sums[layout.seen[cell, h]] += k
+    for s in range(layout.group.shape[1]):
+        if layout.group[cell, s] >= 0:
+            state.held[layout.group[cell, s]] += k
 
 
 @njit(cache=True)
@@ -198,42 +229,16 @@ def _move(rng, layout, state, flat, kind, table, mean, path):
     for at in range(count):
         if not _keeps_exact(layout.kept, path[at, 1], path[at, 2]):
             return False
-    gain, done = 0.0, 0
-    while done < 2 * count and gain > -np.inf:
-        cell = path[done // 2, 1 + done % 2]
-        if cell >= 0:
-            gain += _change(layout, state, flat, path[done // 2, 0], cell, -k if done % 2 == 0 else k)
-        done += 1
-    if gain >= 0.0 or math.log(1.0 - rng.random()) < gain:
-        return True
-    while done > 0:
-        done -= 1
-        cell = path[done // 2, 1 + done % 2]
-        if cell >= 0:
-            back = k if done % 2 == 0 else -k
-            for h in range(layout.seen.shape[1]):
-                if layout.seen[cell, h] >= 0:
-                    state.sums[layout.seen[cell, h]] += back
-            state.x[cell] += back
-            state.held[layout.group[cell]] += back
-    return False
-
-
-@njit(cache=True)
-def _log_prior(layout, state, table, log_a):
-    """Return the log prior of a table's cells as a function of its parameter, with the logistic law of its log."""
-    a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
-    seen = np.zeros(layout.parts.size, np.bool_)
-    for at in range(layout.open_ptr[table], layout.open_ptr[table + 1]):
-        cell = layout.open_cells[at]
-        if state.x[cell]:
-            total += math.lgamma(state.x[cell] + a) - math.lgamma(a)
-        g = layout.group[cell]
-        if not seen[g]:
-            seen[g] = True
-            m = layout.parts[g] * a
-            total -= math.lgamma(state.held[g] + m) - math.lgamma(m)
-    return total
+    gain = 0.0
+    for at in range(count):
+        gain += _rise(layout, state, flat, path[at, 0], path[at, 1], path[at, 2], k)
+    if not (gain >= 0.0 or math.log(1.0 - rng.random()) < gain):
+        return False
+    for at in range(count):
+        for cell, more in ((path[at, 1], -k), (path[at, 2], k)):
+            if cell >= 0:
+                _add(layout, state, cell, more)
+    return True
 
 
 @njit(cache=True)
@@ -258,12 +263,8 @@ def walk(rng, layout, state, flat, fixed, means, tally, chances, sweeps, thin, o
             if _move(rng, layout, state, flat, kind, table, means[table, kind], path):
                 tally[1, table, kind] += 1
         if not (flat or fixed):
-            for table in range(tables):
-                now = math.log(state.alpha[table])
-                then = now + LOG_STEP * rng.standard_normal()
-                gain = _log_prior(layout, state, table, then) - _log_prior(layout, state, table, now)
-                if gain >= 0.0 or math.log(1.0 - rng.random()) < gain:
-                    state.alpha[table] = math.exp(then)
+            move_concentrations(rng, layout, state)
+            move_shares(rng, layout, state)
         if (sweep + 1) % thin == 0:
             out[(sweep + 1) // thin - 1] = state.x
 
