@@ -133,7 +133,7 @@ def made_up_truth(
     Raises
     ------
     SpecError
-        If the spec has bounds or linear rules, which drawn counts would break.
+        If the spec has lower limits or linear rules, which drawn counts would break.
 
     Examples
     --------

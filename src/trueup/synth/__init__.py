@@ -124,12 +124,22 @@ def synthesize(
 
 def refuse_rules(spec: Spec) -> None:
     """Refuse rules that drawn counts would break."""
-    rules = spec.constraints
-    if rules.bounds or rules.linear:
-        raise SpecError(
-            f"the spec declares {'bounds' if rules.bounds else 'linear rules'}, which drawn counts would break",
-            needed="a spec whose constraints are invariants and structural zeros, for synthetic data",
-        )
+    if spec.constraints.bounds:
+        raise _broken_by_draws("bounds")
+    refuse_linear(spec)
+
+
+def refuse_linear(spec: Spec) -> None:
+    """Refuse linear rules, which drawn counts would break."""
+    if spec.constraints.linear:
+        raise _broken_by_draws("linear rules")
+
+
+def _broken_by_draws(rules: str) -> SpecError:
+    return SpecError(
+        f"the spec declares {rules}, which drawn counts would break",
+        needed="a spec whose constraints are invariants and structural zeros, for synthetic data",
+    )
 
 
 def _refuse_wide(spec: Spec) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells
 from trueup.model.problem import Problem
 from trueup.model.tree import Tree
-from trueup.synth import refuse_rules
+from trueup.synth import refuse_linear, refuse_rules
 from trueup.synth.people import PeopleDomain, populate
 from trueup.synth.places import SPREAD, SPREAD_LAST, SPREAD_TOP, PlaceBranch, some_empty
 from trueup.synth.totals import PERSONS_PER_BLOCK, PERSONS_PER_PLACE
@@ -28,14 +29,14 @@ def made_up_counts(
     Parameters
     ----------
     problem
-        The spec and its places; structural zeros are kept.
+        The spec and its places; structural zeros are kept, and upper limits: of units above one some are left out at random.
     persons
-        Units in all; by default `usual_persons`.
+        Units in all, before any are left out; by default `usual_persons`.
 
     Raises
     ------
     SpecError
-        If the spec has bounds or linear rules, which drawn counts would break.
+        If the spec has lower limits or linear rules, or limits on several tables, which drawn counts would break.
 
     Examples
     --------
@@ -45,7 +46,9 @@ def made_up_counts(
     >>> counts.shape, int(counts.sum())
     ((2,), 700)
     """
-    refuse_rules(problem.spec)
+    if isinstance(problem.cells, FamilyCells) or any(b.lower is not None for b in problem.constraints.bounds):
+        refuse_rules(problem.spec)
+    refuse_linear(problem.spec)
     cells, tree = problem.cells, problem.cells.tree
     units = usual_persons(tree) if persons is None else persons
     family = cells if isinstance(cells, FamilyCells) else None
@@ -61,7 +64,27 @@ def made_up_counts(
     counts = np.zeros((cells.shape[0], cells.n // cells.shape[0]), np.int64)
     for part in parts:
         np.add.at(counts, (part.leaf, part.cell), part.count)
-    return counts.ravel()
+    counts = counts.ravel()
+    for bound in problem.constraints.bounds:
+        _leave_out(cells, bound.margin, problem.constraints.bound_values(bound)[1], counts, rng)
+    return counts
+
+
+def _leave_out(
+    cells: Cells,
+    margin: Margin,
+    upper: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> None:
+    """Leave out units at random, in place, where a group `(groups,)` of a margin has more than its limit."""
+    groups = cells.groups(cells.finest, margin)
+    order = np.argsort(groups, kind="stable")
+    ends = np.searchsorted(groups[order], np.arange(upper.size + 1))
+    for group in np.flatnonzero(cells.sum(counts, margin) > upper):
+        own = order[ends[group] : ends[group + 1]]
+        kept = max(int(np.floor(upper[group])), 0)
+        counts[own] = rng.multivariate_hypergeometric(counts[own], kept, method="marginals")
 
 
 def usual_persons(tree: Tree) -> int:
