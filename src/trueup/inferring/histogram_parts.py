@@ -30,9 +30,10 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 
 Integers = NDArray[np.int64]
-MOST_CELLS, TOGETHER = 1 << 19, 1 << 14
-"""Cells of a part, at most: parts are the places of the highest level below the top of which none holds more. And cells of small
-parts that are drawn in one task."""
+MOST_CELLS, TOGETHER = 1 << 18, 1 << 14
+"""Cells of a part, at most: parts are the places of the highest level that has several, of which none holds more. And cells of
+small parts that are drawn in one task.
+"""
 WARM_UP, THIN = 60, 2
 """Sweeps of a part before its first draw, and to a draw."""
 CHAINS_ABOVE, WARM_UP_ABOVE, THIN_ABOVE = 4, 300, 15
@@ -169,26 +170,29 @@ class CutHistogram:
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest one below the top of which no place holds too many cells.
+        """Return the level of the parts' roots: the highest with several of which none holds too many cells.
 
         Raises
         ------
         SpecError
             If there is none, or what was measured of its places and those one level below leaves too much unused.
         """
-        tree = self.cells.tree
+        tree, shares = self.cells.tree, []
         for level in range(1, len(tree.levels) - 1):
-            if np.diff(tree.leaf_ptr(level)).max() * self.columns <= MOST_CELLS:
-                if (share := self.unused(level)) > MOST_UNUSED:
-                    raise SpecError(
-                        f"{100 * share:.0f} % of what is known of a place of '{tree.levels[level]}' was measured more than a "
-                        f"level below it, and at most {100 * MOST_UNUSED:.0f} % may be left out above the parts",
-                        remedy="leave out --engine, or infer one place with --within",
-                    )
-                return level
+            most = np.diff(tree.leaf_ptr(level)).max() * self.columns
+            if tree.sizes[level] > 1 and most <= MOST_CELLS:
+                if (share := self.unused(level)) <= MOST_UNUSED:
+                    return level
+                shares.append(share)
+        why = (
+            f"no level below '{tree.levels[0]}' has several places of at most {MOST_CELLS:,} cells each, with others below"
+            if not shares
+            else f"of what is known of each place where it could be cut, {100 * min(shares):.0f} % or more was measured over a "
+            "level below"
+        )
         raise SpecError(
-            f"no level between '{tree.levels[0]}' and '{tree.levels[-1]}' has places of at most {MOST_CELLS:,} cells each",
-            needed="such a level, at which a histogram is cut into parts",
+            f"a histogram is cut into parts, and {why}",
+            needed=f"a level of such places, of whose counts at most {100 * MOST_UNUSED:.0f} % is known from further down",
             remedy="leave out --engine, or infer one place with --within",
         )
 
