@@ -39,6 +39,7 @@ from numba.core.environment import Environment
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
+from numba.core.types import unliteral
 
 from trueup.kernel.announce import announce_compilation
 from trueup.kernel.late_code import make_code_late
@@ -98,7 +99,8 @@ class Kernel(CPUDispatcher):
         return self._compiler.pipeline_class is ForKernels
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile for a call by another kernel."""
+        """Compile for a call by another kernel, once for all constants of a type."""
+        args, kws = [unliteral(kind) for kind in args], {name: unliteral(kind) for name, kind in kws.items()}
         with global_compiler_lock:
             before, self._compiler.pipeline_class = self._compiler.pipeline_class, ForKernels
             try:

@@ -15,6 +15,13 @@ def copy_line(out, values):
 
 
 @njit(cache=True)
+def add_line(out, values):
+    """Add values (n,) to `out` (n,)."""
+    for i in range(out.size):
+        out[i] += values[i]
+
+
+@njit(cache=True)
 def copy_table(out, values):
     """Set `out` (rows, columns) to the values of that shape."""
     for i in range(out.shape[0]):

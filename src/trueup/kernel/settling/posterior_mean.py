@@ -44,7 +44,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_line, copy_table, row_sums
+from trueup.kernel.entrywise import add_line, copy_line, copy_table, row_sums
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
 from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve_factored
@@ -367,13 +367,16 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
         copy_line(means[0], sums)
         variances[0], spreads[0] = 1.0, 1.0
         return 1.0 * hyper.a, 1.0 * hyper.kappa
-    total = sums.sum()
-    shares = sums / total
+    total, shares = 0.0, np.empty(n)
+    for i in range(n):
+        total += sums[i]
+    for i in range(n):
+        shares[i] = sums[i] / total
     bases = np.empty((q.shape[0], n, n))
     for c in range(len(bases)):
         copy_table(bases[c], _covariance(cells, q[c], components, form))
     s, tau, nu = np.empty((children, n, n)), np.zeros((children, n)), np.zeros((children, n))
-    left, metric = np.empty(n), np.empty((n, n))
+    left, metric, lean, fall = np.empty(n), np.empty((n, n)), np.empty(n), np.empty(n)
     a, kappa, evidence, slopes = hyper.a, np.full(n, hyper.kappa), np.zeros(2), np.empty((2, n))
     estimates, precisions = np.empty(children), np.empty(children)
     sizes, times, weights = np.full(children, total / children), np.empty(children), np.ones(children)
@@ -382,34 +385,42 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
     for step in range(PASSES + 1):
         _estimate(bases, gradient, shares, total / children, sizes, kappa, estimates, precisions)
         tilt = _totals(estimates, precisions, total, a, tilt, weights, sizes, spreads, evidence)
-        if not (np.isfinite(sizes.sum()) and sizes.min() >= 0.0):
-            means[:] = np.nan
-            return a, common
+        for c in range(children):
+            if not 0.0 <= sizes[c] < np.inf:
+                means[:] = np.nan
+                return a, common
         _stand_out(sizes, spreads, total, hyper.drift, times, weights)
         slopes[:] = 0.0
         copy_line(left, sums)
         metric[:] = 0.0
         for c in range(children):
             size = max(sizes[c], MIN_CHILD_TOTAL)
-            lean = np.log(size / (size + kappa))
+            for i in range(n):
+                lean[i] = math.log(size / (size + kappa[i]))
+                fall[i] = lean[i] - leans[c, i]
+                leans[c, i] = lean[i]
             if step == 0:
-                nu[c] = -lean
-                _begin(bases[c % len(bases)], gradient[c] + lean, tau[c], nu[c], s[c], means[c])
+                for i in range(n):
+                    nu[c, i] = -lean[i]
+                add_line(lean, gradient[c])
+                _begin(bases[c % len(bases)], lean, tau[c], nu[c], s[c], means[c])
             else:
-                means[c] += s[c] @ (lean - leans[c])
-            leans[c] = lean
+                add_line(means[c], s[c] @ fall)
             _propagate(s[c], means[c], tau[c], nu[c], shares, size, kappa, slopes)
             if step == PASSES:
                 _hold(s[c], means[c], sizes[c], times[c], hyper.far)
-            left -= means[c]
-            metric += weights[c] * s[c]
+            for i in range(n):
+                left[i] -= means[c, i]
+                for j in range(n):
+                    metric[i, j] += weights[c] * s[c, i, j]
         factorise(metric)
         solve_factored(metric, left)
         if step < PASSES:
             _bounded(left, MAX_MULTIPLIER_STEP)
         for c in range(children):
-            means[c] += weights[c] * (s[c] @ left)
+            moved = s[c] @ left
             for i in range(n):
+                means[c, i] += weights[c] * moved[i]
                 variances[c, i] = s[c, i, i]
         if 1 <= step < PASSES:
             before = kappa.copy()
@@ -418,38 +429,48 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
             # The tilt of a cell's factor changes with its concentration, and its site by the same: that cancels.
             for c in range(children):
                 size = max(sizes[c], MIN_CHILD_TOTAL)
-                offset = np.log((size + kappa) / (size + before))
-                nu[c] += offset
-                leans[c] -= offset
+                for i in range(n):
+                    offset = math.log((size + kappa[i]) / (size + before[i]))
+                    nu[c, i] += offset
+                    leans[c, i] -= offset
     return a, common
+
+
+@njit(cache=True)
+def _finite(m, v):
+    total = 0.0
+    for c in range(m.shape[0]):
+        for i in range(m.shape[1]):
+            total += m[c, i] + v[c, i]
+    return abs(total) < np.inf
 
 
 @njit(cache=True, error_model="numpy")
 def _parents(sums, open_, gradient, q, components, form, first, hyper, means, variances, spreads, found):
     for p in range(first.size - 1):
-        cells = np.flatnonzero(open_[p])
-        rows = np.arange(first[p], first[p + 1])
+        cells, row, children = np.flatnonzero(open_[p]), first[p], first[p + 1] - first[p]
         if cells.size == 0:
             found[p, 0], found[p, 1] = hyper.a, hyper.kappa
             continue
-        if cells.size > MAX_OPEN_CELLS or rows.size * cells.size**2 > KEPT:
+        if cells.size > MAX_OPEN_CELLS or children * cells.size * cells.size > KEPT:
             continue
-        table = np.empty((rows.size, cells.size))
-        for c in range(rows.size):
-            for i in range(cells.size):
-                table[c, i] = gradient[rows[c], cells[i]]
-        m, v, spread = np.empty(table.shape), np.empty(table.shape), np.empty(rows.size)
+        table, total = np.empty((children, cells.size)), np.empty(cells.size)
+        for i in range(cells.size):
+            total[i] = sums[p, cells[i]]
+            for c in range(children):
+                table[c, i] = gradient[row + c, cells[i]]
+        m, v, spread = np.empty(table.shape), np.empty(table.shape), np.empty(children)
         own = q if q.shape[0] == 1 else q[first[p] : first[p + 1]]
-        learnt = _parent(cells, sums[p][cells], table, own, components, form, hyper, m, v, spread)
+        learnt = _parent(cells, total, table, own, components, form, hyper, m, v, spread)
         found[p, 0], found[p, 1] = learnt
-        if not np.isfinite(m.sum() + v.sum()):
+        if not _finite(m, v):
             found[p] = np.nan
             continue
-        for c in range(rows.size):
-            spreads[rows[c]] = spread[c]
+        for c in range(children):
+            spreads[row + c] = spread[c]
             for i in range(cells.size):
-                means[rows[c], cells[i]] = m[c, i]
-                variances[rows[c], cells[i]] = v[c, i]
+                means[row + c, cells[i]] = m[c, i]
+                variances[row + c, cells[i]] = v[c, i]
 
 
 def posterior_means(

@@ -103,19 +103,21 @@ def _balance(cost, supply, demand, taken, price):
         chosen[:] = False
         missing += _cheapest(cost[:, j].copy(), demand[j], chosen)
         copy_line(taken[:, j], chosen)
-    excess = -supply
+    excess, wrong = np.empty(lines, np.int64), False
     for i in range(lines):
+        excess[i] = -supply[i]
         for j in range(places):
             excess[i] += taken[i, j]
-    shift, place = np.full((lines, lines), np.inf), np.full((lines, lines), -1)
-    if excess.any():
-        for i in range(lines):
-            for k in range(lines):
-                if i != k:
-                    shift[i, k], place[i, k] = _cheapest_shift(cost, taken, i, k)
+        wrong |= excess[i] != 0
+    shift, place = np.empty((lines, lines)), np.empty((lines, lines), np.int64)
+    for i in range(lines):
+        for k in range(lines):
+            shift[i, k], place[i, k] = np.inf, -1
+            if wrong and i != k:
+                shift[i, k], place[i, k] = _cheapest_shift(cost, taken, i, k)
     own, distance = np.zeros(lines), np.empty(lines)
     before, via, done = np.empty(lines, np.int64), np.empty(lines, np.int64), np.empty(lines, np.bool_)
-    while excess.max() > 0:
+    while wrong:
         node = _nearest_lacking(shift, excess, own, distance, before, done)
         if node < 0:
             break
@@ -131,7 +133,12 @@ def _balance(cost, supply, demand, taken, price):
             _refresh(cost, taken, shift, place, node, j)
             node = source
         excess[node] -= 1
-    copy_line(price[:lines], -own)
+        wrong = False
+        for i in range(lines):
+            wrong |= excess[i] > 0
+    for i in range(lines):
+        price[i] = -own[i]
+        missing += abs(excess[i])
     for j in range(places):
         low, high, middle, open_ = -np.inf, np.inf, 0.0, 0
         for i in range(lines):
@@ -143,7 +150,7 @@ def _balance(cost, supply, demand, taken, price):
                 middle += min(cost[i, j], GRAIN) - own[i] + (GRAIN if taken[i, j] else -GRAIN)
                 open_ += 1
         price[lines + j] = min(max(middle / max(open_, 1), low), high)
-    return missing + np.abs(excess).sum()
+    return missing
 
 
 @njit(cache=True)
@@ -185,7 +192,11 @@ def _excess(x, allowed, out, members, price):
     is below the sum of the cells' least `(t - x)^2 - p t` plus that: attained at the whole number nearest `x + p / 2`,
     at least 0 where the table is.
     """
-    total, lowest = 0.0, 0.0 if x.min() >= 0.0 else -np.inf
+    total, lowest = 0.0, 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            if x[i, j] < 0.0:
+                lowest = -np.inf
     for i in range(x.shape[0]):
         for j in range(members.size):
             k = members[j]
@@ -221,7 +232,7 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
         a, b = first[p], first[p + 1]
         for g in range(families):
             members = order[ends[g] : ends[g + 1]]
-            cost = np.empty((b - a, members.size))
+            cost, below = np.empty((b - a, members.size)), False
             supply = np.full(b - a, FREE) if free_rows else row_sums[a:b, g].copy()
             demand = np.full(members.size, FREE)
             for j in range(members.size):
@@ -241,13 +252,19 @@ def _round(x, allowed, first, family, families, row_sums, column_sums, nudge, ou
                         supply[i] -= np.int64(base)
                     if not free_columns:
                         demand[j] -= np.int64(base)
-            if (not free_rows and supply.min() < 0) or (not free_columns and demand.min() < 0):
+            for i in range(b - a):
+                below |= not free_rows and supply[i] < 0
+            for j in range(members.size):
+                below |= not free_columns and demand[j] < 0
+            if below:
                 missing[p] += 1
                 continue
             taken = np.zeros((b - a, members.size), np.bool_)
             price = np.zeros(b - a + members.size)
             if free_rows and free_columns:
-                copy_table(taken, cost < 0.0)
+                for i in range(b - a):
+                    for j in range(members.size):
+                        taken[i, j] = cost[i, j] < 0.0
             else:
                 missing[p] += transport(cost, supply, demand, taken, price)
             for i in range(b - a):

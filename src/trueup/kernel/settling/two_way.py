@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_line, copy_table, row_sums
+from trueup.kernel.entrywise import add_line, copy_line, copy_table, row_sums
 from trueup.kernel.settling.dense import factorise, solve_factored
 from trueup.kernel.settling.transport import grouped
 
@@ -97,13 +97,26 @@ def _eliminated(v, y, row_gap, column_gap):
     return change, right
 
 
+@njit(cache=True)
+def _largest_gap(sums, asked):
+    """Replace sums by what they lack, and return the largest size of it; NaN if any is."""
+    largest = 0.0
+    for i in range(sums.size):
+        sums[i] = asked[i] - sums[i]
+        if abs(sums[i]) > largest or sums[i] != sums[i]:
+            largest = abs(sums[i])
+    return largest
+
+
 @njit(cache=True, inline="always")
 def _block(x, v, row_sums, column_sums, y):
     """Solve one table; return the largest gap of a sum."""
     p, q = np.zeros(x.shape[0]), np.zeros(x.shape[1])
     free = row_sums.size == 0
-    tolerance = max(PRECISE, 1e-14 * column_sums.sum())
-    best = np.inf
+    total, best = 0.0, np.inf
+    for j in range(q.size):
+        total += column_sums[j]
+    tolerance = max(PRECISE, 1e-14 * total)
     for _step in range(MAX_NEWTON_STEPS):
         for _ in range(1 if free else LINE_SWEEPS):
             for j in range(q.size):
@@ -112,17 +125,19 @@ def _block(x, v, row_sums, column_sums, y):
                 for i in range(p.size):
                     p[i] = _line(x[i], v[i], q, row_sums[i])
         rows, columns = _dual_table(x, v, p, q, y)
-        best = np.abs(columns - column_sums).max()
+        best = _largest_gap(columns, column_sums)
         if not free:
-            best = max(best, np.abs(rows - row_sums).max())
+            best = max(best, _largest_gap(rows, row_sums))
         if free or best <= tolerance:
             break
-        dp, dq = _newton(v, y, row_sums - rows, column_sums - columns)
+        dp, dq = _newton(v, y, rows, columns)
+        add_line(dp, p)
+        add_line(dq, q)
         z = np.empty(y.shape)
-        rows, columns = _dual_table(x, v, p + dp, q + dq, z)
-        gap = max(np.abs(columns - column_sums).max(), np.abs(rows - row_sums).max())
+        rows, columns = _dual_table(x, v, dp, dq, z)
+        gap = max(_largest_gap(columns, column_sums), _largest_gap(rows, row_sums))
         if gap < best:
-            p, q, best = p + dp, q + dq, gap
+            p, q, best = dp, dq, gap
             copy_table(y, z)
         if best <= tolerance:
             break

@@ -239,10 +239,14 @@ def _scale(rng, places, state, open_, room, hyper):
     """Scale the lowest level's concentrations and sizes together; the rates above scale with them."""
     last = places.level_ptr.size - 2
     factor = _slice(rng, places, state, room, hyper, SCALE, last, 0, 1.0)
-    state.kappa[last] *= np.where(open_ > 0.0, factor, 1.0)
     state.common[last] *= factor
-    state.size[:] = np.minimum(state.size * factor, LARGEST_SIZE)
-    room[1, places.level_ptr[last - 1] : places.level_ptr[last]] *= factor
+    for i in range(state.size.size):
+        state.size[i] = min(state.size[i] * factor, LARGEST_SIZE)
+    for j in range(open_.size):
+        if open_[j] > 0.0:
+            state.kappa[last, j] *= factor
+        for p in range(places.level_ptr[last - 1], places.level_ptr[last]):
+            room[1, p, j] *= factor
 
 
 @njit(cache=True, error_model="numpy")

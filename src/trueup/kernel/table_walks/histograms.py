@@ -6,6 +6,7 @@ One call makes several draws: handing over all that a chain is made of takes as 
 from __future__ import annotations
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.entrywise import copy_table
 from trueup.kernel.table_walks.columns import column_sweep
 from trueup.kernel.table_walks.compositions import draw_prior
 from trueup.kernel.table_walks.rate_moves import move_rates
@@ -48,8 +49,10 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, par
             draw_prior(rng, places, state, open_, alike, room, hyper, learn and sweep % SELDOM == 0)
         if (sweep + 1) % thin == 0:
             if drawn < len(tables_kept):
-                tables_kept[drawn] = state.x
-            learnt[drawn, : levels - 1], learnt[drawn, levels - 1 : -1] = state.a[1:], state.common[1:]
+                copy_table(tables_kept[drawn], state.x)
+            for level in range(1, levels):
+                learnt[drawn, level - 1] = state.a[level]
+                learnt[drawn, levels + level - 2] = state.common[level]
             learnt[drawn, -1] = state.rates_law[0]
             drawn += 1
     return failed

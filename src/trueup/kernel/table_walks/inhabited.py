@@ -62,10 +62,15 @@ def _how_many(rng, weights, rate, a, total, lived, empty):
 def draw_inhabited(rng, places, state):
     """Draw which of the lowest places without persons are inhabited."""
     child_ptr, last, total = places.child_ptr, places.level_ptr[-2], state.total
-    weights = np.empty(np.diff(child_ptr).max() + 1)
+    most = 0
+    for p in range(child_ptr.size - 1):
+        most = max(most, child_ptr[p + 1] - child_ptr[p])
+    weights = np.empty(most + 1)
     for p in range(places.level_ptr[-3], last):
         first, stop, rate = child_ptr[p], child_ptr[p + 1], state.rate[p - places.level_ptr[-3]]
-        lived = (total[first:stop] > 0).sum()
+        lived = 0
+        for v in range(first, stop):
+            lived += total[v] > 0
         left = empty = stop - first - lived
         if empty > 0 and stop - first > 1:
             left = _how_many(rng, weights, rate, state.a[-1], total[p], lived, empty)

@@ -316,7 +316,10 @@ def _message(tables, top, columns, stride, low, logs):
 def log_prior_of_total(tables, total):
     """Return the log prior of the root's total, which is linear between known ones."""
     x, log = tables.total, tables.log_total
-    k = min(max(np.searchsorted(x, total), 1), x.size - 1)
+    k, above = 1, x.size - 1
+    while k < above:
+        middle = (k + above) // 2
+        k, above = (middle + 1, above) if x[middle] < total else (k, middle)
     share = min(max((total - x[k - 1]) / (x[k] - x[k - 1]), 0.0), 1.0)
     return (1.0 - share) * log[k - 1] + share * log[k]
 
