@@ -6,6 +6,8 @@ import numpy as np
 
 ROUNDING_SHARE = 1e-9
 """An error this small beside its value is one of rounding."""
+WHOLE_FROM = 100_000
+"""Counts from which a tenth of one is not shown."""
 
 
 def to_digits(value: float, many: int) -> str:
@@ -36,15 +38,15 @@ def error_digit(error: float, value: float) -> str:
 
 
 def to_figure(value: float) -> str:
-    """Return a count with at most one decimal, a small ratio with three digits; a dash for a missing value.
+    """Return a count with at most one decimal, and none from 100,000 on; a small ratio with three digits, a dash for none.
 
     Examples
     --------
-    >>> to_figure(1234.0), to_figure(0.51234), to_figure(float("nan"))
-    ('1,234', '0.512', '–')
+    >>> to_figure(1234.06), to_figure(326925875.02), to_figure(0.51234), to_figure(float("nan"))
+    ('1,234.1', '326,925,875', '0.512', '–')
     """
     if value != value:
         return "–"
-    if value == round(value):
+    if value == round(value) or abs(value) >= WHOLE_FROM:
         return f"{value:,.0f}"
     return f"{value:,.1f}" if abs(value) >= 100 else to_digits(value, 3)

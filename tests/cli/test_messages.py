@@ -211,6 +211,19 @@ def test_a_stage_without_parts_is_said_once(capsys):
     assert [line[21:] for line in capsys.readouterr().err.splitlines()] == ["reading the spec", "writing"]
 
 
+def test_a_kind_of_stage_is_said_once_in_a_while(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: now[0])
+    lines = LogLines()
+    for done in range(90):  # a second each
+        lines.watch(f"warming up: {done} of 90 sweeps")
+        lines.watch("drawing", 1000, 1000)
+        now[0] += 1.0
+    said = [line[21:] for line in capsys.readouterr().err.splitlines()]
+    assert said[:2] == ["warming up: 0 of 90 sweeps", "drawing: 1,000 of 1,000"]
+    assert 4 <= len(said) <= 6
+
+
 def test_on_a_terminal_parts_have_a_bar_and_their_number(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

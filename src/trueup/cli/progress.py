@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -125,25 +126,29 @@ class TimeLeft:
 
 
 class LogLines:
-    """Dated lines of a run's stages for a log: each stage once, and at most one line of parts in `PERIOD` seconds."""
+    """Dated lines of a run's stages for a log: each kind of stage once, and at most one line more in `PERIOD` seconds.
+
+    Stages are of a kind if they differ from a number on, as in "warming up: 5 of 100 sweeps".
+    """
 
     PERIOD = 30.0
 
     def __init__(self) -> None:
         self._left = TimeLeft()
         self._said = 0.0
+        self._kinds: set[tuple[str, bool]] = set()
 
     def watch(self, what: str, done: int = 0, of: int = 0) -> None:
         """Print what is being done, or how many parts are, if it is time."""
-        if of <= 1:
-            if not done:
-                say_dated(what)
-            return
         left, now = self._left(what, done, of), time.monotonic()
-        if done < of and now - self._said < self.PERIOD:
+        kind, whole = re.split(r"\d", what)[0], of <= 1
+        due, known = now - self._said >= self.PERIOD, (kind, whole) in self._kinds
+        if (done if whole else done < of and not due) or (known and not due):
             return
+        self._kinds.add((kind, whole))
         self._said = now
-        say_dated(f"{what}: {done:,} of {of:,}" + ("" if left is None else f", about {left:.0f} s left"))
+        parts = "" if whole else f": {done:,} of {of:,}"
+        say_dated(what + parts + ("" if left is None else f", about {left:.0f} s left"))
 
 
 def say_dated(text: str) -> None:
