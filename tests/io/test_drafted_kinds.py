@@ -53,7 +53,12 @@ FILLED_TOTAL = "region,sex,n\nTotal,f,60\n,m,41\nNorth,f,33\n,m,20\nSouth,f,27\n
 LEGEND = "geo\tvalue\nXY1\t40\nXY11\tc\nXY12\t38\nXY2\t51\nXY21\t30\nXY22\t21\n\nc\tconfidential: 1 to 4\n"
 TOWNS = {("North/Ash",): 20, ("North/Birch",): 31, ("South/Cedar",): 40, ("South/Dale",): 10, (): 101}
 
+LAND_CODE = ";;2022;2022;2022\n;;männlich;weiblich;Insgesamt\nDG;Land;1211;1262;2473\n01;Nord;401;432;833\n01001;A;151;161;312\n01002;B;250;271;521\n02;Stadt;810;830;1640\n02000;Stadt, kreisfrei;810;830;1640\n"
+NAMED_BELOW = '"Sex","Male","Female","Total",\n"SA2",\n"Braddon",34,33,67,\n"Campbell",32,31,63,\n"Reid",0,3,3,\n"Total",66,67,133,\n\n"Data Source: census"\n\n"INFO","Cells in this table have been randomly adjusted"\n'
+
 FILES = {
+    "a code of the whole": (LAND_CODE, {(*place, *sex): n for place, row in {(): (1211, 1262, 2473), ("01",): (401, 432, 833), ("01001",): (151, 161, 312), ("01002",): (250, 271, 521), ("02",): (810, 830, 1640), ("02000",): (810, 830, 1640)}.items() for sex, n in zip((("männlich",), ("weiblich",), ()), row)}),
+    "keys named below the header": (NAMED_BELOW, {("Braddon", "Male"): 34, ("Braddon", "Female"): 33, ("Braddon",): 67, ("Campbell", "Male"): 32, ("Campbell", "Female"): 31, ("Campbell",): 63, ("Reid", "Male"): 0, ("Reid", "Female"): 3, ("Reid",): 3, ("Male",): 66, ("Female",): 67, (): 133}),
     "sexes below years": (GRID_YEARS, {("Ash", "Boys"): 12, ("Ash", "Girls"): 14, ("Birch", "Boys"): 31, ("Birch", "Girls"): 29, ("Elm", "Boys"): 7, ("Elm", "Girls"): 5}),
     "a whole among regions": (COUNTRY, TOWNS),
     "a whole named twice": (TWICE, TOWNS),

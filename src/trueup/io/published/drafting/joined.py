@@ -38,8 +38,9 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
         seen = [without for t in seen if (without := _without(t, pointers.parent)).values]
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
     levels = [DraftedKey("all", "")]
+    whole = set(whole_keys(longest).values())
     for column in longest.places:
-        levels += _levels_of(column, undecided, last=column is longest.places[-1])
+        levels += _levels_of(column, undecided, whole, last=column is longest.places[-1])
     if pointers is not None:
         levels = [DraftedKey(f"level {k}", pointers.id, of=_pointed(pointers)) for k in range(pointers.depth)]
     attributes: list[DraftedKey] = []
@@ -62,13 +63,13 @@ def _pointed(pointers: Pointers) -> SeenColumn:
     return SeenColumn(pointers.id, (pointers.id,), sorted(pointers.places))
 
 
-def _levels_of(column: SeenColumn, undecided: list[str], *, last: bool) -> Iterator[DraftedKey]:
+def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bool) -> Iterator[DraftedKey]:
     """Yield the levels of a column: one, or one for each length of code that is a prefix of others."""
-    codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)})
+    codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)} - whole)
     lengths = _lengths(codes) if last else []
     short = _without_parts(codes, lengths)
     if short:
-        undecided.append(
+        said.append(
             f"the codes {', '.join(short[:4])} of '{column.name}' have no parts below; they are taken for places without parts"
         )
     for length in lengths:
@@ -107,8 +108,8 @@ def _drafted_table(
     columns: dict[str, str] = {}
     totals: dict[str, str] = {}
     level, found = "all", False
-    whole = whole_keys(table)
-    if set(whole.values()) - {text for text in whole.values() if TOTAL.fullmatch(text)}:
+    whole = {} if listed else whole_keys(table)
+    if not all(map(TOTAL.fullmatch, whole.values())):
         undecided.append(
             f"'{table.file}': '{'/'.join(whole.values())}' is near the sum of all finest places and is taken for their whole; "
             "if it is one beside them, leave its `total` out"
@@ -124,9 +125,8 @@ def _drafted_table(
             columns[at.column] = place.name
         if listed.issuperset(place.held):
             continue
-        totals |= _total_of(at.column, place) or (
-            {at.column: whole[place.name]} if place.name in whole else {}
-        )
+        if label := _total_of(place) or whole.get(place.name):
+            totals[at.column] = label
         is_last = place is table.places[-1]
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
             root = _root_of(at.column, place) if is_last else {}
@@ -151,7 +151,8 @@ def _drafted_table(
         )
         if drawn.column != column.name:
             columns[drawn.column] = column.name
-        totals |= _total_of(drawn.column, column)
+        if label := _total_of(column):
+            totals[drawn.column] = label
         totals |= (summed := _summing(drawn.column, column, table, undecided, totals))
         drawn.values = [value for value in drawn.values if value not in summed.values()]
         named.append(drawn.name)
@@ -200,9 +201,8 @@ def _same(one: SeenColumn, other: SeenColumn) -> bool:
     return one.name.casefold() == other.name.casefold() or len(a & b) >= 0.5 * min(len(a), len(b))
 
 
-def _total_of(name: str, column: SeenColumn) -> dict[str, str]:
-    label = next((text for text in column.held if TOTAL.fullmatch(text)), None)
-    return {} if label is None else {name: label}
+def _total_of(column: SeenColumn) -> str | None:
+    return next((text for text in column.held if TOTAL.fullmatch(text)), None)
 
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")

@@ -49,13 +49,18 @@ def meaning_of(text: str, *, zeros: bool) -> str:
 
     Examples
     --------
-    >>> [meaning_of(text, zeros=True) for text in ("- nil", "fewer than 5", "Counts 1 to 7 are", "not available")]
+    >>> [meaning_of(text, zeros=True) for text in ("- nil", "fewer than 5", "1 to 7; rates below 20: u", "not available")]
     ['0', '1-4', '1-7', 'unknown']
     """
     if _NONE.match(text):
         return "0"
-    if (found := _BELOW.search(text)) and int(found[1]) > 1:
-        return f"1-{int(found[1]) - 1}" if zeros else f"<{found[1]}"
-    if (found := _RANGE.search(text)) and int(found[1]) < int(found[2]) <= 100:
-        return f"{found[1]}-{found[2]}"
+    below, between = _BELOW.search(text), _RANGE.search(text)
+    if (
+        between
+        and int(between[1]) < int(between[2]) <= 100
+        and not (below and below.start() < between.start())
+    ):
+        return f"{between[1]}-{between[2]}"
+    if below and int(below[1]) > 1:
+        return f"1-{int(below[1]) - 1}" if zeros else f"<{below[1]}"
     return UNKNOWN

@@ -45,6 +45,7 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
             found.append(table._replace(label=panel.label, skip=skip, below=below))
     if found:
         return found
+    block = rows[top:first] if block else block  # what looked like a heading is the header's last row
     held = [at for at in range(first, last + 1) if any(rows[at])]
     columns = _columns(block, [rows[at] for at in held], point=point)
     found = _some(sorted_out(path.name, sheet, titles, columns, headless=not block))

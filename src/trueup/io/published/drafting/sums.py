@@ -149,17 +149,33 @@ def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
 
 def whole_keys(table: SeenTable) -> dict[str, str]:
     """Return the keys of the row that holds the sums of all finest places, if it has keys that no other place has."""
+    if len(table.places) == 1:
+        return _whole_code(table, table.places[0])
     rows = list(zip(*(column.texts for column in table.places)))
     ways = list(dict.fromkeys(way for way in rows if any(way)))
     times = [Counter(column) for column in zip(*ways)]
     alone = [way for way in ways if all(not key or seen[key] == 1 for key, seen in zip(way, times))]
-    for way in alone if len(table.places) > 1 else ():
+    for way in alone:
         names = ["/".join(row) if row[-1] or row == way else "" for row in rows]
         every = SeenColumn("", ("",), names)
         found = summing_value(every, table._replace(places=[every]))
         if found is not None and found.taken and found.value == "/".join(way):
             return {column.name: key for column, key in zip(table.places, way) if key}
     return {}
+
+
+def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
+    """Return the first code that no other begins with, if it is shorter than others and holds the sums of the longest."""
+    codes, longest = set(column.held), max(map(len, column.held), default=0)
+    first = next((code for code in column.texts if len(code) < longest), "")
+    others = codes - {first}
+    if not first or not all(any(map(str.isdigit, code)) and not code.startswith(first) for code in others):
+        return {}
+    every = column._replace(
+        texts=[text if text == first or len(text) == longest else "" for text in column.texts]
+    )
+    found = summing_value(every, table._replace(places=[every]))
+    return {column.name: first} if found is not None and found.taken and found.value == first else {}
 
 
 def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> SummingValue | None:

@@ -73,17 +73,13 @@ def rows_kept(
 def _explains_code(
     part: PublishedTable, columns: Columns, values: Sequence[str], held: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the rows that say in words what a code in the first column means."""
-    first, shown = next(iter(columns.values())), columns[values[0]]
-    found = np.zeros(len(held), bool)
-    if first is shown or shown.dtype.kind not in "OU":
-        return found
-    codes = {*part.codes, *(str(text) for text in shown.tolist())}
+    """Return a mask of the last rows that hold words in place of values: what a code in the first column means, or a sentence."""
+    first, found = next(iter(columns.values())), np.zeros(len(held), bool)
     for row in reversed(np.flatnonzero(held).tolist()):
-        says = str(shown[row] or "")
-        found[row] = str(first[row]) in codes and " " in says and says not in part.codes
-        if not found[row]:
+        says = [str(columns[name][row]) for name in values if not _missing(columns[name][row])]
+        if len(says) != 1 or " " not in says[0] or says[0] in part.codes:
             break
+        found[row] = says[0].count(" ") > 3 or any(first[row] in columns[name].tolist() for name in values)
     return found
 
 
