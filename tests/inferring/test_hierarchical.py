@@ -17,6 +17,7 @@ from trueup.inferring.hierarchical import Estimate
 from trueup.inferring.prior_mixture import PriorMixture, Spread, pareto_k
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
+from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.mixture import mixed
 from trueup.kernel.messages.resolve import mixed_marginals, solve_above
 from trueup.kernel.messages.solve import marginals
@@ -26,6 +27,7 @@ from trueup.model.constraints import Bound
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Marginals
+from trueup.noise import law_named
 from trueup.noise.laws import base
 from trueup.run.local import LocalPool
 
@@ -356,3 +358,25 @@ def test_a_public_column_may_hold_fractions_and_goes_with_the_bundle(tmp_path):
     for column, text in ((["wet"] * 5, BY_RAIN), (rain, bounded)):
         with pytest.raises(DataError, match="rain"):
             Problem.of(parse_spec(text), places.assign(rain=column))
+
+
+@pytest.mark.parametrize(("bound", "total"), [({"upper": 11}, 784), ({"lower": 3}, 672)])
+def test_a_total_is_flat_given_bounds_of_places(bound, total, rng, monkeypatch):
+    """A total measured with noise of 100, counties with noise of 1,000: undivided, bounds move it by more than a deviation."""
+    cells = states([14] * 8)
+    laws = {
+        Margin(level): law_named("discrete-gaussian")(v)
+        for level, v in (("nation", 10**4), ("county", 10**6))
+    }
+    measured = noisy(cells, np.full(cells.n, total // cells.n), laws, rng)
+    bounded = tree_constraints(cells, bounds=(Bound(Margin("county"), **bound),))
+    given = TreeExact(prior=Hierarchical(concentrations=(1.0, 1.0)))
+
+    def moved(method):
+        found = infer(measured, method, spec=bounded, draws=400).summary("nation")
+        return abs(found["mean"][0] - measured.values[0][0]) / 100
+
+    assert moved(given) < 0.3
+    assert moved(TreeExact()) < 0.8
+    monkeypatch.setattr(TreeState, "flat_given_bounds", lambda state, values: state)
+    assert moved(given) > 1.0

@@ -253,7 +253,7 @@ def _cut(
             "that is added to whole margins",
             remedy="leave out --engine",
         )
-    state = chosen.prepare(constraints, used.headers)
+    state = chosen.prepare(constraints, used.headers).flat_given_bounds(used.flat)
     if state.cut is None:
         raise _too_small(state)
     state.refuse_impossible(used.flat)

@@ -66,7 +66,7 @@ class FamilySample(TreeState):
             levels.append(np.repeat(nested.child_ptr[parents], kept) + within)
         children.append(np.zeros(len(levels[-1]), np.int64))
         child_ptr = 1 + np.concatenate([[0], np.cumsum(np.concatenate(children))])
-        return cls(state.problem, state.prior, None, np.concatenate(levels), child_ptr)
+        return cls(state.problem, state.prior, None, state.total, np.concatenate(levels), child_ptr)
 
     def splits(self, whole: Splits) -> Splits:
         """Return the prior of what remains."""

@@ -103,7 +103,7 @@ class TreeExact(InferenceMethod):
             if nested.level_ptr[-1] > MAX_WHOLE_NODES
             else None
         )
-        return TreeState(problem, self.prior, cut)
+        return TreeState(problem, self.prior, cut, None)
 
     def apply(
         self,
@@ -120,6 +120,7 @@ class TreeExact(InferenceMethod):
         if isinstance(self.prior, Estimated):
             announce(progress, "estimating the prior from the published values")
             state = state.fitted(values)
+        state = state.flat_given_bounds(values)
         closed = None if self.mode else ClosedTree.of(state.problem, values, state.prior)
         if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
             stats = stats_of(0.0, 0.0, len(found.counts), interrupted=not found.whole)

@@ -108,7 +108,7 @@ class TreeGrid:
         self.plan: PairPlan = plan_pairs(self.state.child_ptr)
         self.fitted = np.inf
         table = FactorTable(*self.state.problem.whole_bounds(self.values))
-        table.add_prior(self.state.prior, self.state.problem.nested.nodes[-1], VALUE_DEPTH_NATS)
+        self.state.add_prior(table, VALUE_DEPTH_NATS)
         self.prior = table.build()
         self.low, self.high = self._windows()
         middle, spread = self._expected()

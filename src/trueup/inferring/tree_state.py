@@ -20,6 +20,7 @@ from trueup.kernel.messages.partition import Partition, cut_at, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable, FittedMasses, Split
+from trueup.layouts.total_within import total_of_tree
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
 from trueup.model.nested import NestedTree
@@ -37,11 +38,18 @@ MOST_ENTRIES = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class TreeState:
-    """A tree problem with its prior, and where a large tree is cut."""
+    """A tree problem with its prior, and where a large tree is cut.
+
+    Attributes
+    ----------
+    total
+        The least total and log masses from it on, by which the total is flat given bounds of places; None where it is so without.
+    """
 
     problem: TreeProblem
     prior: Prior | FittedMasses
     cut: Partition | None
+    total: tuple[int, NDArray[np.float64]] | None
 
     @property
     def child_ptr(self) -> NDArray[np.int64]:
@@ -51,6 +59,16 @@ class TreeState:
     def fitted(self, values: NDArray) -> TreeState:
         """Return the state with the prior estimated from all values."""
         return replace(self, prior=estimated_prior(self.problem, values))
+
+    def flat_given_bounds(self, values: NDArray) -> TreeState:
+        """Return the state with a total that is flat given bounds of places, where that is its prior and takes a small table."""
+        return replace(self, total=total_of_tree(self.problem, self.prior, values))
+
+    def add_prior(self, table: FactorTable, depth: float) -> None:
+        """Add the prior on the finest cells or on their total to a table of factors."""
+        table.add_prior(self.prior, self.problem.nested.nodes[-1], depth)
+        if self.total is not None:
+            table.add_masses("total given bounds", self.total[1], np.zeros(1, np.int64), self.total[0])
 
     def refuse_impossible(self, values: NDArray) -> None:
         """Refuse bounds that exclude each other, naming where."""
@@ -133,7 +151,7 @@ class TreeState:
             if depth.max() <= DEPTHS[WIDE]:
                 raise
             return None
-        table.add_prior(self.prior, problem.nested.nodes[-1], float(depth.max()))
+        self.add_prior(table, float(depth.max()))
         if splits is not None:
             table.add_splits(splits)
         factors = table.build()

@@ -29,10 +29,9 @@ from trueup.kernel.table_walks.columns import (
 from trueup.kernel.table_walks.factors import Alike
 from trueup.kernel.table_walks.inhabited import STRENGTH
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
-from trueup.kernel.table_walks.within_bounds import log_within_bounds
-from trueup.kernel.tree.bounds import propagate
 from trueup.layouts.histogram import UNSETTLED, histogram_problem
 from trueup.layouts.histogram_plan import refuses_on_histogram
+from trueup.layouts.total_within import total_given_bounds
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
@@ -53,8 +52,6 @@ SIGNS = 1, -1, -1, 1
 """Of the columns of a direction."""
 MAX_SINGLE_PRECISION = 1 << 24
 """Whole numbers below which single precision holds."""
-FAR = 20.0
-"""Standard deviations of noise above the measured total beyond which none is."""
 UNSTARTED = "no tables that keep everything exact were found to start from"
 UNSTARTED_REMEDY = "use the method 'lattice-moves', or infer an area of its own"
 UNMEASURED_VARIANCE = 10**8
@@ -189,37 +186,10 @@ class ColumnProblem:
 
     @property
     def _prior_of_total(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return totals and their log prior, by which the total is flat given bounds of places; empty where it is so without."""
-        tree, bounds = (
-            self.cells.tree,
-            [b for b in self.constraints.bounds if not b.margin.attributes and not b.where],
-        )
-        if self.message is not None or not any(b.upper is not None for b in bounds):
+        if self.message is not None:
             return np.zeros(0), np.zeros(0)
-        low, high = np.zeros(tree.level_ptr[-1]), np.full(tree.level_ptr[-1], self._largest_total)
-        for b in bounds:
-            level = tree.level(b.margin.level)
-            own = slice(tree.level_ptr[level], tree.level_ptr[level + 1])
-            low[own] = np.maximum(low[own], 0.0 if b.lower is None else np.ceil(np.asarray(b.lower, float)))
-            high[own] = np.minimum(
-                high[own], np.inf if b.upper is None else np.floor(np.asarray(b.upper, float))
-            )
-        places = self.places
-        if propagate(places.child_ptr, low, high) >= 0 or high[0] <= low[0]:
-            return np.zeros(0), np.zeros(0)
-        ends = low.astype(np.int64), high.astype(np.int64)
-        concentration = (self.a, 0.0) if self.a else (HYPERPRIOR.a, HYPERPRIOR.a_spread)
-        at, log = log_within_bounds(places.level_ptr, places.child_ptr, *ends, *concentration)
-        return at[np.isfinite(log)], -log[np.isfinite(log)]
-
-    @property
-    def _largest_total(self) -> float:
-        """Return a total that none will come near: what was measured of it, and much noise."""
-        sums = [
-            float(np.sum(v)) + (0.0 if h.exact else FAR * (h.law.variance * len(v)) ** 0.5)
-            for h, v in zip(self.headers, self.values, strict=True)
-        ]
-        return max(np.rint(min(sums)), FAR)
+        given = (self.a,) * (len(self.cells.tree.levels) - 1) if self.a else ()
+        return total_given_bounds(self.constraints, self.headers, self.values, given)
 
     def moves(self, starts: Sequence[NDArray[np.integer[Any]]]) -> Directions:
         """Return the directions of moves, with steps and windows that follow the widths of the noise.

@@ -139,10 +139,10 @@ class FactorTable:
                 self.add_masses(prior, prior.tabled(), leaves)
         self._lower[leaves] = np.maximum(self._lower[leaves], 0)
 
-    def add_masses(self, key: Hashable, log: Reals, nodes: Integers) -> None:
-        """Multiply by a table of log masses at 0, 1, ..., and zero elsewhere; equal keys share it."""
+    def add_masses(self, key: Hashable, log: Reals, nodes: Integers, first: int = 0) -> None:
+        """Multiply by a table of log masses at `first`, `first + 1`, ..., and zero elsewhere; equal keys share it."""
         self._table(key, lambda: (log, 0), open_ended=0.0)
-        self._rows.append((nodes, np.zeros(len(nodes), np.int64), self._known[key][0]))
+        self._rows.append((nodes, np.full(len(nodes), first, np.int64), self._known[key][0]))
 
     def add_splits(self, splits: Split) -> None:
         """Let every node split its count among its children; `SPLIT` names the fields of `Factors`."""

@@ -30,9 +30,9 @@ from trueup.kernel.table_walks.place_masses import log_gamma_difference
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-SAMPLED, TOTALS = 64, (0.3, 0.6, 0.85, 0.97)
+SAMPLED, TOTALS, POINTS = 16, (0.3, 0.6, 0.85, 0.97), (0.05, 0.2, 0.4)
 """Points of concentrations and rates that are averaged over: so many about the prior, and about what agrees with each of some
-totals (shares of the largest)."""
+totals (shares of the largest; given lower bounds, also shares of the points at which totals are known)."""
 LOWEST = -700.0
 """Least log of a weight above 0."""
 LEAST_VARIANCE, WIDER = 0.1, 1.3
@@ -44,6 +44,8 @@ WHOLE, OCTAVE = 32, 24
 """Counts that are added one by one; points at which a law is known between any count above the least one and twice that."""
 SLOPES, FLATTEST, STEEPEST = 140, 0.01, 30.0
 """Tilts s of each sign; the least, over the largest count, and the largest."""
+INHABITED = (0.0, 1.0)
+"""Parameters of the beta law of rates of uninhabited places where there are none."""
 NUMBERS = 5
 """Numbers of inhabited parts that stand for all of them."""
 
@@ -73,7 +75,12 @@ class TotalsWithin(NamedTuple):
 
 
 def log_within_bounds(
-    level_ptr: Integers, child_ptr: Integers, low: Integers, high: Integers, median: float, spread: float
+    level_ptr: Integers,
+    child_ptr: Integers,
+    low: Integers,
+    high: Integers,
+    concentrations: Reals | None = None,
+    lognormal: tuple[float, float] | None = None,
 ) -> TotalsWithin:
     """Return the log probability that counts of places meet bounds, by the root's total.
 
@@ -83,34 +90,40 @@ def log_within_bounds(
         A tree of places in level order.
     low, high
         `(nodes,)` attainable counts.
-    median, spread
-        Median of a concentration, and standard deviation of its log; without a spread concentrations are known, and all places
-        inhabited.
+    concentrations
+        Of each level below the root, if they are known and all places inhabited.
+    lognormal
+        Median of concentrations and standard deviation of their logs, as histograms have; None for the hyperprior of trees,
+        `a / (1 + a)` uniform, and all places inhabited.
     """
     root = _kind_of_root(level_ptr, child_ptr, low.tolist(), high.tolist())
     tilts = np.geomspace(FLATTEST / max(root.high, 1), STEEPEST, SLOPES)
     tilts, x = np.concatenate([-tilts[::-1], tilts]), _points(root)[0]
-    if not spread:
-        known = _Prior(np.full(len(level_ptr) - 2, median), (0.0, 1.0), tilts)
-        return TotalsWithin(x, _log_within(root, known, {}))
-    dims = len(level_ptr)  # concentrations of all levels but the root's, and two of the rates
+    if concentrations is not None:
+        return TotalsWithin(x, _log_within(root, _Prior(concentrations, INHABITED, tilts), {}))
+    dims = len(level_ptr) - 2 * (
+        lognormal is None
+    )  # concentrations of all levels but the root's, and two of the rates
     laws, z, log = [(np.zeros(dims), WIDENED * np.eye(dims))], np.zeros((0, dims)), np.zeros((0, len(x)))
-    for share in (*TOTALS, None):
+    centres = [int(np.searchsorted(x, root.low + share * (x[-1] - root.low))) for share in TOTALS]
+    centres += [int(share * len(x)) for share in POINTS] if root.low > 0 else []
+    for at in (*centres, None):
         centre, root_of_covariance = laws[-1]
         fresh = centre + ndtri(_evenly(SAMPLED, dims)) @ root_of_covariance.T
         z, log = (
             np.vstack([z, fresh]),
-            np.vstack([log, [_log_within(root, _prior(one, tilts, median, spread), {}) for one in fresh]]),
+            np.vstack([log, [_log_within(root, _prior(one, tilts, lognormal), {}) for one in fresh]]),
         )
-        if share is not None:
-            at = np.searchsorted(x, root.low + share * (x[-1] - root.low))
+        if at is not None:
             laws.append(_fitted(z, _weights(z, laws) + log[:, at]))
     return TotalsWithin(x, np.logaddexp.reduce(_weights(z, laws)[:, None] + log, axis=0))
 
 
-def _prior(z: Reals, tilts: Reals, median: float, spread: float) -> _Prior:
+def _prior(z: Reals, tilts: Reals, lognormal: tuple[float, float] | None) -> _Prior:
     """Return the prior's numbers at a point of which all are standard normal; a mean of law beta (1/2, 1) is a square."""
-    a = np.minimum(median * np.exp(spread * z[:-2]), MOST_ALIKE)
+    if lognormal is None:
+        return _Prior(np.minimum(ndtr(z) / ndtr(-z), MOST_ALIKE), INHABITED, tilts)
+    a = np.minimum(lognormal[0] * np.exp(lognormal[1] * z[:-2]), MOST_ALIKE)
     mean, strength = ndtr(z[-2]) ** 2, gammaincinv(STRENGTH[0], ndtr(z[-1])) / STRENGTH[1]
     return _Prior(a, (mean * strength, (1.0 - mean) * strength), tilts)
 

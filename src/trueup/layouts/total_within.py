@@ -1,0 +1,97 @@
+"""The prior of a total that is flat given bounds of places: see `trueup.kernel.table_walks.within_bounds`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.kernel.settling.split_draws import HYPERPRIOR
+from trueup.kernel.table_walks.within_bounds import log_within_bounds
+from trueup.kernel.tree.bounds import propagate
+from trueup.layouts.tree import TreeProblem
+from trueup.model.cells import Margin
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.prior import Flat, Hierarchical
+
+Reals = NDArray[np.float64]
+
+MOST_TOTALS = 1 << 20
+"""Totals of a tree up to which their prior given bounds is a table."""
+FAR = 20.0
+"""Standard deviations of noise above the measured total beyond which none is."""
+
+
+def total_given_bounds(
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    values: Sequence[NDArray],
+    concentrations: Sequence[float] = (),
+    *,
+    inhabited: bool = False,
+    most: float = np.inf,
+) -> tuple[Reals, Reals]:
+    """Return totals and their log prior, by which the total is flat given bounds of places; empty where it is so without.
+
+    Parameters
+    ----------
+    values
+        What was measured, header by header.
+    concentrations
+        Of totals, one for each level below the root, where they are given.
+    inhabited
+        Whether the prior is that of trees, which knows no uninhabited places.
+    most
+        Totals up to which it is worked out.
+    """
+    tree, none = constraints.cells.tree, (np.zeros(0), np.zeros(0))
+    bounds = [b for b in constraints.bounds if not b.margin.attributes and not b.where]
+    if not any(b.upper is not None or np.any(np.asarray(b.lower, float) > 0) for b in bounds):
+        return none
+    low, high = np.zeros(tree.level_ptr[-1]), np.full(tree.level_ptr[-1], _largest_total(headers, values))
+    for b in bounds:
+        level = tree.level(b.margin.level)
+        own = slice(tree.level_ptr[level], tree.level_ptr[level + 1])
+        low[own] = np.maximum(low[own], 0.0 if b.lower is None else np.ceil(np.asarray(b.lower, float)))
+        high[own] = np.minimum(high[own], np.inf if b.upper is None else np.floor(np.asarray(b.upper, float)))
+    child_ptr = tree.child_ptr.astype(np.int64)
+    if propagate(child_ptr, low, high) >= 0 or not low[0] < high[0] <= low[0] + most:
+        return none
+    ends = low.astype(np.int64), high.astype(np.int64)
+    known = np.array(concentrations, float) if concentrations else None
+    level_ptr = tree.level_ptr.astype(np.int64)
+    lognormal = None if inhabited else (HYPERPRIOR.a, HYPERPRIOR.a_spread)
+    at, log = log_within_bounds(level_ptr, child_ptr, *ends, known, lognormal)
+    return at[np.isfinite(log)], -log[np.isfinite(log)]
+
+
+def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
+    """Return the least total and log masses from it on, flat given bounds; None where it is so without, or has another prior."""
+    levels = problem.nested.cells.tree.levels
+    if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or prior.shares != "uniform":
+        return None
+    if prior.covariates or not {Margin(level) for level in levels} <= set(problem.nested.margins):
+        return None
+    at, log = total_given_bounds(
+        problem.constraints,
+        problem.headers,
+        problem.parts(values),
+        prior.concentrations[: len(levels) - 1],
+        inhabited=True,
+        most=MOST_TOTALS,
+    )
+    if not len(at):
+        return None
+    every = np.arange(int(at[0]), int(at[-1]) + 1)
+    return int(at[0]), np.interp(every, at, log)
+
+
+def _largest_total(headers: Sequence[Measured], values: Sequence[NDArray]) -> float:
+    """Return a total that none will come near: what was measured of it, and much noise."""
+    sums = [
+        float(np.sum(v)) + (0.0 if h.exact else FAR * (h.law.variance * len(v)) ** 0.5)
+        for h, v in zip(headers, values, strict=True)
+    ]
+    return max(np.rint(min(sums)), FAR)
