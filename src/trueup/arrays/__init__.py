@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from trueup.arrays.drawing import noise_keeping as noise_keeping
     from trueup.arrays.drawing import noise_within as noise_within
     from trueup.arrays.drawing import sample as sample
+    from trueup.arrays.inequalities import SumsPosterior as SumsPosterior
+    from trueup.arrays.inequalities import posterior_keeping as posterior_keeping
     from trueup.arrays.inequalities import posterior_within as posterior_within
     from trueup.arrays.lattice import LatticeNoise as LatticeNoise
     from trueup.arrays.laws import continuous_gaussian as continuous_gaussian
@@ -57,6 +59,7 @@ _HOMES = {
     "Projected": "trueup.arrays.projection",
     "ReleasedPosterior": "trueup.arrays.released",
     "Sensitivity": "trueup.noise.cost",
+    "SumsPosterior": "trueup.arrays.inequalities",
     "TreePosterior": "trueup.arrays.tree_posterior",
     "add_up": "trueup.arrays.drawing",
     "bias_bound": "trueup.theory.bias",
@@ -73,6 +76,7 @@ _HOMES = {
     "noise_interval": "trueup.arrays.laws",
     "noise_keeping": "trueup.arrays.drawing",
     "noise_within": "trueup.arrays.drawing",
+    "posterior_keeping": "trueup.arrays.inequalities",
     "posterior_of_released": "trueup.arrays.released",
     "posterior_of_tree": "trueup.arrays.tree_posterior",
     "posterior_within": "trueup.arrays.inequalities",

@@ -201,7 +201,11 @@ class LatticeNoise:
         check_draws(most, "most", each=0)
         tables = enumerate_fibre(matrix, sums - 0.5, sums + 0.5, (low, high), most)
         if tables is None:
-            raise SpecError(f"there are more than {most:,} tables", needed="bounds that leave fewer")
+            raise SpecError(
+                f"there are more than {most:,} tables",
+                needed="bounds that leave fewer",
+                remedy="under the L1 norm draw some of them: trueup.arrays.posterior_keeping",
+            )
         if not len(tables):
             raise InfeasibleError("no counts in the bounds have these sums", remedy="correct the bounds")
         log = self.logpmf(y - tables)
