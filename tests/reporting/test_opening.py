@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.reporting.page_reader import Reader
@@ -61,6 +62,14 @@ epsilon = { all = "1" }
     said = opening_of(report(reconcile(noisy, spec=spec), spec))
     assert "numbers of visits in all and by sex and age group." in said
     assert "in all: ±" in said
+    finer = '[[level]]\nname = "area"\ncolumn = "area"\n'
+    text = spec.text().replace('[[level]]\nname = "all"\n', f'[[level]]\nname = "all"\n{finer}')
+    above = parse_spec(re.sub(r"epsilon = .*", 'epsilon = { all = "1", area = "1" }', text))
+    more = simulate(
+        Problem.of(above, pandas.DataFrame({"area": ["a", "b"]})), np.arange(8), np.random.default_rng(5)
+    )
+    said += opening_of(report(reconcile(more, spec=above), above))
+    assert "numbers of visits in all, by sex and age group" in said
     assert not re.search(r"\ball (by|:)|\bby all\b", said)
 
 

@@ -85,7 +85,7 @@ def whole_counts(values: NDArray, column: str, where: Where = ROWS) -> NDArray[n
         alike = "" if len(set(problem[bad])) == 1 else "what is no count, the first of them "
         raise DataError(
             f"column '{column}' in {rows_at(where, bad)} holds {alike}{problem[bad[0]]}",
-            needed="whole numbers from 0 to 2^62 in every row",
+            needed="whole numbers from 0 to 2^62 in every row, without signs between thousands",
         )
     return numbers.astype(np.int64)
 

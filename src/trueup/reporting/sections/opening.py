@@ -40,16 +40,16 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
 
 
 def _by(release: Release, margin: Margin) -> str:
-    """Return by what a table counts, which says nothing of places where there is only one."""
-    if not _has_one_place(release):
+    """Return by what a table counts, which says nothing of places where its level has one alone."""
+    if not _is_whole(release, margin.level):
         return f"by {table_name(margin)}"
     return plain(f"by {listing(margin.attributes)}" if margin.attributes else "in all") + str(
         Margin("", (), margin.where)
     )
 
 
-def _has_one_place(release: Release) -> bool:
-    return release.cells.tree.sizes[-1] == 1
+def _is_whole(release: Release, level: str) -> bool:
+    return release.cells.tree.sizes[release.cells.tree.level(level)] == 1
 
 
 def counted(spec: Spec | None, unit: str) -> str:
@@ -92,9 +92,9 @@ def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
     }
     if not found:
         return ()
-    percent = read_confidence(level)
+    percent, alone = read_confidence(level), _is_whole(release, release.cells.tree.levels[-1])
     said = [
-        f"{'in all' if _has_one_place(release) else plain(m.level)}: {_between(*reach)} {unit}"
+        f"{'in all' if m.level == 'all' or alone else plain(m.level)}: {_between(*reach)} {unit}"
         for m, reach in found.items()
     ]
     of = f" of {what}" if (what := counted(release.spec, unit)) != unit else ""
