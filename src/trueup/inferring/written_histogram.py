@@ -20,7 +20,7 @@ from trueup.inferring.written_parts import NO_AREAS, Means, WantedAreas, write_d
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.posterior import MOST_ROWS, write_drawn
 from trueup.model.cells import Cells, Margin
-from trueup.model.records.drawn import Drawn
+from trueup.model.records.drawn import Columns, Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
@@ -28,6 +28,8 @@ from trueup.run.executor import InTurn
 from trueup.run.kept import KeptExecutor
 
 Integers = NDArray[np.int64]
+AT_ONCE = 1 << 22
+"""Draws of counts that are summed at a time."""
 NEEDED = 100.0
 """Effective size below which a count's draws are few for its interval."""
 
@@ -95,7 +97,7 @@ def draw_places(given: PlacesGiven) -> PlacesDrawn:
         draws = counts[:, slice(*ends)]
         follow_roots(part, roots, draws)
         posterior = Posterior(cells, Drawn(draws[None], False), {}, "", given.level)
-        pieces.append([margin_columns(cells, margin) | posterior.figures(margin) for margin in given.margins])
+        pieces.append([margin_columns(cells, m) | _figures(posterior, m) for m in given.margins])
         tops.append(draws.reshape(len(draws), cells.shape[0], -1).sum(axis=1, dtype=np.int32))
     tables = [{name: np.concatenate([one[name] for one in own]) for name in own[0]} for own in zip(*pieces)]
     rows, at = np.unique(given.areas.rows, return_inverse=True)
@@ -104,6 +106,16 @@ def draw_places(given: PlacesGiven) -> PlacesDrawn:
     few = int((tables[-1]["ess"] < min(NEEDED, len(counts) / 2)).sum())
     files = _files(given, tables, counts, every)
     return PlacesDrawn(files, rows, sums, [t["mean"] for t in tables], np.stack(tops, axis=1), few)
+
+
+def _figures(posterior: Posterior, margin: Margin) -> Columns:
+    """Return the figures of a table; of levels above the lowest draws are summed some at a time, since sums are wide."""
+    cells, draws = posterior.cells, posterior.draws[0]
+    if margin.level == cells.tree.levels[-1]:
+        return posterior.figures(margin)
+    some = max(1, AT_ONCE // cells.n)
+    sums = [cells.sum(draws[i : i + some], margin).astype(np.int32) for i in range(0, len(draws), some)]
+    return posterior.describe(np.concatenate(sums)[None], posterior.level)
 
 
 def _files(

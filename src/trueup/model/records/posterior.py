@@ -36,7 +36,7 @@ from trueup.model.spec import Spec
 from trueup.model.statements import limited_sentence
 from trueup.model.tables import named_columns, probability_of
 
-PIECE = 1 << 23
+PIECE = 1 << 21
 """Draws of counts that are described at a time."""
 RANKED_COUNTS = 1 << 25
 """Draws of counts in all, above which Monte Carlo errors come from means of batches, without ranks."""
