@@ -90,6 +90,14 @@ def test_notebooks_show_the_largest_counts():
     assert "<th>noisy</th>" not in release.measurements._repr_html_()
 
 
+def test_notebooks_show_the_first_level_that_is_not_known_exactly():
+    states = PLAIN.replace('nation = "1/10", state = "2/5", ', "")
+    states += 'constraints = { invariants = [{ level = "state" }] }\n'
+    for record in (released(states)[0], posterior(states)[0]):
+        assert "<th>block_group</th>" in record._repr_html_()
+    assert "<th>state</th>" in released(PLAIN)[0]._repr_html_()
+
+
 AGES = ["under 5", "5 to 64", "65 and over"]
 MEASURED = PLAIN.replace(
     "query =",

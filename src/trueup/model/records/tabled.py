@@ -52,13 +52,12 @@ class Tabled(ThreeLines):
         return super()._repr_html_() + self._largest_html()
 
     def _largest_html(self) -> str:
-        shown = next((m for m in map(Margin, self.cells.tree.levels) if self._shows(m)), None)
-        if shown is None:
+        levels = [margin for margin in map(Margin, self.cells.tree.levels) if self._shows(margin)]
+        if not levels:
             return ""
-        columns = {
-            name: np.ma.filled(np.ma.asarray(c, float), np.nan)
-            for name, c in self._shown_figures(shown).items()
-        }
+        tables = ((margin, self._shown_figures(margin)) for margin in levels)
+        shown, figures = next(each for each in tables if _is_uncertain(each[1]) or each[0] is levels[-1])
+        columns = {name: np.ma.filled(np.ma.asarray(c, float), np.nan) for name, c in figures.items()}
         columns = dict(list(columns.items())[:MOST_FIGURES])
         order = np.argsort(-next(iter(columns.values())), kind="stable")[:MOST_SHOWN]
         labels = list(self.cells.margin_labels(shown))
@@ -144,3 +143,11 @@ class Tabled(ThreeLines):
         """
         margin = margin_asked(self.cells, table or self.cells.finest_tables[-1], by)
         return dataset_of(self.cells, margin, self.figures(margin, level), self._facts())
+
+
+def _is_uncertain(figures: Mapping[str, NDArray]) -> bool:
+    """Return True if some count of a table is not known exactly."""
+    spread = next(
+        (figures[name] for name in ("sd", "margin of error", "noisy") if name in figures), np.ones(1)
+    )
+    return bool(np.ma.filled(np.ma.asarray(spread, float), 0.0).any())
