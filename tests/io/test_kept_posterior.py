@@ -54,6 +54,7 @@ def test_a_posterior_is_read_back_as_it_was(posterior, tmp_path, monkeypatch, as
     kept = read_posterior(tmp_path / "out")
     np.testing.assert_array_equal(kept.draws, posterior.draws)
     assert kept.promise == posterior.promise
+    assert repr(kept).startswith("Posterior: of the record abababababab\n")
     assert kept.cells.tree.digest == posterior.cells.tree.digest
     assert kept.cells.attributes == posterior.cells.attributes
     assert kept.cells.tree.names[1].tolist() == ["North", "South"]

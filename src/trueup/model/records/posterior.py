@@ -101,8 +101,9 @@ class Posterior(Tabled):
     def _lines(self) -> tuple[str, str, str]:
         chains, draws, cells = self.draws.shape
         several = f" in each of {chains} chains" if chains > 1 else ""
+        title = self.spec.title if self.spec else f"of the record {self.source[:12] or 'not named'}"
         return (
-            f"Posterior: {self.spec.title if self.spec else 'spec not known'}",
+            f"Posterior: {title}",
             f"{draws:,} {self.drawn.kind}{several}, of {cells:,} cells, by the method '{self.method.get('method')}'",
             f"under {self.prior}; intervals at {100 * self.level:.3g} %",
         )
