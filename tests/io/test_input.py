@@ -18,6 +18,7 @@ from trueup.files.csv_files import Encoded
 from trueup.files.source import open_table
 from trueup.files.whole import whole_counts
 from trueup.io.microdata.tabulate import read_counts
+from trueup.ledger.questions import questions
 from trueup.measuring import simulate
 from trueup.model.geography import read_tree
 from trueup.model.problem import Problem, public_cells
@@ -285,6 +286,39 @@ def test_a_wide_table_is_read_by_sums_of_columns():
     spec = parse_spec(WIDE)
     table = pandas.DataFrame({"area": ["b", "a"], "pop": [10, 5], "vap": [4, 5]})
     assert read_counts(spec, public_cells(spec, table), table).tolist() == [0, 5, 6, 4]
+
+
+PIVOT = """
+format = 2
+title = "Homes"
+table = { name = "homes", kind = "counts", counts = "home", cell = [
+  { count = "Owner", where = { Tenure = "own" } }, { count = "Private rent + Social rent", where = { Tenure = "rent" } } ] }
+privacy = { unit = "home", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+attribute = [
+  { name = "Tenure", values = ["own", "rent"] }, { name = "kind", column = "Type", values = ["flat", "house"], fold = true } ]
+query = [{ name = "both", attributes = ["Tenure", "kind"], levels = ["area"], epsilon = 1 }]
+"""
+
+
+def test_a_pivot_table_has_one_attribute_in_columns_and_another_in_rows():
+    spec = parse_spec(PIVOT.replace("Private rent + Social rent", "'Private rent' + 'Social rent'"))
+    table = pandas.DataFrame(
+        [["b", "House", 1, 2, 3], ["a", "FLAT", 4, 5, 6], ["b", "flat", 7, 8, 9]],
+        columns=["area", "Type", "Owner", "Private rent", "Social rent"],
+    )
+    cells = public_cells(spec, geography=pandas.DataFrame({"area": ["a", "b"]}))
+    counts = read_counts(spec, cells, table).reshape(2, 2, 2)  # by area, tenure, kind
+    assert counts.tolist() == [[[4, 0], [11, 0]], [[7, 1], [17, 5]]]
+    with pytest.raises(DataError, match="name the same cell"):
+        read_counts(spec, cells, pandas.concat([table, table[:1]]))
+    with pytest.raises(
+        DataError, match=r"outside the domain of 'kind'.*leave out rows of sums such as Total"
+    ):
+        read_counts(spec, cells, table.assign(Type=["House", "Total", "flat"]))
+    asked = [question.text for question in questions(spec, cells)]
+    assert any("column 'Type' is there" in text for text in asked)
+    assert not any("column 'Tenure'" in text for text in asked)
 
 
 def test_a_wide_difference_below_zero_or_a_fraction_is_refused():

@@ -138,8 +138,9 @@ def _descriptions(spec: Spec, cells: Cells, rows: int | None) -> Iterator[Questi
         )
     if spec.table.kind == "records" and rows is None:
         yield Question.of("the table has a row", {"source": source, "rows": "some"}, "rows")
-    # A long table is refused where two rows name one cell, and the columns say what a cell is.
-    columns = sorted(part.column or part.name for part in spec.attributes) if spec.table.count else []
+    # A table of counts is refused where two rows name one cell, and the columns say what a cell is.
+    counted = reading.columns if spec.table.kind == "counts" else ()
+    columns = sorted(part.column or part.name for part in counted)
     table = {"source": source, "columns": columns, "places": reading.places}
     yield Question.of("the table can be read: whole numbers from 0, one row for each cell", table, "table")
 

@@ -67,7 +67,7 @@ class Reading:
     def columns(self) -> tuple[AttributePart, ...]:
         """Return the attributes that rows state, of both tables if there are two; numbers of persons are counted instead."""
         if self.table.join is None:
-            return () if self.table.cells else self.attributes
+            return self.table.in_rows(self.attributes)
         return tuple(part for part in self.table.join.attributes if part.persons is None)
 
     @property

@@ -136,7 +136,7 @@ def _columns_are_free(spec: SpecDocument) -> None:
     refuse_taken_columns(spec.levels, spec.attributes, keys)
     held = {spec.table.count, *(name for cell in spec.table.cells for name in parse_sum(cell.count))}
     read = [*(x.column for x in spec.levels), *(x.label for x in spec.levels)]
-    read += [a.column or a.name for a in spec.attributes] if not spec.table.cells else []
+    read += [a.column or a.name for a in spec.table.in_rows(spec.attributes)]
     if both := [name for name in read if name is not None and name in held]:
         raise ValueError(f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values")
 
@@ -254,13 +254,15 @@ def _priors_can_be_read(spec: SpecDocument) -> None:
 def _cells_cover(spec: SpecDocument) -> None:
     if not spec.table.cells:
         return
-    listed = [tuple(c.where.get(a.name, "") for a in spec.attributes) for c in spec.table.cells]
+    stated = spec.table.in_rows(spec.attributes)
+    across = [a for a in spec.attributes if a not in stated]
+    listed = [tuple(c.where.get(a.name, "") for a in across) for c in spec.table.cells]
     refuse_repeats("combination in [[table.cell]]", [", ".join(c) for c in listed])
     wanted = 1
-    for attribute in spec.attributes:
+    for attribute in across:
         wanted *= len(attribute.values)
     if any("" in c for c in listed) or len(listed) != wanted:
         raise ValueError(
-            f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values; needed: a column for each; "
-            "where an attribute stands in rows, a table with a row for each count (pandas: melt, R: pivot_longer)"
+            f"[[table.cell]] lists {len(listed)} of {wanted} combinations of the attributes that it names; "
+            "needed: a column for each"
         )

@@ -273,7 +273,11 @@ class TablePart(SpecPart):
     kind: Literal["counts", "records"]
     counts: Name = Field(description="what one count stands for: person, household, ...")
     count: Name | None = Field(None, description="the column of counts of a long table")
-    cells: tuple[CellColumn, ...] = Field((), alias="cell", description="the columns of a wide table")
+    cells: tuple[CellColumn, ...] = Field(
+        (),
+        alias="cell",
+        description="the columns of a wide table; attributes that none of them names stand in its rows",
+    )
     keys: Literal["public", "confidential"] = "confidential"
     place: tuple[Name, ...] | None = Field(
         None,
@@ -285,6 +289,11 @@ class TablePart(SpecPart):
     join: JoinPart | None = Field(
         None, description="a second table, of the households that the persons live in"
     )
+
+    def in_rows(self, attributes: Sequence[AttributePart]) -> tuple[AttributePart, ...]:
+        """Return the attributes that rows state in columns of their own: those that no column of counts names."""
+        named = {name for cell in self.cells for name in cell.where}
+        return tuple(part for part in attributes if part.name not in named)
 
     @model_validator(mode="after")
     def _one_layout(self):

@@ -145,6 +145,11 @@ def _broken_by_draws(rules: str) -> SpecError:
 def _refuse_wide(spec: Spec) -> None:
     """Refuse sums of columns that cannot be solved."""
     task = WriteRegion(spec, (), Path(), 0)
+    if spec.table.cells and spec.table.in_rows(spec.attributes):
+        raise SpecError(
+            "some attributes stand in columns of counts and others in rows",
+            needed="all of them in one of these, for synthetic data",
+        )
     if task.domain and spec.table.cells:
         WideTable.of(spec, task.cells)
 

@@ -147,19 +147,26 @@ def _plain_values(values: NDArray) -> list[str]:
 
 
 def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> NDArray[np.int64]:
-    """Return counts from a table with one row per place and one column (or sum of columns) per cell."""
-    keys = row_place_columns(spec)
+    """Return counts from a table with one column (or sum of columns) per cell, and a row per place and value that rows state."""
+    keys = [*row_place_columns(spec), *(part.column or part.name for part in spec.columns)]
     sums = [parse_sum(cell.count) for cell in spec.table.cells]
     used = sorted({name for terms in sums for name in terms})
     require_columns(spec, table, [*keys, *used])
     rows = select(table, [*keys, *used])
     refuse_rows(len(next(iter(rows.values()))), expected, table)
     whole = {name: whole_counts(rows[name], name, Numbered(table)) for name in used}
-    place = places_of_rows(spec, cells, rows, Numbered(table))
-    refuse_twins(place, Numbered(table))
+    place = index = places_of_rows(spec, cells, rows, Numbered(table))
+    stated = {}
+    for part, attribute in zip(spec.attributes, cells.attributes):
+        if part in spec.columns:
+            values = rows[part.column or part.name]
+            stated[part.name] = _value_index(values, part, attribute, Numbered(table), of_counts=True)
+            index = index * attribute.size + stated[part.name]
+    refuse_twins(index, Numbered(table))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
-        at = tuple(a.values.index(cell.where[a.name]) for a in cells.attributes)
+        named = {a.name: a.values.index(cell.where[a.name]) for a in cells.attributes if a.name in cell.where}
+        at = [(stated | named)[a.name] for a in cells.attributes]
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
         counts[(place, *at)] = whole_counts(np.asarray(values), cell.count, Numbered(table))
     if isinstance(cells, FamilyCells):
