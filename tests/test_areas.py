@@ -329,6 +329,9 @@ query = [{ name = "total", epsilon = { clinic = "4" } }]
     mapping = pandas.DataFrame({"area": ["x", "x"], "clinic": ["1", "3"]})
     write_areas(tmp_path / "out", mapping, tmp_path / "areas.csv")
     assert pandas.read_csv(tmp_path / "areas.csv")["count"].tolist() == [made.counts[[0, 2]].sum()]
+    printed = mapping.assign(clinic=["N/1", "S/3"])
+    found = [AreaTable.read(each, "area", made.cells).leaf.tolist() for each in (mapping, printed)]
+    assert found == [[0, 2]] * 2
     twins = data.assign(clinic=["1", "2", "1"])  # clinic 1 of both regions
     release(tmp_path / "spec.toml", twins, tmp_path / "twins")
     with pytest.raises(DataError, match="no column 'region'"):

@@ -15,6 +15,7 @@ from trueup.errors import DataError, TrueupError
 from trueup.measuring import simulate
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
+from trueup.privacy.accountant import outward
 from trueup.reconciling import reconcile
 from trueup.reporting import report
 from trueup.reporting.drawing.map import draw_map
@@ -207,3 +208,19 @@ def test_the_finest_level_that_the_shapes_match_is_drawn():
     release, _ = released(PLAIN)
     level, _, found = matched(release.cells, [square(f"{at:05d}", at, 0) for at in range(6)])
     assert (level, len(found)) == ("block_group", 6)
+
+
+def test_a_loss_beside_exact_counts_is_said_for_the_change_that_they_allow():
+    """A household that leaves one cell for another of a state whose count is exact takes two steps."""
+    release, spec = released(CROSSED)
+    change = release.guarantee.change
+    assert change is not None
+    assert change.steps == 2
+    page = report(release, spec)
+    loss = outward(change.amount, 3)
+    assert (
+        f"and epsilon = {loss} for the smallest change that the exact counts allow, which is 2 steps"
+        in opening_of(page)
+    )
+    assert f"(e to the power {loss}: that change is 2 steps)" in page
+    assert "e to the power epsilon" in report(*released(PLAIN))

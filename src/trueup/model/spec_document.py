@@ -208,7 +208,8 @@ def _units_hold_records(spec: SpecDocument) -> None:
     if privacy.id is not None and spec.constraints.invariants:
         raise ValueError(
             "an invariant would publish the records that units keep, not those that there are: "
-            "declare no invariant beside `id`"
+            "declare no invariant beside `id`; to publish exact numbers of units make a table with one row for each "
+            f"{privacy.unit}, and leave `id` and `contribution` out"
         )
 
 

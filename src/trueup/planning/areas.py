@@ -71,6 +71,8 @@ class AreaTable:
         if any(text is None or not str(text).strip() for column in given for text in column.tolist()):
             raise DataError(f"{table.name} has a row without an area or a place", needed="both in every row")
         place = {key: i for i, key in enumerate(zip(*(c.tolist() for c in keys.values())))}
+        if len(keys) == 1:  # a place may also be written as tables print it
+            place = {(label,): i for i, label in enumerate(cells.tree.labels(cells.tree.levels[-1]))} | place
         found = np.array([place.get(key, -1) for key in zip(*(c.tolist() for c in given[1:]))])
         if (found < 0).any():
             at = int(np.argmax(found < 0))

@@ -11,6 +11,7 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.statements import limited
+from trueup.privacy.accountant import outward
 from trueup.reporting.drawing.blocks import Facts, Links, Section
 from trueup.reporting.drawing.words import listing, number, plain, table_name
 from trueup.reporting.sections.protection import total_loss
@@ -31,12 +32,21 @@ def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
         f"This release publishes numbers of {what} {tables}.",
         *what_is_left_out(release, unit, level),
         f"Random noise was added to what was counted before anything was published. It bounds how much the data of one "
-        f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}: a smaller one "
-        f"protects better.{kept}",
+        f"{guarantee.unit} can change what is published. The bound is the privacy loss, {total_loss(guarantee)}"
+        f"{_of_change(guarantee)}: a smaller one protects better.{kept}",
         *_off(release, unit, level),
         "A number of 0 does not mean that there is nobody, a small number is not exact, and two numbers that differ by "
         "less than their margins of error may in truth be equal or the other way round.",
     )
+
+
+def _of_change(guarantee: Guarantee) -> str:
+    """Return the loss of the smallest change that exact counts allow, if it is more than that of one step."""
+    if guarantee.change is None or guarantee.change.steps < 2:
+        return ""
+    loss, steps = outward(guarantee.change.amount, 3), guarantee.change.steps
+    said = f"{guarantee.currency} = {loss} for the smallest change that the exact counts allow"
+    return f" for one step, and {said}, which is {steps} steps"
 
 
 def _by(release: Release, margin: Margin) -> str:

@@ -70,8 +70,11 @@ def _factor(guarantee: Guarantee) -> tuple[str, ...]:
         return ()
     if guarantee.kind == "dp":
         between, amount = "between two databases that are one step apart", guarantee.amount
+        power = "epsilon"
     elif guarantee.change is not None:
-        between, amount = "between two databases that differ by that smallest change", guarantee.change.amount
+        between = "between two databases that differ by the smallest change that the exact counts allow"
+        amount, steps = guarantee.change.amount, guarantee.change.steps
+        power = f"{outward(amount, 3)}: that change is {'one step' if steps == 1 else f'{steps} steps'}"
     else:
         return ()
     if amount > MAX_MEANINGFUL_EPSILON:
@@ -79,7 +82,7 @@ def _factor(guarantee: Guarantee) -> tuple[str, ...]:
     factor = nextafter(exp(nextafter(float(amount), inf)), inf)
     return (
         f"In plain terms: {between}, the probability of any published result "
-        f"differs by at most a factor of {outward(factor, 3)} (e to the power epsilon).",
+        f"differs by at most a factor of {outward(factor, 3)} (e to the power {power}).",
     )
 
 
