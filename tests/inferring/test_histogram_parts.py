@@ -32,14 +32,15 @@ LEVELS = ["nation", "county", "tract", "block"]
 GAUSSIAN = law_named("discrete-gaussian")
 
 
-def histogram(rng, fan=(3, 3, 4), variance="4"):
-    """Noisy tables by two attributes on four levels, and their true counts."""
+def histogram(rng, fan=(3, 3, 4), variance="4", exact=()):
+    """Noisy tables by two attributes on four levels, some totals exact, and their true counts."""
     county, tract, block = (part.ravel().astype(str) for part in np.indices(fan))
     tree = Tree.from_columns(LEVELS, [{}, {"county": county}, {"tract": tract}, {"block": block}])
     cells = Cells(tree, (Attribute("sex", ("f", "m")), Attribute("age", ("young", "old"))))
     truth = rng.poisson(rng.gamma(1.0, 8.0, cells.n))
     tables = [Margin(level, by) for level in LEVELS for by in ((), ("sex", "age"))]
-    return noisy(cells, truth, dict.fromkeys(tables, GAUSSIAN(variance)), rng), truth
+    laws = dict.fromkeys(tables, GAUSSIAN(variance)) | {Margin(level): law_named("exact")() for level in exact}
+    return noisy(cells, truth, laws, rng), truth
 
 
 @pytest.fixture
@@ -132,6 +133,19 @@ def test_roots_are_the_draws_that_are_given(rng):
     off = np.abs(draws.reshape(30, 12, 4).sum(axis=1) - roots)
     assert off.max() <= 8
     assert off.mean() < 0.5
+
+
+@pytest.mark.parametrize("exact", [("county",), ("county", "tract", "block")])
+def test_exact_totals_are_kept(tmp_path, monkeypatch, rng, exact):
+    """Where a column alone cannot change, roots follow by pairs of columns."""
+    monkeypatch.setattr(histogram_parts, "MOST_CELLS", 48)
+    measured, truth = histogram(rng, exact=exact)
+    manifest = written(measured, tmp_path / "out")
+    draws, cells = drawn(measured.cells, tmp_path / "out"), measured.cells
+    for level in exact:
+        assert (cells.sum(draws, Margin(level)) == cells.sum(truth, Margin(level))).all()
+    assert manifest["stats"]["roots_missed_in_sds_rms"] == 0
+    assert np.unique(cells.sum(draws, Margin("county", ("sex", "age"))), axis=0).shape[0] > 10
 
 
 @pytest.mark.thorough
