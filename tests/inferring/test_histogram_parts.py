@@ -25,6 +25,7 @@ from trueup.model.records.interval import ends_of_sorted
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.planning.areas import AreaTable
+from trueup.run import deadline
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40
@@ -39,7 +40,9 @@ def histogram(rng, fan=(3, 3, 4), variance="4", exact=()):
     cells = Cells(tree, (Attribute("sex", ("f", "m")), Attribute("age", ("young", "old"))))
     truth = rng.poisson(rng.gamma(1.0, 8.0, cells.n))
     tables = [Margin(level, by) for level in LEVELS for by in ((), ("sex", "age"))]
-    laws = dict.fromkeys(tables, GAUSSIAN(variance)) | {Margin(level): law_named("exact")() for level in exact}
+    laws = dict.fromkeys(tables, GAUSSIAN(variance)) | {
+        Margin(level): law_named("exact")() for level in exact
+    }
     return noisy(cells, truth, laws, rng), truth
 
 
@@ -133,6 +136,14 @@ def test_roots_are_the_draws_that_are_given(rng):
     off = np.abs(draws.reshape(30, 12, 4).sum(axis=1) - roots)
     assert off.max() <= 8
     assert off.mean() < 0.5
+
+
+def test_parts_have_no_deadline(large, tmp_path, monkeypatch):
+    """One in memory ends after ten minutes; here none may be begun."""
+    monkeypatch.setattr(deadline, "MINUTES", 0.0)
+    with pytest.raises(SpecError, match="0 minutes are given"):
+        deadline.Deadline.of()
+    assert written(large, tmp_path / "out")["kind"] == "posterior"
 
 
 @pytest.mark.parametrize("exact", [("county",), ("county", "tract", "block")])

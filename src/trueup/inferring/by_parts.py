@@ -33,7 +33,7 @@ from trueup.inferring.given import (
     refuse_fractions,
 )
 from trueup.inferring.histogram_gibbs import HistogramGibbs
-from trueup.inferring.histogram_parts import THIN, WARM_UP, CutHistogram
+from trueup.inferring.histogram_parts import NO_END_MINUTES, THIN, WARM_UP, CutHistogram
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
@@ -51,8 +51,6 @@ from trueup.run.deadline import Deadline
 from trueup.run.executor import Executor
 from trueup.run.kept import KeptExecutor
 
-NO_END_MINUTES = 1e8
-"""What is begun by parts ends by itself, or is ended and gone on with."""
 TOGETHER = 16
 """Parts of the tree that a worker looks at or solves at a time."""
 START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7

@@ -28,6 +28,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.run.deadline import Deadline
 
 Integers = NDArray[np.int64]
 MOST_CELLS, TOGETHER = 1 << 18, 1 << 14
@@ -40,6 +41,8 @@ CHAINS_ABOVE, WARM_UP_ABOVE, THIN_ABOVE = 4, 300, 15
 """Of the tree above the parts."""
 WATCHED = 4000
 """Counts of each table above the parts whose chains are compared, at most: of more, so many at random."""
+NO_END_MINUTES = 1e8
+"""What is begun by parts ends by itself, or is ended and gone on with."""
 PRECISION = 256.0
 """Of a root around its draw: of a count next to it single precision holds no mass."""
 TRIES, STEPS = 40, 16
@@ -87,7 +90,8 @@ class PartOfHistogram:
         """Return chains at their start; `message` is a normal law of the root's table."""
         a = self.given[0] if self.given else 0.0
         problem = ColumnProblem(self.constraints, self.headers, self.values, message, a)
-        return HistogramWalk.of(problem, np.random.default_rng(self.seed).spawn(chains), self.given)
+        rngs = np.random.default_rng(self.seed).spawn(chains)
+        return HistogramWalk.of(problem, rngs, self.given, Deadline.of(NO_END_MINUTES))
 
 
 @dataclass(frozen=True)
