@@ -198,3 +198,31 @@ def test_months_are_compared_with_those_of_the_year_before():
     assert np.abs(found.figures["change"] - [15, 15, 0] * 2).max() < 15
     with pytest.raises(SpecError, match="'month' has other values in the two releases"):
         changes(new, old, "clinic x month")
+
+
+def test_a_share_is_compared_draw_by_draw(rng):
+    tables = series(rng, 2)
+    old, new = (trueup.infer(measured(table, rng), draws=200) for table in tables)
+    found = changes(old, new, question="county / all")
+    shares = []
+    for record in (old, new):
+        counties = record.sums("county").reshape(-1, 4)
+        shares.append(counties / counties.sum(axis=1, keepdims=True))
+    moved = shares[1][:200] - shares[0][:200]
+    assert found.labels["county"].tolist() == ["c0", "c1", "c2", "c3"]
+    np.testing.assert_allclose(found.figures["change"], moved.mean(axis=0))
+    assert (
+        (found.figures["low"] <= found.figures["change"]) & (found.figures["change"] <= found.figures["high"])
+    ).all()
+    np.testing.assert_allclose(found.figures["probability of growth"], (moved > 0).mean(axis=0))
+    one = changes(old, new, question="'county=c0' / all")
+    np.testing.assert_allclose(one.figures["change"], moved[:, :1].mean(axis=0))
+    assert one.labels["question"].tolist() == ["'county=c0' / all"]
+    assert repr(found).startswith("Change of 'county / all' between two releases, 4 numbers")
+    with pytest.raises(SpecError, match="is a comparison"):
+        changes(old, new, question="'county=c0' > 'county=c1'")
+    with pytest.raises(SpecError, match="a question and a table are given"):
+        changes(old, new, "county", question="county / all")
+    releases = [trueup.reconcile(measured(table, rng)) for table in tables]
+    with pytest.raises(SpecError, match=r"a question about releases.*two posteriors"):
+        changes(*releases, question="county / all")

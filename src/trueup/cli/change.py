@@ -17,6 +17,13 @@ def change_command(
         str | None,
         option("--table", "What is compared, such as 'county x sex'; by default totals of the lowest level."),
     ] = None,
+    question: Annotated[
+        str | None,
+        option(
+            "--ask",
+            "Of posteriors, in place of a table: what is compared, such as a share, \"'county, sex=f' / county\".",
+        ),
+    ] = None,
     crosswalk: Annotated[
         Path | None,
         option(
@@ -35,12 +42,19 @@ def change_command(
     from trueup.releasing.changing import changes as compare
     from trueup.releasing.changing import write_change
 
-    found = compare(before, after, table, crosswalk=crosswalk, level=level)
+    found = compare(before, after, table, crosswalk=crosswalk, question=question, level=level)
     if out is not None:
         write_change(found, out)
     if as_json:
         columns = {name: column.tolist() for name, column in found.columns().items()}
-        print_json({"table": str(found.table), "level": found.level, "sources": found.sources, **columns})
+        print_json(
+            {
+                "table": found.question or str(found.table),
+                "level": found.level,
+                "sources": found.sources,
+                **columns,
+            }
+        )
         return
     order = np.argsort(-np.abs(found.figures["change"]), kind="stable")[:show]
     names = list(found.labels)
@@ -48,7 +62,11 @@ def change_command(
         [", ".join(str(found.labels[name][at]) for name in names), *_row(found.columns(), at)]
         for at in order.tolist()
     ]
-    print_table(f"Change of {found.table}", ["", "before", "after", "change", "interval", "direction"], rows)
+    print_table(
+        f"Change of {found.question or found.table}",
+        ["", "before", "after", "change", "interval", "direction"],
+        rows,
+    )
     total = len(found.direction)
     if total > show:
         print(f"... and {total - show:,} smaller changes; --show {total} prints all, --out writes them")

@@ -17,9 +17,11 @@ from trueup.io.bundle.kept_posterior import is_posterior, read_posterior
 from trueup.io.bundle.read import read_release
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
+from trueup.model.records.asked import ask_draws
 from trueup.model.records.change import CountChanges
+from trueup.model.records.places_asked import Names
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.quantity import describe_draws
+from trueup.model.records.quantity import describe_draws, described_where_defined
 from trueup.model.records.release import Release
 from trueup.model.statements import limited_sentence
 from trueup.model.tables import probability_of
@@ -34,6 +36,7 @@ def changes(
     table: Margin | str | None = None,
     *,
     crosswalk: Any = None,
+    question: str | None = None,
     level: float | str = 0.9,
 ) -> CountChanges:
     """Return how every count of a table changed from one release to another, with intervals.
@@ -51,6 +54,8 @@ def changes(
     crosswalk
         A table of places that were split, merged or renamed: columns `before` and `after`, a row for each pair that overlaps.
         Places that it joins are compared as one; those that it does not list must be in both.
+    question
+        Of posteriors, in place of a table: what is compared, such as the share `"'county, sex=f' / county"`; see `trueup.ask`.
     level
         Probability of each interval by itself; of releases one of 50, 80, 90, 95 and 99 %.
 
@@ -72,6 +77,11 @@ def changes(
     """
     old, new = _read(before), _read(after)
     _refuse_unlike(old, new)
+    level = probability_of(level)
+    if question is not None:
+        return _asked(
+            old, new, question, level, "table" * bool(table) or "crosswalk" * (crosswalk is not None)
+        )
     tree = new.cells.tree
     margin = new.cells.margin(table or Margin(tree.levels[-1], new.cells.coarsest.attributes))
     if not table and margin.level not in old.cells.tree.levels:
@@ -82,7 +92,6 @@ def changes(
     margin = canonical(new.cells, margin)
     shifted = years_between(old.cells, new.cells, margin)
     groups = place_groups(old.cells, new.cells, margin.level, crosswalk)
-    level = probability_of(level)
     compare = _released if isinstance(new, Release) else _drawn
     figures = compare(old, new, margin, groups, level)  # pyright: ignore[reportArgumentType]
     labels = _labels(new.cells, margin, groups[1])
@@ -204,6 +213,42 @@ def _drawn(
         "high": found["high"],
         "probability of growth": (after > before).mean(axis=0),
     }
+
+
+def _asked(old: Record, new: Record, question: str, level: float, beside: str) -> CountChanges:
+    """Compare the answers to a question place by place, draw by draw."""
+    if not isinstance(old, Posterior) or not isinstance(new, Posterior) or beside:
+        given = f"a question and a {beside}" if beside else "a question about releases"
+        raise SpecError(
+            f"{given} are given", needed="a question alone, about two posteriors (`trueup infer`)"
+        )
+    first, second = (ask_draws(question, Names(each.cells), each.draws) for each in (old, new))
+    if first.event:
+        raise SpecError(f"'{question}' is a comparison", needed="a number in each draw, such as a share")
+    names = [each.names or (question,) for each in (first, second)]
+    if alone := sorted(set(names[0]) ^ set(names[1])):
+        raise SpecError(
+            f"'{alone[0]}' is in one of the two alone", needed="a question about places that both have"
+        )
+    places = [names[0].index(name) for name in names[1]]
+    before, after = first.draws.reshape(-1, len(names[0]))[:, places], second.draws.reshape(-1, len(names[1]))
+    many = min(len(before), len(after))
+    before, after = (np.asarray(each[:many], float) for each in (before, after))
+    found = described_where_defined(
+        (after - before)[None], lambda held: describe_draws(held, level, independent=True)
+    )
+    figures = {
+        "before": np.ma.masked_invalid(before).mean(axis=0).filled(np.nan),
+        "after": np.ma.masked_invalid(after).mean(axis=0).filled(np.nan),
+        "change": found["mean"],
+        "low": found["low"],
+        "high": found["high"],
+        "probability of growth": (after > before).mean(axis=0),
+    }
+    labels = {second.level or "question": np.array(names[1], dtype=object)}
+    table = Margin(second.level or new.cells.tree.levels[0])
+    sources = _digest(old), _digest(new)
+    return CountChanges(table, labels, figures, level, sources, _promise(old, new, level), question)
 
 
 def _labels(cells: Cells, margin: Margin, groups: NDArray[np.int64]) -> dict[str, NDArray]:

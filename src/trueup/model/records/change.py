@@ -32,6 +32,8 @@ class CountChanges(ThreeLines):
         Digests of the two records.
     promise
         What the intervals hold, and under what.
+    question
+        What is compared in place of the table's counts.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class CountChanges(ThreeLines):
     level: float
     sources: tuple[str, str]
     promise: str = ""
+    question: str = ""
 
     @property
     def direction(self) -> NDArray:
@@ -64,7 +67,8 @@ class CountChanges(ThreeLines):
     def _lines(self) -> tuple[str, str, str]:
         told = {name: int((self.direction == name).sum()) for name in ("more", "fewer", "not known")}
         return (
-            f"Change of '{self.table}' between two releases, {len(self.direction):,} counts",
+            f"Change of '{self.question or self.table}' between two releases, {len(self.direction):,} "
+            f"{'numbers' if self.question else 'counts'}",
             f"more: {told['more']:,}; fewer: {told['fewer']:,}; not known, as the interval holds 0: {told['not known']:,}",
             f"intervals at {100 * self.level:.3g} %, each by itself",
         )
