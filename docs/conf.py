@@ -1,5 +1,7 @@
 """The documentation site: `sphinx-build -W docs site` (extra `docs`). Every page is readable as plain Markdown too."""
 
+import os
+
 from trueup.version import __version__
 
 project = "trueup"
@@ -29,4 +31,10 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+if address := os.environ.get("DOCS_ADDRESS"):  # where all versions stand, each in a folder of its own
+    html_theme_options |= {
+        "switcher": {"json_url": f"{address}/versions.json", "version_match": release},
+        "check_switcher": False,
+        "navbar_start": ["navbar-logo", "version-switcher"],
+    }
 html_show_sphinx = False
