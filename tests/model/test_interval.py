@@ -69,6 +69,12 @@ def test_the_interval_reaches_0_only_if_draws_get_down_to_it(rng):
     assert low[2] == ratios.min()
 
 
+def test_a_count_that_is_at_least_1_is_not_said_to_be_0(rng):
+    """Draws from 1 on with a mean of 25: were 0 possible, forty of a thousand would be 0."""
+    draws = rng.geometric(0.04, (1000, 50))
+    assert (interval_of_draws(draws, LEVEL)[0] == 1).all()
+
+
 def test_the_mass_stated_is_that_of_the_interval(rng):
     draws = rng.negative_binomial(0.3, 0.02, (2, 500, 7))
     found = describe_draws(draws, LEVEL, independent=True)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from trueup.model.tables import probability_of
 
-LOWEST = 1 / 50
-"""Share of the draws, the lowest ones, that say whether a quantity may be 0."""
+LOWEST, NEARER = 20, 5
+"""How many of the lowest draws (a tenth at most) say whether a quantity may be 0, and how many times the smallest they then reach."""
 
 
 def shorter_ends(
@@ -59,11 +59,11 @@ def interval_of_draws(draws: NDArray, level: float | str) -> tuple[NDArray, NDAr
 def ends_of_sorted(draws: NDArray, level: float) -> tuple[NDArray, NDArray]:
     """Return the ends of `interval_of_draws` for draws that are sorted along the first axis.
 
-    The least possible value is the smallest draw; or 0, where draws get down to it: where the lowest fiftieth of them reaches
-    from the smallest draw upwards at least as far as that is from 0.
+    The least possible value is the smallest draw; or 0, where draws get down to it: were 0 possible and small values about
+    equally likely, the smallest draw would be about a twentieth of the 21st smallest, and above a fifth of it once in 90 cases.
     """
     first, count = draws[0], len(draws)
-    near = (first >= 0) & (first <= draws[quantile_at(count, LOWEST)] - first)
+    near = (first >= 0) & (NEARER * first <= draws[min(LOWEST, count // 10)])
     least = np.where(near, 0, first)
     return shorter_ends(lambda p: draws[quantile_at(count, p)], least, level)
 
