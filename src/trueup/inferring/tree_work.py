@@ -82,7 +82,7 @@ class AllowedWork:
             self.times.append(now - self.ended)
         self.ended = now
         usual = sorted(self.times[-JUDGED:])[JUDGED // 2] if len(self.times) >= JUDGED else 0.0
-        if usual * EVALUATIONS > self.seconds:
+        if sum(self.times) + usual * max(EVALUATIONS - len(self.times), 0) > self.seconds:
             raise TooCostly
 
 
