@@ -263,7 +263,7 @@ def test_levels_are_proposed_in_one_way_and_a_column_of_counts_is_found(folder):
 def test_errors_that_cannot_be_simulated_leave_no_empty_table(folder):
     (folder / "visits.csv").write_text(VISITS)
     succeeds(f"new visits.toml --data visits.csv {SHAPES} --yes")
-    rules = '\n[constraints]\nbounds = [{ level = "all", upper = 9 }]\n'
+    rules = '\n[constraints]\nbounds = [{ level = "all", lower = 9 }]\n'
     simulated = succeeds("explain visits.toml")
     (folder / "visits.toml").write_text((folder / "visits.toml").read_text() + rules)
     refused = succeeds("explain visits.toml")
@@ -293,3 +293,11 @@ def test_how_columns_are_read_is_drafted(folder):
     refused = run(*shlex.split(f"new other.toml {GIVEN} --attribute 'sex=f,m; blank x' --yes"))
     assert refused.returncode
     assert "'blank x' is no rule" in refused.stderr
+
+
+def test_readable_names_of_named_levels_are_found(folder):
+    (folder / "schools.csv").write_text("Borough,School Code,School Name\nN,01,Park\nN,02,Hill\nS,03,Park\n")
+    (folder / "pupils.csv").write_text("Borough,School Code\nN,01\nS,03\n")
+    levels = shlex.quote("Borough,School Code")
+    succeeds(f"new s.toml --data pupils.csv --geography schools.csv --levels {levels} --yes")
+    assert 'label = "School Name"' in (folder / "s.toml").read_text()

@@ -16,7 +16,7 @@ from trueup.files.source import open_table
 from trueup.files.table import Source, require
 from trueup.model.draft_attributes import attribute_parts, several
 from trueup.model.names import bare_name, is_figure
-from trueup.model.place_columns import Document, is_place, one_for_each, propose_levels
+from trueup.model.place_columns import Document, is_place, labels_of, one_for_each, propose_levels
 from trueup.noise.rational import rational
 
 
@@ -114,7 +114,8 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
     places = open_table(public)
     stated = [_level(level) for level in (propose_levels(places, columns) if levels is None else levels)]
     require(places, [level["column"] for level in stated if "column" in level])
-    return stated
+    labels = labels_of(places, [level for level in levels or () if isinstance(level, str)])
+    return [{**({"label": labels[k]} if (k := level["name"]) in labels else {}), **level} for level in stated]
 
 
 def _place(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:

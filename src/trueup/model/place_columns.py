@@ -27,6 +27,7 @@ _PLACE = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"(.*?)[_ ]?(name|label)s?$", re.IGNORECASE)
+_CODED = re.compile(r"[_ ]?(code|id|no|nr|number|key)$", re.IGNORECASE)
 _COUNT = re.compile(r"n|count|counts|pop|population|persons|people|total|households|number", re.IGNORECASE)
 
 
@@ -54,7 +55,7 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
     """
     known = places.columns()
     keys = [name for name in known if (is_place(name) if header is None else name in header)]
-    labels = {key: name for name in known if (key := _labelled(name)) in keys}
+    labels = labels_of(places, keys)
     keys = [name for name in keys if name not in labels.values() and not _COUNT.fullmatch(name)]
     if header is not None:
         keys += _larger(places, keys, labels)
@@ -79,6 +80,26 @@ def propose_levels(places: Source, header: Sequence[str] | None = None) -> list[
         for name in keys
         if (text[name] != "").any()
     ]
+
+
+def labels_of(places: Source, keys: Sequence[str]) -> dict[str, str]:
+    """Return the columns of readable names of keys: called as the key is (`town`, `town_name`), or as it is but for `code`.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.files.source import open_table
+    >>> schools = pandas.DataFrame({"School Code": ["01", "02"], "School Name": ["Park", "Hill"]})
+    >>> labels_of(open_table(schools), ["School Code"])
+    {'School Code': 'School Name'}
+    """
+    named = {own: name for name in places.columns() if (own := _labelled(name))}
+    found = {key: named[key] for key in keys if key in named}
+    for key in keys:
+        name = named.get(_CODED.sub("", key))
+        if key not in found and name not in (None, key, *keys) and one_for_each(places, [key], [key, name]):
+            found[key] = name
+    return found
 
 
 def _larger(places: Source, keys: Sequence[str], labels: Mapping[str, str]) -> list[str]:
