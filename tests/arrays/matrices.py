@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from scipy.stats import chi2
@@ -33,7 +33,7 @@ def near_zero(matrix):
     others = [cell for cell in range(n) if cell not in dependent]
     radius = int((ROOM ** (1 / len(others)) - 1) / 2)
     radius = min(radius, 700)
-    free = np.array(list(product(range(-radius, radius + 1), repeat=len(others))), np.int64)
+    free = np.indices((2 * radius + 1,) * len(others)).reshape(len(others), -1).T - radius
     v = np.zeros((len(free), n), np.int64)
     v[:, others] = free
     v[:, dependent] = np.rint(-(free @ matrix[:, others].T) @ np.linalg.inv(matrix[:, dependent]).T)
