@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -27,7 +28,7 @@ from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.messages import tilting, upward
-from trueup.model.cells import Cells, Margin
+from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.records.drawn import Drawn
@@ -35,7 +36,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import Ratio
 from trueup.model.tree import Tree
-from trueup.noise import law_named
+from trueup.noise import DiscreteLaplace, law_named
 
 FALSE_ALARM = 1e-6
 EXACT = law_named("exact")()
@@ -271,3 +272,16 @@ def test_mean_noise_of_hidden_values_is_the_sum_over_all_noise(name, parameter, 
     seen = counts[:, None] + noise
     inside = np.any([(low <= seen) & (seen <= high) for low, high in ranges], axis=0) * mass
     assert mean_noise(law, ranges, counts) == pytest.approx((inside * noise).sum(axis=1) / inside.sum(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("values", "prior", "said"), [(6, "flat", True), (2, "flat", False), (6, "poisson", False)]
+)
+def test_sums_of_many_counts_under_a_flat_prior_come_with_a_doubt(values, prior, said):
+    names = tuple(map(str, range(values)))
+    cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("a", names), Attribute("b", names)))
+    margins = (Margin("all", ("a", "b")), Margin("all", ("a",)))
+    headers = [Measured(str(m), m, DiscreteLaplace(Fraction(1, 2))) for m in margins]
+    given = {"name": prior, "mean": 3} if prior == "poisson" else prior
+    doubt = LatticeMoves(prior=given).doubt(Constraints(cells, margins), headers)
+    assert (doubt is not None and "sums of them are drawn too far up" in doubt) == said
