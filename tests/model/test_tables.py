@@ -52,6 +52,8 @@ def test_a_table_holds_keys_names_and_figures(release, kind):
 def test_what_is_not_known_is_missing(release):
     table = release.table("county")
     assert table["noisy"].isna().all()  # counties were measured by sex alone
+    assert table["noisy"].dtype == float
+    assert not (table["noisy"] <= table["released"]).any()  # an unknown figure can be compared
     assert release.table("all")["noisy"].isna().all()  # an invariant has no noise
     assert release.measurements.table("all").columns.tolist() == ["all", "exact", "margin of error"]
     assert release.measurements.table("all")["margin of error"].tolist() == [0]

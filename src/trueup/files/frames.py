@@ -59,7 +59,10 @@ def as_frame(columns: Mapping[str, NDArray], library: str | None = None, *, know
     import narwhals
 
     backend: Any = name
-    return narwhals.from_dict({k: _entries(c) for k, c in columns.items()}, backend=backend).to_native()
+    held = {k: _entries(c) for k, c in columns.items()}
+    if name == "pandas":  # in which a column of nothing but None is one of objects
+        held = {k: c if any(x is not None for x in c) else [float("nan")] * len(c) for k, c in held.items()}
+    return narwhals.from_dict(held, backend=backend).to_native()
 
 
 def _library(wanted: str | None, known: str | None) -> str:

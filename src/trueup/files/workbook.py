@@ -116,7 +116,7 @@ def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
         raise DataError(
             f"the header of '{path.name}' is empty or has a repeated name",
             needed="one name per column",
-            remedy="say how many rows stand before the header: skip = 3",
+            remedy="leave one header row above the data, as pandas (reset_index) or R (pivot_longer) write it",
         )
     width = len(rows[0])
     at = [k for k, name in enumerate(rows[0]) if name is not None]
