@@ -96,7 +96,7 @@ class SolutionSearch:
     work: AllowedWork = field(default_factory=AllowedWork)
 
     def __post_init__(self) -> None:
-        self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY)
+        self.depth = np.full(len(self.child_ptr) - 1, ROUGHLY, np.int8)
 
     @property
     def child_ptr(self) -> NDArray:
@@ -221,6 +221,7 @@ class SolutionSearch:
             if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
                 self.depth[ended] += 1
                 self.start = tried.tilted
+                del tried, factors  # before the next ones are made
                 continue
             solved, left = tried.solve(), left - 1
             if solved.dropped <= tolerance:
@@ -235,6 +236,7 @@ class SolutionSearch:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1
+            del tried, factors, solved
         self.depth = before  # a prior far off, which the search has tried, must not spoil the next
         raise ConvergenceError(
             f"no windows of counts of exact messages hold all but {self.wanted:g} of the posterior: the measurements may "

@@ -93,6 +93,11 @@ class FactorTable:
         for one in np.unique(every).tolist():
             some = np.flatnonzero(every == one)
             kinds = law.kinds(values[some])
+            if (
+                len(kinds) and (kinds == kinds[0]).all()
+            ):  # as of all whole numbers: no copies of a nation's are sorted
+                self._add_kind(law, nodes[some], values[some], one)
+                continue
             order = some[np.argsort(kinds, kind="stable")]
             for same in np.split(order, np.unique(np.sort(kinds), return_index=True)[1][1:]):
                 self._add_kind(law, nodes[same], values[same], one)
@@ -153,14 +158,15 @@ class FactorTable:
         n = len(self._lower)
         none = np.zeros(0, np.int64)
         nodes = np.concatenate([row[0] for row in self._rows] or [none])
-        order = np.argsort(nodes, kind="stable")
+        sorted_already = (nodes[1:] >= nodes[:-1]).all()
+        order = slice(None) if sorted_already else np.argsort(nodes, kind="stable")
         base = np.concatenate([row[1] for row in self._rows] or [none])
         table = np.concatenate([np.full(len(row[0]), row[2]) for row in self._rows] or [none])
         sizes = [len(log) for log in self._logs]
         return Factors(
             np.concatenate([[0], np.cumsum(np.bincount(nodes, minlength=n))]).astype(np.int64),
-            base[order].astype(np.int64),
-            table[order].astype(np.int64),
+            base[order].astype(np.int64, copy=False),
+            table[order].astype(np.int64, copy=False),
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             np.concatenate(self._logs or [np.zeros(0)]),
             np.array(self._open, dtype=float),
