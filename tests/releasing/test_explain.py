@@ -141,3 +141,20 @@ def test_where_no_closed_form_is_known_it_says_so_and_how_to_learn_the_errors(tm
     plain = (tmp_path / "spec.toml").read_text().partition("[constraints]")[0]
     (tmp_path / "spec.toml").write_text(plain)
     assert "error, least" in run("explain", *given, "--quick").stdout
+
+
+def test_a_table_of_one_place_is_tried_on_as_many_units_as_its_cells_ask_for():
+    text = """
+format = 2
+title = "Births"
+table = { name = "births", kind = "counts", counts = "birth", count = "n" }
+privacy = { unit = "birth", neighbours = "add-remove" }
+level = [{ name = "all" }]
+attribute = [{ name = "age", values = ["15", "20", "25", "30", "35", "40"] }, { name = "parity", values = ["1", "2", "3"] }]
+query = [{ name = "cells", attributes = ["age", "parity"], epsilon = { all = "1" } }]
+"""
+    guessed, stated = (explain(parse_spec(text), persons=persons) for persons in (None, 5_000))
+    assert guessed.classes is not None
+    assert stated.classes is not None
+    assert "of 720 (a guess: state the number with --persons) in 1 of 1 places" in guessed.classes.note
+    assert "of 5,000 in 1 of 1 places" in stated.classes.note

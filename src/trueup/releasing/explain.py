@@ -33,6 +33,7 @@ from trueup.reconciling.expected_errors import (
 from trueup.reconciling.method import Method
 from trueup.releasing.engine import MEMORY_BYTES, default_engine, divided
 from trueup.synth.own_places import made_up_counts, usual_persons
+from trueup.synth.totals import PERSONS_PER_BLOCK
 
 WORK = 2**17
 """Cells that are reconciled in all when the errors are simulated: seconds."""
@@ -224,7 +225,10 @@ def explain(
         refuse_asked(problem)
     if not by_parts:
         refuse_misfit(chosen, constraints, headers)
-    units = usual_persons(cells.tree) if persons is None else persons
+    guessed = persons is None and cells.shape[0] == 1  # nothing tells how many units one place has
+    units = (
+        PERSONS_PER_BLOCK * cells.n if guessed else usual_persons(cells.tree) if persons is None else persons
+    )
     state = None if by_parts else chosen.prepare(constraints, headers)
     errors = {} if by_parts else chosen.errors(state)
     # A cell's noise given the invariants has another variance than the law of one cell: its tail is stated.
@@ -245,10 +249,13 @@ def explain(
         tuple(rows),
         engine,
         tuple(_tail(header) for header in headers if not header.exact),
-        _simulated(problem, chosen, state, errors, units, progress) if simulate else None,
+        _simulated(problem, chosen, state, errors, units, progress, _GUESS * guessed) if simulate else None,
         weigh_bounds(problem, records, units) if records else (),
         units,
     )
+
+
+_GUESS = " (a guess: state the number with --persons)"
 
 
 def _simulated(
@@ -258,6 +265,7 @@ def _simulated(
     errors: Mapping[Margin, NDArray],
     units: int,
     progress: Progress,
+    guess: str,
 ) -> ExpectedErrors:
     """Return a method's errors on made-up populations of the problem's places, each drawn anew."""
     rng = np.random.default_rng(0)
@@ -274,7 +282,7 @@ def _simulated(
         return ExpectedErrors((), f"Errors could not be simulated before the release: {error}")
     made = f"{number} made-up populations" if number > 1 else "a made-up population"
     total = int(cells.sum(drawn[0], Margin(cells.tree.levels[0])).sum())
-    said = f"{made} of {total:,} in {sample.of(problem.cells)}"
+    said = f"{made} of {total:,}{guess} in {sample.of(problem.cells)}"
     tables = published(problem.constraints)
     found = expected_errors(method, sample, tables, rng, said=said, work=WORK, progress=progress)
     return at_standard_errors(found.as_forecast(), errors, problem.cells, work)
