@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,9 +81,9 @@ def _print(answer: PosteriorAnswer, show: int) -> None:
             else [f"{held['probability']:.3f}"]
             if answer.asked.event
             else [
-                to_figure(held["mean"]),
+                _to_digits_known(held["mean"], held["sd"]),
                 to_figure(held["sd"]),
-                f"{to_figure(held['low'])} to {to_figure(held['high'])}",
+                " to ".join(_to_digits_known(held[end], held["sd"]) for end in ("low", "high")),
                 f"{held['mass']:.3f}",
             ]
         )
@@ -92,3 +93,14 @@ def _print(answer: PosteriorAnswer, show: int) -> None:
         print(
             f"... and {len(names) - show:,} more; --show {len(names)} prints all, --json gives them to programs"
         )
+
+
+def _to_digits_known(value: float, sd: float) -> str:
+    """Return a number with decimals down to the second digit of a standard deviation below a tenth; else in three digits.
+
+    Examples
+    --------
+    >>> _to_digits_known(1.01234567, 0.000343), _to_digits_known(0.6112, 0.163), _to_digits_known(2863.0, 0.0)
+    ('1.01235', '0.611', '2,863')
+    """
+    return f"{value:.{1 - floor(log10(sd))}f}" if 1e-12 < sd < 0.1 else to_figure(value)

@@ -31,13 +31,16 @@ def said_of(code: str, notes: str) -> str | None:
     ('not known', True)
     >>> said_of("c", "Pupils (c = confidential)\\nc: fewer than 10"), said_of("c", "Pupils (c = confidential)")
     ('fewer than 10', 'confidential')
+    >>> said_of("c", "Counts are rounded to base 5. c = fewer than 3. End.")
+    'fewer than 3'
     """
     if not code:
         return None
     blank, quote = r"[ \t]", "[\"'“”]?"
     shown = rf"(?:^|[\n;:,|(]|\d\s[-–]){blank}*{quote}{re.escape(code)}{quote}{blank}*"
     listed = shown + rf"(?:[=:–-]{blank}|[=:]|{blank})([^;|\n]{{2,80}})"
-    if every := [found[1].strip() for found in re.finditer(listed, notes)]:
+    ended = rf"\.\s{quote}{re.escape(code)}{quote}{blank}*[=:]{blank}*([^.;|\n]{{2,80}})"
+    if every := [found[1].strip() for way in (listed, ended) for found in re.finditer(way, notes)]:
         told = next((text for text in every if meaning_of(text, zeros=True) != UNKNOWN), every[0])
         return told if "(" in told else told.rstrip(")")
     found = re.search(rf"([^.;\n]{{3,80}}?)\s+{_SHOWN}{re.escape(code)}(?!\w)", notes)
