@@ -22,8 +22,10 @@ from trueup.kernel.messages.mixture import mixed
 from trueup.kernel.messages.resolve import mixed_marginals, solve_above
 from trueup.kernel.messages.solve import marginals
 from trueup.layouts.splits import splits_of
+from trueup.layouts.total_within import total_given_bounds
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound
+from trueup.model.header import Measured
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Marginals
@@ -380,3 +382,16 @@ def test_a_total_is_flat_given_bounds_of_places(bound, total, rng, monkeypatch):
     assert moved(TreeExact()) < 0.8
     monkeypatch.setattr(TreeState, "flat_given_bounds", lambda state, values: state)
     assert moved(given) > 1.0
+
+
+@pytest.mark.parametrize("total", [1000, 3000, 50_000])
+def test_totals_given_bounds_are_known_up_to_the_ends(total):
+    """Points at which probabilities are worked out end before the largest total: no mass beyond them may be left out."""
+    cells = states([2, 3])
+    constraints = tree_constraints(cells, bounds=(Bound(Margin("county"), lower=2, upper=total),))
+    headers = (Measured("total", Margin("nation"), law_named("discrete-laplace")("1")),)
+    at, log = total_given_bounds(constraints, headers, (np.array([total]),), inhabited=True)
+    assert at[0] == 10
+    assert at[-1] > total + 20
+    assert (np.diff(at) > 0).all()
+    assert np.isfinite(log).all()

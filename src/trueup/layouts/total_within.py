@@ -64,7 +64,15 @@ def total_given_bounds(
     level_ptr = tree.level_ptr.astype(np.int64)
     lognormal = None if inhabited else (HYPERPRIOR.a, HYPERPRIOR.a_spread)
     at, log = log_within_bounds(level_ptr, child_ptr, *ends, known, lognormal)
-    return at[np.isfinite(log)], -log[np.isfinite(log)]
+    at, log = at[np.isfinite(log)], -log[np.isfinite(log)]
+    return _to_the_ends(at, log, low[0], high[0]) if len(at) else none
+
+
+def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals, Reals]:
+    """Add the least and the largest total, as likely as their neighbours, where points end before them."""
+    before, after = at[:1] > low, at[-1:] < high
+    ends = np.full(before.sum(), low), np.full(after.sum(), high)
+    return np.concatenate([ends[0], at, ends[1]]), np.concatenate([log[:1][before], log, log[-1:][after]])
 
 
 def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
