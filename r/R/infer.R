@@ -14,6 +14,13 @@ read_posterior <- function(folder) {
   }
   manifest <- jsonlite::fromJSON(path, simplifyDataFrame = FALSE)
   files <- list.files(file.path(folder, "summary"), full.names = TRUE)
+  if (any(grepl("\\.parquet$", files)) && !requireNamespace("arrow", quietly = TRUE)) {
+    warning(
+      "the tables of this posterior are Parquet and stay unread; ask() works. To do: install.packages(\"arrow\"), or draw it with csv = TRUE",
+      call. = FALSE
+    )
+    files <- character(0)
+  }
   tables <- lapply(files, read_summary)
   names(tables) <- sub("\\.[a-z]+$", "", basename(files))
   stems <- vapply(manifest$tables, function(entry) paste(c(entry$level, unlist(entry$attributes)), collapse = "-"), "")
@@ -30,9 +37,6 @@ read_posterior <- function(folder) {
 
 read_summary <- function(path) {
   if (grepl("\\.csv$", path)) return(read_table(path, SUMMARISED))
-  if (!requireNamespace("arrow", quietly = TRUE)) {
-    stop("the tables of this posterior are Parquet. To do: install.packages(\"arrow\"), or draw it with csv = TRUE", call. = FALSE)
-  }
   as.data.frame(arrow::read_parquet(path))
 }
 

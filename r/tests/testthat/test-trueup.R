@@ -64,3 +64,14 @@ test_that("errors are those of the command", {
   expect_error(release("no.toml", data.frame(a = 1)), "no.toml")
   expect_error(read_posterior(tempdir()), "holds no posterior")
 })
+
+test_that("a posterior in Parquet can be asked without arrow", {
+  skip_if(requireNamespace("arrow", quietly = TRUE), "arrow is installed")
+  data <- read.csv(file.path(demo(), "children.csv"), colClasses = c(county = "character"))
+  released <- release(file.path(demo(), "children.toml"), data)
+  kept <- tempfile("kept")
+  trueup:::run_trueup(c("infer", trueup:::folder_of(released), "--out", kept, "--draws", "100"))
+  expect_warning(posterior <- read_posterior(kept), "ask\\(\\) works")
+  expect_length(posterior$tables, 0)
+  expect_equal(nrow(ask(posterior, "county")), length(unique(data$county)))
+})
