@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from trueup.io.bundle.manifest import slug
@@ -15,6 +17,9 @@ from trueup.privacy.accountant import outward
 from trueup.reporting.drawing.blocks import Facts, Links, Section
 from trueup.reporting.drawing.words import listing, number, plain, table_name
 from trueup.reporting.sections.protection import total_loss
+
+MOST_TABLES = 3
+"""Tables by attributes of which the opening says how far they are off, where no level of places is."""
 
 
 def opening(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
@@ -96,15 +101,19 @@ def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[s
 
 
 def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return how far the numbers of each level of places may be off."""
-    found = {
-        m: reach for m in release.published if not m.attributes and (reach := margins_of(release, m, level))
-    }
+    """Return how far the numbers of each level of places may be off, or of the first tables by attributes; no exact ones."""
+
+    def uncertain(tables: Iterable[Margin]) -> dict[Margin, tuple[float, float]]:
+        return {m: reach for m in tables if (reach := margins_of(release, m, level)) and reach[1] > 0}
+
+    found = uncertain(m for m in release.published if not m.attributes)
+    found = found or dict([*uncertain(release.published).items()][:MOST_TABLES])
     if not found:
         return ()
     percent, alone = read_confidence(level), _is_whole(release, release.cells.tree.levels[-1])
     said = [
-        f"{'in all' if m.level == 'all' or alone else plain(m.level)}: {_between(*reach)} {unit}"
+        f"{_by(release, m) if m.attributes else 'in all' if m.level == 'all' or alone else plain(m.level)}: "
+        f"{_between(*reach)} {unit}"
         for m, reach in found.items()
     ]
     of = f" of {what}" if (what := counted(release.spec, unit)) != unit else ""
