@@ -92,8 +92,8 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
         If it is to be published and is an assessment on confidential counts.
     """
     source = Path(folder)
-    if is_posterior(source):
-        page = (source / "report.html").is_file()
+    page = (source / "report.html").is_file()
+    if is_posterior(source) and (page or (source / "summary").is_dir()):  # else a public folder alone
         raise BundleError(
             f"'{folder}' is a posterior, which does not hold the spec that a report is made with",
             remedy=f"open '{source / 'report.html'}'"
