@@ -11,7 +11,7 @@ import pytest
 
 from tests.areas import SPEC
 from trueup import measure, simulate
-from trueup.errors import InfeasibleError
+from trueup.errors import DataError, InfeasibleError
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
@@ -62,6 +62,8 @@ def test_simulations_are_marked_and_repeatable():
     problem = Problem.of(parse_spec(SPEC), data=FRAME)
     one, two = (simulate(problem, np.array([0, 7, 30]), np.random.default_rng(5)) for _ in range(2))
     assert one.simulation
+    with pytest.raises(DataError, match=r"shape \(1, 3\).*counts.ravel"):
+        simulate(problem, np.array([[0, 7, 30]]), np.random.default_rng(5))
     assert one.digest == two.digest
     assert not measure(problem, FRAME).simulation
 

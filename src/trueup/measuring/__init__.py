@@ -139,7 +139,7 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
     Raises
     ------
     DataError
-        Sums of the counts are beyond 2^62.
+        There is not one count for each cell, or sums of the counts are beyond 2^62.
 
     Examples
     --------
@@ -150,6 +150,12 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
     >>> noisy.simulation, noisy.problem is problem
     (True, True)
     """
+    if np.shape(counts) != (problem.cells.n,):
+        raise DataError(
+            f"the counts have shape {np.shape(counts)}",
+            needed=f"({problem.cells.n},): one whole number for each cell, in their order",
+            remedy="give a table as a vector: counts.ravel()",
+        )
     drawn = _noised(problem.cells, counts, problem.headers, problem.guarantee, rng.bytes, simulation=True)
     return drawn.of(problem, None)
 
