@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.inferring.as_places import AsPlaces
 from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
@@ -127,12 +128,16 @@ class HistogramGibbs(InferenceMethod):
     name: ClassVar[str] = "histogram-gibbs"
     title: ClassVar[str] = "histograms on a hierarchy: Markov chains that move a column of all places at once"
     continues: ClassVar[bool] = True
-    structures: ClassVar[frozenset[str]] = frozenset({"histogram"})
+    structures: ClassVar[frozenset[str]] = frozenset({"histogram", "margins"})
     priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return the reason if counts may be negative, laws are bounded, or levels are measured in part; or None."""
         wrong = refuses_settings(self.prior, self.chains, "cells")
+        if wrong is None and constraints.structure() == "margins":
+            if (laid := AsPlaces.of(constraints, headers)) is None:
+                return "of a table without places it takes margins of which one attribute is in no recode and no condition"
+            constraints, headers = laid.constraints, laid.headers
         return wrong or refuses_columns(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
@@ -160,6 +165,9 @@ class HistogramGibbs(InferenceMethod):
         """
         deadline = deadline or Deadline.of()
         constraints, headers = state
+        if constraints.structure() == "margins" and (laid := AsPlaces.of(constraints, headers)):
+            own, more = laid.values(values, headers), (draws, rng, progress, checkpoint, deadline)
+            return laid.restored(self.apply((laid.constraints, laid.headers), own, *more))
         parts, given = tuple(split(values, headers, constraints.cells)), self.prior.concentrations
         problem = ColumnProblem(constraints, headers, parts, a=given[0] if given else 0.0)
         key = key_of(values, draws, headers, replace(self, tier="auto"), rng.bit_generator.state)
