@@ -106,8 +106,8 @@ def infer(
     Returns
     -------
     Posterior
-        Equal sources give equal draws of one tier, whatever the workers. Where none is named, time decides which tier runs, and
-        so does the machine: the record says which it was.
+        Equal sources give equal draws of one tier, whatever the workers, unless time ends `approximate` early. Where none is
+        named, time decides which tier runs, and so does the machine: the record says which it was.
 
     Raises
     ------
