@@ -65,8 +65,8 @@ Integers = NDArray[np.int64]
 Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
 FIRST, ROUNDS, STRICTER = 1e-32, 3, 1e-6
-"""How much of their share of the tolerance parts leave out, since bounds of it grow on the way up; how often windows below are
-widened to counts that the top finds unlikely, and by which factor less they then leave out."""
+"""How much of their share of the tolerance parts leave out while what is above is unknown, since bounds of it grow on the
+way up; how often windows below are widened to counts that the top finds unlikely, and by which factor less is then left out."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 
@@ -108,6 +108,8 @@ class Top(NamedTuple):
         `(n,)` nodes whose tables end too soon.
     sizes
         `(n,)` how many counts the window of each node below the top's leaves has.
+    evidence_above
+        `(roots,)` log evidence of what is above each root, as it was last told to the parts (nats).
     """
 
     tree: CutTree
@@ -120,6 +122,7 @@ class Top(NamedTuple):
     within: Reals
     short: NDArray[np.bool_]
     sizes: Integers
+    evidence_above: Reals
 
     @property
     def evidence(self) -> float:
@@ -198,19 +201,23 @@ class CutTree:
         tilted, _ = tilt_part(top_of(self.child_ptr, self.cut), with_normal(inner, known), below=known)
         return Seen(soon, complete and hold_all(tilted), tilted, each)
 
-    def up(self, seen: Seen) -> Top:
-        """Solve the top given the parts' messages, solving again those whose windows it finds too narrow."""
+    def up(self, seen: Seen, before: Reals | None = None) -> Top:
+        """Solve the top given the parts' messages, solving again those whose windows it finds too narrow.
+
+        `before` is the evidence above the roots that was found with shallower tables.
+        """
         tilted, roots = seen.tilted, self.roots
         first, last = roots.start, roots.stop
         inner, plan = take(tilted, np.arange(first)), plan_pairs(top_of(self.child_ptr, self.cut))
         count = len(self.cut.edges) - 1
         owner, evidence_above = np.repeat(np.arange(count), np.diff(self.cut.edges)), np.zeros(last - first)
+        evidence_above = evidence_above if before is None else before
         settings: list[Any] = [None] * count
         answers: list[Any] = [None] * count
         again = np.arange(count)
-        for attempt in range(ROUNDS + 1):
+        for attempt in range(int(before is not None), ROUNDS + 1):
             passes = MOST_PASSES if attempt else 1  # once is enough for most
-            tolerance = FIRST * STRICTER**attempt * self.tolerance
+            tolerance = (STRICTER**attempt if attempt else FIRST) * self.tolerance
             fresh = self._parts(tilted.above, tilted.asked, evidence_above, tolerance, passes, seen.tau)
             some = InTurn(lambda i, fresh=fresh, again=again: fresh[again[i]], len(again))
             for b, answer in zip(again, self._in_order(send_part, some)):
@@ -238,7 +245,19 @@ class CutTree:
                 break
         parts = InTurn(lambda b: settings[b][b], count)
         short, sizes = self._short(solved, answers)
-        return Top(self, solved, parts, solved.dropped, float(below.sum()), inner, each, within, short, sizes)
+        return Top(
+            self,
+            solved,
+            parts,
+            solved.dropped,
+            float(below.sum()),
+            inner,
+            each,
+            within,
+            short,
+            sizes,
+            evidence_above,
+        )
 
     def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], Integers]:
         """Return the nodes whose tables end too soon, and the sizes of windows below the top."""

@@ -147,6 +147,7 @@ class SolutionSearch:
 
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
+        above: list[NDArray] = []  # what shallower tables said of it
 
         def attempt(factors: Factors) -> Attempt[Top]:
             low, high = bounds(self.child_ptr, *certain(factors))  # parts are told what is certain above them
@@ -154,7 +155,13 @@ class SolutionSearch:
             components, weights = self.mixture or ((), ALONE)
             parts = CutTree(self.child_ptr, cut, known, tolerance, self.executor, components, weights)
             seen = parts.look()
-            return Attempt(seen.soon, seen.complete, partial(parts.up, seen), None)
+
+            def solve() -> Top:
+                top = parts.up(seen, above[-1] if above else None)
+                above.append(top.evidence_above)
+                return top
+
+            return Attempt(seen.soon, seen.complete, solve, None)
 
         return self._deepened(self.state.tables, attempt, lambda top: top.short, tolerance)
 
