@@ -253,6 +253,7 @@ ADDED = {
     "read": [
         ("attribute", 2, {"name": "day", "values": ["2019-01", "2019-02"], "date": "month", "other": "odd"}),
         ("attribute", 1, "bins", [0, 2]),
+        ("attribute", 2, "form", "DD.MM.YYYY"),
     ],
     "pointers": [("parents", {"id": "number", "parent": "up"})],
 }

@@ -96,7 +96,7 @@ def test_the_headline_says_what_is_counted_and_that_the_rest_is_left_out(rng, tm
     made = tu.release(spec_of(table, 2), table, tmp_path / "r", geography=CLINICS)
     text = (tmp_path / "r" / "public" / "report.html").read_text()
     opening = " ".join(re.search(r'<div class="opening">(.*?)</div>', text, re.DOTALL)[1].split())
-    assert "numbers of visits (at most 2 of each patient) by" in opening
+    assert "numbers of visits (at most 2 of each patient) in all and by clinic" in opening
     assert "leaves out all others" in opening
     assert "from the true one of visits (at most 2 of each patient)" in opening
     assert "visits (at most 2 of each patient); others are left out" in text

@@ -60,7 +60,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
             "the list of places names no place: it has a header and no row", needed="a row for each place"
         )
     rows = {name: without_blanks(as_text(given.pop(name))) for name in dict.fromkeys(columns)}
-    if rows and spec.table.in_rows(spec.attributes) and spec.table.keys == "public":
+    if rows and spec.table.keys == "public" and spec.table.in_rows(spec.attributes):
         first = _distinct_places(rows, limits)
         rows, limits = ({name: col[first] for name, col in held.items()} for held in (rows, limits))
     return Tree.from_columns(
