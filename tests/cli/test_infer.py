@@ -269,3 +269,19 @@ def test_estimates_of_published_tables_are_written_by_the_names_that_users_know(
     assert "exists" in again.stderr
     bundle = run("infer", tmp_path, "--estimates", tmp_path / "other.csv")
     assert bundle.returncode == 2
+
+
+def test_a_whole_among_places_is_noted_before_the_answer(tmp_path):
+    """Hidden cells beside it or not: what would be counted twice does not stand in the last line alone."""
+    (tmp_path / "pupils.csv").write_text("area,n\nBarra,32\nHarris,20\nLewis,60\nUist,25\nIsles,137\n")
+    (tmp_path / "spec.toml").write_text(
+        'format = 1\ntitle = "Pupils"\ntable = { name = "pupils", counts = "pupil" }\n'
+        'level = [{ name = "all" }, { name = "area", column = "area" }]\n'
+        '[[published]]\nname = "pupils"\nfile = "pupils.csv"\nlevel = "area"\ncell = [{ count = "n" }]\n'
+        'law = { name = "exact" }\n'
+    )
+    done = run(
+        "infer", "--perturbed", tmp_path / "spec.toml", "--table", tmp_path / "pupils.csv", "--draws", 5
+    )
+    assert done.returncode == 0, done.stderr
+    assert "note: 'Isles' is about the sum of the 4 other places" in done.stderr

@@ -85,7 +85,7 @@ def run_app(app: Callable[[], Any]) -> None:
         refused = f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}."
         _leave(_noted(refused, error), FAILURE)
     except Exception as error:
-        if was_interrupted(error):
+        if ended_by or was_interrupted(error):
             _leave_interrupted(ended_by)
         # The message of an unforeseen error may quote data: name its type and place alone.
         unforeseen = f"internal error {type(error).__name__} at {place_of(error)}; please report it."
@@ -93,7 +93,7 @@ def run_app(app: Callable[[], Any]) -> None:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Return True for an error that DuckDB, or an interrupted compiled function, makes of an interruption.
+    """Return True for an error that DuckDB, an interrupted compiled function or a compiler makes of an interruption.
 
     Examples
     --------
@@ -103,11 +103,15 @@ def was_interrupted(error: BaseException) -> bool:
     >>> error.__cause__ = KeyboardInterrupt()
     >>> was_interrupted(error)
     True
+    >>> compiling = RuntimeError("while a kernel was compiled")
+    >>> compiling.__context__ = KeyboardInterrupt()
+    >>> was_interrupted(compiling)
+    True
     """
     if str(error) == "Query interrupted":
         return True
     below: BaseException | None = error
-    while isinstance(below, SystemError):
+    while isinstance(below, SystemError | RuntimeError):
         below = below.__cause__ or below.__context__
     return isinstance(below, KeyboardInterrupt)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ def _read_perturbed(path: Path, tables: list[Any], geography: Any) -> Any:
     from trueup.model.perturbed import load_perturbed
 
     spec = load_perturbed(path)
-    return spec, read_perturbed(spec, tables, geography)
+    measured = read_perturbed(spec, tables, geography)
+    for said in getattr(measured.spec, "noted", ()):  # before long output, whose promise says it too
+        print(f"note: {said}", file=sys.stderr)
+    return spec, measured
 
 
 def _read_released(
