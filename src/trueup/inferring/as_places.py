@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +41,10 @@ class AsPlaces:
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
-        """Lay out the attribute with most values of those that no recode and no condition names; None if there is none."""
+        """Lay out the attribute with most values of those that no recode and no condition names; None if there is none.
+
+        None, too, if invariants cross: moves between tables that keep several margins are those of a lattice.
+        """
         cells = constraints.cells
         named = {key for zeros in constraints.zeros for key in zeros}
         named |= {key for bound in constraints.bounds for key, _ in bound.where}
@@ -52,7 +56,9 @@ class AsPlaces:
             if a.partition and not recodes[a.name] & asked and not {a.name, *recodes[a.name]} & named
         ]
         conditional = any(m.where or m.weights for m in _margins(constraints, headers))
-        if not free or conditional or any(h.groups is not None for h in headers):
+        exact = sorted((canonical(cells, m) for m in constraints.invariants), key=cells.size)
+        crossing = not all(cells.contains(coarse, fine) for coarse, fine in pairwise(exact))
+        if not free or conditional or crossing or any(h.groups is not None for h in headers):
             return None
         chosen = max(free, key=lambda a: a.size)
         at = cells.attributes.index(chosen)

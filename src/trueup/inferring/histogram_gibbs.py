@@ -136,7 +136,7 @@ class HistogramGibbs(InferenceMethod):
         wrong = refuses_settings(self.prior, self.chains, "cells")
         if wrong is None and constraints.structure() == "margins":
             if (laid := AsPlaces.of(constraints, headers)) is None:
-                return "of a table without places it takes margins of which one attribute is in no recode and no condition"
+                return "without places it takes nested invariants, and an attribute that no recode and no condition names"
             constraints, headers = laid.constraints, laid.headers
         return wrong or refuses_columns(constraints, headers)
 

@@ -60,7 +60,7 @@ class Explorer:
         """Return the first table to show: that of the map, or the finest."""
         if self.shapes:
             with suppress(TrueupError):
-                level, _ = matched(self.release.cells, self._features)
+                level, _, _ = matched(self.release.cells, self._features)
                 return next(str(m) for m in self.release.published if m == Margin(level))
         return self.tables[-1]
 
