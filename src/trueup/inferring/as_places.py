@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured, split
-from trueup.model.nested import canonical
+from trueup.model.nested import canonical, chain
 from trueup.model.records.drawn import Drawn
 from trueup.model.tree import Tree
 
@@ -56,8 +55,7 @@ class AsPlaces:
             if a.partition and not recodes[a.name] & asked and not {a.name, *recodes[a.name]} & named
         ]
         conditional = any(m.where or m.weights for m in _margins(constraints, headers))
-        exact = sorted((canonical(cells, m) for m in constraints.invariants), key=cells.size)
-        crossing = not all(cells.contains(coarse, fine) for coarse, fine in pairwise(exact))
+        crossing = chain(cells, constraints.invariants) is None
         if not free or conditional or crossing or any(h.groups is not None for h in headers):
             return None
         chosen = max(free, key=lambda a: a.size)
