@@ -53,17 +53,13 @@ def _shift(before: Sequence[str], after: Sequence[str]) -> int | None:
     """
     if list(before) == list(after):
         return 0
-    apart, pairs = set(), [(_DATE.fullmatch(a), _DATE.fullmatch(b)) for a, b in zip(before, after)]
-    for (one, two), a, b in zip(pairs, before, after):
-        if one and two and one[2] == two[2]:
-            apart.add(int(two[1]) - int(one[1]))
-        elif a != b:
-            return None
-    dates = {each[0] for pair in pairs for each in pair if each}
-    known = (
-        len(before) == len(after) and len(apart) == 1 and len(dates) == 2 * sum(bool(one) for one, _ in pairs)
-    )
-    return apart.pop() if known and min(apart) > 0 else None
+    dates = [text for text in before if _DATE.fullmatch(text)]
+    first = next((b for a, b in zip(before, after) if a in dates), "")
+    if not _DATE.fullmatch(first) or {*dates} & {*after}:
+        return None
+    years = int(first[:4]) - int(dates[0][:4])
+    moved = [f"{int(text[:4]) + years:04}{text[4:]}" if text in dates else text for text in before]
+    return years if years > 0 and moved == list(after) else None
 
 
 Groups = tuple[NDArray[np.int64], NDArray[np.int64]]
