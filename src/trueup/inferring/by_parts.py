@@ -58,7 +58,7 @@ START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5,
 NODE_BYTES, ROW_BYTES = 400, 2.0
 """Bytes of the driver for each node, and of the disk for each draw of a cell."""
 SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
-"""Of a histogram: seconds of a processor for each cell in a sweep, and for each draw of it in its tables."""
+"""Seconds of a processor for each cell of a histogram in a sweep, and for each draw of it in its tables."""
 PART_BYTES, VALUE_BYTES = (300, 9), 16
 """Bytes of a worker for each cell of a part, and for each draw of it; of the driver for each measured value."""
 

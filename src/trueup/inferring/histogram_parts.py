@@ -38,13 +38,13 @@ small parts that are drawn in one task.
 WARM_UP, THIN = 60, 2
 """Sweeps of a part before its first draw, and to a draw."""
 CHAINS_ABOVE, WARM_UP_ABOVE, THIN_ABOVE = 4, 300, 15
-"""Of the tree above the parts."""
+"""Chains on the tree above the parts, sweeps before their first draw, and sweeps to a draw."""
 WATCHED = 4000
 """Counts of each table above the parts whose chains are compared, at most: of more, so many at random."""
 NO_END_MINUTES = 1e8
-"""What is begun by parts ends by itself, or is ended and gone on with."""
+"""Minutes that no run takes: one by parts ends by itself, or is ended and gone on with."""
 PRECISION = 256.0
-"""Of a root around its draw: of a count next to it single precision holds no mass."""
+"""Precision (1 / counts squared) of a root around its draw: of a count next to it single precision holds no mass."""
 TRIES, STEPS = 40, 16
 """Passes in which a root is brought to its draw, at most, and about how many steps such a way has."""
 MOST_UNUSED = 0.1

@@ -65,8 +65,9 @@ Integers = NDArray[np.int64]
 Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
 FIRST, ROUNDS, STRICTER = 1e-32, 3, 1e-6
-"""How much of their share of the tolerance parts leave out while what is above is unknown, since bounds of it grow on the
-way up; how often windows below are widened to counts that the top finds unlikely, and by which factor less is then left out."""
+"""Fraction of their share of the tolerance that parts leave out while what is above is unknown, since bounds of it grow on the
+way up; most rounds in which windows below are widened to counts that the top finds unlikely, and the factor by which less is
+then left out."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 

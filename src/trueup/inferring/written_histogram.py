@@ -63,7 +63,7 @@ class PlacesGiven:
 
 
 class PlacesDrawn(NamedTuple):
-    """What comes of some parts.
+    """Tables, sums and roots of some parts of a histogram, as drawn.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 LARGEST_COUNT = 1 << 53
 """Counts of draws are below this in size, so that their sums stay exact."""
 MOST_ROWS = 1 << 28
-"""Of a file of draws, at most."""
+"""Rows of a file of draws, at most."""
 
 
 @dataclass(frozen=True, eq=False)

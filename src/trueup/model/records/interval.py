@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trueup.model.tables import probability_of
 
 LOWEST, NEARER = 20, 5
-"""How many of the lowest draws (a tenth at most) say if a quantity may be 0, and how many times the smallest they then reach."""
+"""Number of lowest draws (a tenth at most) that say if a quantity may be 0, and how many times the smallest they then reach."""
 
 
 def shorter_ends(
