@@ -163,10 +163,9 @@ def test_few_values_have_the_base_of_a_table_beside_them(tmp_path):
 def test_a_file_in_another_encoding_is_drafted_and_inferred(tmp_path):
     file, spec = tmp_path / "t.csv", tmp_path / "s.toml"
     file.write_bytes("município,n\nÉvora,12\nFaro,30\nSão João,<5\n".encode("latin-1"))
-    refused = run("new", spec, "--published", file)
-    assert "--encoding latin-1" in refused.stderr
-    done = run("new", spec, "--published", file, "--encoding", "latin-1")
+    done = run("new", spec, "--published", file)
     assert done.returncode == 0, done.stderr
+    assert "the encoding, latin-1 as the letters suggest" in done.stdout
     assert "--encoding latin-1 --out NEW" in done.stdout
     assert (
         values(read_perturbed(parse_perturbed(spec.read_text()), [Encoded(str(file), "latin-1")]))["Évora"]

@@ -343,7 +343,7 @@ def test_values_that_contradict_a_code_are_named_and_all_else_is_read_as_it_says
         ('thousands = "."\ndecimal = "."', "for thousands and for fractions"),
         ('variance = "v"', "column of variances"),
         ('columns = { "other" = "x" }', "renames the column 'other'"),
-        ('codes = { "x" = "5-1" }', "lower end"),
+        ('codes = { "x" = "5-1" }', "cannot be read"),
     ],
 )
 def test_entries_that_contradict_themselves_are_refused(rest, word):

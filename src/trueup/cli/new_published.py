@@ -34,6 +34,7 @@ def draft_from_published(
     spec: Path, files: list[Path], title: str | None, geography: Path | None, encoding: str | None
 ) -> None:
     """Write a first spec of published tables, and print what is undecided."""
+    from trueup.files.csv_files import Encoded
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
     from trueup.io.published.drafting.indents import write_indented_places
@@ -41,8 +42,9 @@ def draft_from_published(
     places = spec.with_name(f"{spec.stem}-places.csv")
     refuse_file(spec, "name for the spec")
     refuse_file(places, "name for the spec")
-    tables = [with_encoding(file, encoding) for file in files]
-    draft = draft_published(tables, title or spec.stem, with_encoding(geography, encoding))
+    told = {file: with_encoding(file, encoding or _encoding_of(file)) for file in (*files, geography) if file}
+    tables = [told[file] for file in files]
+    draft = draft_published(tables, title or spec.stem, told[geography] if geography else None)
     spec.write_text(draft.text, encoding="utf-8")
     print(f"Spec: {spec}")
     listed = draft.geography
@@ -53,7 +55,19 @@ def draft_from_published(
         print(f"To decide: {text.rstrip('.')}.")
     given = [part for file in dict.fromkeys(files) for part in ("--table", str(file))]
     given += ["--geography", str(listed)] if listed is not None else []
-    given += ["--encoding", encoding] if encoding else []
+    named = dict.fromkeys(each.encoding for each in told.values() if isinstance(each, Encoded))
+    if named and not encoding:
+        print(f"To decide: the encoding, {' or '.join(named)} as the letters suggest; another by --encoding.")
+    given += ["--encoding", encoding or next(iter(named))] if encoding or named else []
     print(
         f"What the true counts may be: trueup infer --perturbed {shlex.join([str(spec), *given])} --out NEW"
     )
+
+
+def _encoding_of(file: Path) -> str | None:
+    """Return the encoding of a CSV file that is in none of Unicode, as its letters suggest it."""
+    from trueup.files.csv_faults import encoding_of
+    from trueup.files.paths import is_csv
+
+    found = encoding_of(file) if is_csv(file) else "utf-8"
+    return None if found.startswith("utf") else found

@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from trueup.files.likely_encoding import likely_encoding
+
 MOST_LINES = 5_000_000
 """Lines that are searched for a fault."""
 DELIMITERS = ",|;\t"
@@ -30,6 +32,16 @@ class FileFault(NamedTuple):
 def opened_csv(path: Path):
     """Open a CSV file, compressed or not, as bytes."""
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def encoding_of(path: Path) -> str:
+    """Return the encoding that the beginning of a file is likely to be in; UTF-8 if it cannot be read."""
+    try:
+        with opened_csv(path) as file:
+            held = file.read(1 << 20)
+    except DAMAGED:
+        return "utf-8-sig"  # what is wrong is said where it is read
+    return likely_encoding(held)
 
 
 def line_of_row(path: Path, number: int) -> int | None:
@@ -98,7 +110,7 @@ def _bytes_at_fault(path: Path) -> FileFault | None:
             return FileFault(
                 number,
                 "holds bytes that are not UTF-8",
-                "name the encoding: --encoding latin-1; or save the file as UTF-8",
+                f"name the encoding: --encoding {encoding_of(path)}; or save the file as UTF-8",
             )
     return None
 

@@ -74,8 +74,11 @@ def read_tree(spec: Spec, source: Any) -> Tree:
 
 
 def _from_parents(spec: Spec, pointers: Parents, rows: Columns) -> Tree:
-    """Read parent pointers; every place has its own row, and thus its own limits."""
+    """Read parent pointers; every place has its own row, and thus its own limits; without limits equal rows are one."""
     ids, parents = (without_blanks(as_text(rows[name])) for name in (pointers.id, pointers.parent))
+    if not any(spec.limit_columns):
+        pairs = list(dict.fromkeys(zip(ids.tolist(), parents.tolist())))
+        ids, parents = (np.array(each, dtype=object) for each in zip(*pairs)) if pairs else (ids, parents)
     tree = Tree.from_parents(ids, parents, [level.name for level in spec.levels])
     order = np.argsort(ids)
     at = [order[np.searchsorted(ids, keys["id"], sorter=order)] for keys in tree.keys]

@@ -66,7 +66,8 @@ def read_interval(text: str) -> CountInterval | None:
     (CountInterval(low=1, high=9), CountInterval(low=0, high=4), CountInterval(low=10, high=None), None)
     """
     if found := _RANGE.fullmatch(text):
-        return CountInterval(int(found[1]), int(found[2]))
+        ends = int(found[1]), int(found[2])
+        return CountInterval(*ends) if ends[0] <= ends[1] else None  # such as 2023-12
     if found := _BELOW.fullmatch(text):
         return CountInterval(0, max(int(found[3]) - (not found[1] and not found[2]), 0))
     if found := _ABOVE.fullmatch(text):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
+from trueup.model.law_words import law_by_its_names, law_meant
 from trueup.model.published_codes import CodeMeaning
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
@@ -147,7 +148,13 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
         raise SpecError(
             f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
         )
-    kind: Any = law_named(given.pop("name"))
+    name = given.pop("name")
+    try:
+        kind: Any = law_named(name)
+    except SpecError as error:
+        if not (meant := law_meant(name)):
+            raise
+        raise SpecError(error.given, needed=error.needed, remedy=f"did you mean '{meant}'?") from None
     if kind.name in READ:
         raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
     if not kind.factors:
@@ -159,6 +166,10 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
         return kind() if kind is Exact and not given else kind(**given)
     except TypeError:
         parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
-        known = ", ".join(repr(each.name) for each in parameters) or "no parameter"
+        names = [each.name for each in parameters]
         shown = ", ".join(map(repr, given)) or "no parameter"
-        raise SpecError(f"law '{kind.name}' of table '{table}' is given {shown}", needed=f"{known}") from None
+        raise SpecError(
+            f"law '{kind.name}' of table '{table}' is given {shown}",
+            needed=", ".join(map(repr, names)) or "no parameter",
+            remedy=law_by_its_names(kind.name, given, names),
+        ) from None

@@ -76,7 +76,10 @@ class PublishedTable(SpecPart):
         description="rows of the header at least; with 0 columns are named 'column 1', 'column 2', ...",
     )
     below: int | None = Field(
-        None, ge=0, le=1000, description="rows below the table that are none of it, if not told by themselves"
+        None,
+        ge=0,
+        le=1000,
+        description="rows below the table, blank ones too, that are none of it, if not told by themselves",
     )
     fill: bool = Field(False, description="a blank key or value of an attribute repeats the one above")
     ragged: bool = Field(
@@ -136,8 +139,6 @@ class PublishedTable(SpecPart):
             )
         if read.of == "published" and np.isinf(read.high):
             raise ValueError(f"{where}: code '{code}' says '{meaning}', which has no upper end")
-        if read.of != "unknown" and read.of != "hidden" and read.low > read.high:
-            raise ValueError(f"{where}: code '{code}' says '{meaning}': the lower end comes first")
 
 
 _NUMBER = re.compile(r"\s*[-−]?\d[\d.,\s'’]*\s*")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of, name_of
+from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
+from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR
 
 

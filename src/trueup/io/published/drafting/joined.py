@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.io.published.drafting.apart import told_apart
 from trueup.io.published.drafting.keys import (
-    OF_WHICH,
     Draft,
     DraftedKey,
     DraftedTable,
@@ -16,9 +15,9 @@ from trueup.io.published.drafting.keys import (
     attribute_of,
     is_repeated,
     lacks_above,
-    name_of,
     spec_value,
 )
+from trueup.io.published.drafting.names import OF_WHICH, name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import (
     column_numbers,
@@ -28,7 +27,6 @@ from trueup.io.published.drafting.sums import (
     sums_of_rows_below,
     whole_keys,
 )
-from trueup.io.published.perturbed.around import carried
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
@@ -146,9 +144,9 @@ def _drafted_table(
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
     for column in table.attributes:
-        drawn = attribute_of(
-            attributes, column.name, [t for t in dict.fromkeys(column.held) if not TOTAL.fullmatch(t)]
-        )
+        values = [t for t in dict.fromkeys(column.held) if not TOTAL.fullmatch(t)]
+        unnamed = re.fullmatch(r"column \d+", column.name)
+        drawn = attribute_of(attributes, name_of(values) if unnamed else column.name, values)
         if drawn.column != column.name:
             columns[drawn.column] = column.name
         if label := _total_of(column):
@@ -160,15 +158,8 @@ def _drafted_table(
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
     lacks = any(lacks_above(upper, table.places[-1], totals) for upper in table.places[:-1])
-    fill = _is_carried(table) or (lacks and not any(is_repeated(upper) for upper in table.places[:-1]))
+    fill = table.fill or (lacks and not any(is_repeated(upper) for upper in table.places[:-1]))
     return DraftedTable(table, level, cells, named, columns, totals, ragged or (lacks and not fill), fill)
-
-
-def _is_carried(table: SeenTable) -> bool:
-    """Return True if rows have keys of their own only where a blank repeats the key above."""
-    keys = (*table.places, *table.attributes)
-    ways = [set(zip(*way)) for way in ([c.texts for c in keys], [carried(c.texts) for c in keys])]
-    return bool(keys) and len(ways[0]) < len(ways[1]) == len(keys[0].texts)
 
 
 def _root_of(name: str, column: SeenColumn) -> dict[str, str]:

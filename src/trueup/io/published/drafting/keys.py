@@ -1,9 +1,8 @@
-"""Levels and attributes as a drafted spec has them, and the names of attributes that their values tell."""
+"""Levels and attributes as a drafted spec has them, and pointers from places to those above."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from trueup.errors import DataError
 from trueup.files.source import open_table
-from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.perturbed.columns import text_of
 from trueup.model.tree import Tree
 
@@ -43,31 +42,14 @@ def pointers_of(source: str | Path) -> Pointers | None:
         return None
     for id_, places in columns.items():
         known = frozenset(places)
-        if len(known) < max(len(places), 2):
-            continue
         for parent, above in columns.items():
-            if parent != id_ and set(above) - known == {""}:
+            pairs = dict.fromkeys(zip(places, above)) if parent != id_ and len(known) > 1 else ()
+            if len(pairs) == len(known) and set(above) - known == {""}:
                 try:
-                    return Pointers(id_, parent, known, len(Tree.from_parents(places, above).levels))
+                    return Pointers(id_, parent, known, len(Tree.from_parents(*zip(*pairs)).levels))
                 except DataError:
                     continue
     return None
-
-
-_SEX = re.compile(
-    r"f|m|w|(fe)?males?|(wo)?m[ae]n|girls?|boys?|weiblich|männlich|männer|frauen|mann|frau|hommes?|femmes?|masculin|féminin|"
-    r"garçons|filles|hombres?|mujeres?|masch[io]|femmin[ae]|homens|mulheres|mannen|vrouwen|män|kvinnor|mænd|kvinder|menn|kvinner",
-    re.IGNORECASE,
-)
-_AGE = re.compile(
-    r"[\d+–—<≥-]+|under|below|over|aged?|to|and|or|years?|older|more|very|jahre|bis|unter|über|adults?|children|young|old|middle|"
-    r"ans|et|plus|de|à|anos|ou|mais|menos|años|y|más|anni|e|jaar|en|ouder|år|och|og|äldre",
-    re.IGNORECASE,
-)
-OF_WHICH = re.compile(
-    r"(davon|darunter|of which|including|of whom|dont|di cui|de los cuales|waarvan|waaronder|herav|heraf|därav)\W+"
-)
-"""Words before the name of a part of the count beside it."""
 
 
 @dataclass
@@ -123,25 +105,6 @@ def attribute_of(attributes: list[DraftedKey], name: str, values: list[str]) -> 
 def spec_value(drawn: DraftedKey, value: str) -> str:
     """Return a value of an attribute as the spec writes it."""
     return next((known for known in drawn.values if known.casefold() == value.casefold()), value)
-
-
-def name_of(values: Sequence[str]) -> str:
-    """Return the name of an attribute that has such values; 'category' if they do not tell it.
-
-    Examples
-    --------
-    >>> name_of(["Men", "Women"]), name_of(["davon männlich", "davon weiblich"]), name_of(["0-17", "18+"]), name_of(["a", "b"])
-    ('sex', 'sex', 'age', 'category')
-    >>> name_of(["2023", "2024"]), name_of(["2022-2023", "2023-2024"])
-    ('year', 'period')
-    """
-    bare = [re.sub(r"\s*\(.*\)$|\W+$", "", OF_WHICH.sub("", value.casefold())) or value for value in values]
-    if all(_SEX.fullmatch(value) for value in bare):
-        return "sex"
-    if all(map(YEAR.search, values)):
-        return "year" if all(map(YEAR.fullmatch, values)) else "period"
-    words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
-    return "age" if all(map(_AGE.fullmatch, words)) else "category"
 
 
 def lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:

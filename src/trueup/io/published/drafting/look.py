@@ -38,10 +38,11 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     titles = texts_of((*rows[:top], *rows[last + 1 :]), divided)
     point = divided == ","
     found = []
+    filled = max(at for at, row in enumerate(rows) if any(row)) + 1
     for panel in panels_of(rows, bottom, last):
         columns = _columns(block, rows[panel.start : panel.end], point=point, named=panel.header)
         for table in _some(sorted_out(path.name, sheet, titles, columns, headless=not panel.header)):
-            skip, below = panel.start - panel.header, sum(map(any, rows[panel.end :]))
+            skip, below = panel.start - panel.header, filled - panel.end
             found.append(table._replace(label=panel.label, skip=skip, below=below))
     if found:
         return found

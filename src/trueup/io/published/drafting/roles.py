@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
+from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import (
     KEY,
     TOTAL,
@@ -58,7 +60,7 @@ def sorted_out(
             ignored.append(f"column '{column.name}' holds no counts, by its name, and is left out")
         elif _marks(column, at):
             ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
-        elif _holds_values(column, at):
+        elif _holds_values(column, at) and not _holds_codes(column, at, every):
             values.append(column)
         else:
             keys.append(column)
@@ -67,6 +69,9 @@ def sorted_out(
     keys, values, beside = _one_value(keys, values)
     ignored += beside
     keys, values = _with_numbered_keys(keys, values)
+    filled = [key._replace(texts=carried(key.texts)) for key in keys]
+    fill = _tell_apart(filled) > _tell_apart(keys) and _tell_apart(filled) == len(values[0].texts)
+    keys = filled if fill else keys
     left: list[SeenColumn] = []
     for end in (0, -1):
         periods = [column.path[end] for column in values]
@@ -81,8 +86,23 @@ def sorted_out(
     places, attributes, more = sorted_keys(keys, len(values[0].texts))
     ignored += more
     return SeenTable(
-        file, sheet, titles, places, attributes, values, variance, ignored, headless, left=tuple(left)
+        file,
+        sheet,
+        titles,
+        places,
+        attributes,
+        values,
+        variance,
+        ignored,
+        headless,
+        left=tuple(left),
+        fill=fill,
     )
+
+
+def _tell_apart(keys: list[SeenColumn]) -> int:
+    """Return how many rows some columns of keys tell apart."""
+    return len(set(zip(*(key.texts for key in keys))))
 
 
 def _marks_of(held: list[str]) -> str:
@@ -106,9 +126,7 @@ def _one_value(
         said = [f"column '{c.name}' numbers what another key says, and is left out" for c in coded]
         return keys, [c for c in values if c not in coded], said
     said = [f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest]
-    ids = [k for k in keys if len(keys) > 2 and _numbers_rows(k, [o for o in keys if o is not k])]
-    said += [f"column '{c.name}' numbers the rows, and is left out" for c in ids]
-    return [key for key in keys if key not in ids], named, said
+    return keys, named, said
 
 
 def _alike(one: SeenColumn, other: SeenColumn) -> bool:
@@ -118,10 +136,13 @@ def _alike(one: SeenColumn, other: SeenColumn) -> bool:
 
 
 def _numbers_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True if a column has another value in every row, and the others tell rows apart without it."""
+    """Return True if a column has another value in every row, and others that cross tell rows apart without it."""
     rows = len(column.texts)
-    return len(set(column.texts)) == rows == len(set(zip(*(other.texts for other in others)))) and not any(
-        len(set(other.texts)) == rows for other in others
+    if len(set(column.texts)) < rows or any(len(set(other.texts)) == rows for other in others):
+        return False
+    apart = len(set(zip(*(other.texts for other in others)))) == rows
+    return apart and any(
+        len(set(zip(a.texts, b.texts))) == len(set(a.texts)) * len(set(b.texts)) for a, b in _pairs(others)
     )
 
 
@@ -166,6 +187,21 @@ def _holds_values(column: SeenColumn, at: int) -> bool:
     )
 
 
+def _holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
+    """Return True for one of the first columns if its numbers are codes that begin with each other, or rise beside names."""
+    codes = [text for text in column.held if not TOTAL.fullmatch(text)]
+    if at > 2 or len(codes) < 3 or len(set(codes)) < len(codes) or not all(map(_CODED.fullmatch, codes)):
+        return False
+    beside = every[at + 1].held if at + 1 < len(every) else []
+    named = len(set(beside)) > 0.8 * len(codes) and not any(map(is_number, beside))
+    nested = sum(any(code[:end] in set(codes) for end in range(1, len(code))) for code in codes)
+    shortest = min(map(len, codes))
+    tops = sum(len(code) == shortest for code in codes)
+    rising = all(one < other for one, other in pairwise(float(code) for code in codes if code.count(".") < 2))
+    return ((named or at == 0) and nested >= len(codes) - tops > tops / 2) or (named and rising and at == 0)
+
+
+_CODED = re.compile(r"\d{1,12}(\.\d{1,4})*")
 _ATTRIBUTE = re.compile(
     r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
     r"tenure|income|geschlecht|alter|sex[eo]|sesso|kön|køn|kjønn|geslacht|gênero|edad|età|âge|leeftijd|alder|ålder|idade)([\W_].*)?",
@@ -190,10 +226,12 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn],
         f"column '{c.name}' says of which level a row is, as its keys do, and is left out" for c in kinds
     ]
     columns, labels = _without_labels([c for c in columns if c not in kinds])
-    ignored += labels
+    ids = [c for c in columns if len(columns) > 2 and _numbers_rows(c, [o for o in columns if o is not c])]
+    ignored += labels + [f"column '{c.name}' numbers the rows, and is left out" for c in ids]
+    columns = [c for c in columns if c not in ids]
     if not columns:
         return [], [], ignored
-    likely = [c for c in columns if not _ATTRIBUTE.fullmatch(c.name)] if rows > 1 else columns
+    likely = [c for c in columns if not _tells_attribute(c)] if rows > 1 else columns
     if (
         not likely
         and len(columns) == 1
@@ -212,6 +250,13 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn],
     above = [c for c in likely if c is not finest and (_determines(finest, c) or _numbered_within(finest, c))]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     return places, [c for c in columns if c not in places], ignored
+
+
+def _tells_attribute(column: SeenColumn) -> bool:
+    """Return True if a column is of an attribute, by its name or as ages or sexes that repeat."""
+    values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
+    repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, values))
+    return _ATTRIBUTE.fullmatch(column.name) is not None or (repeated and name_of(values) in ("sex", "age"))
 
 
 def _numbered_within(fine: SeenColumn, coarse: SeenColumn) -> bool:

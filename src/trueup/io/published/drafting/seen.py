@@ -69,6 +69,8 @@ class SeenTable(NamedTuple):
         Of a table among others in one file: its heading, and the rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
+    fill
+        Whether blank keys repeat those above, as its columns of keys do here.
     indents
         What stands before the name in the first cell of each row: blanks, or marks such as `>>`.
     """
@@ -87,6 +89,7 @@ class SeenTable(NamedTuple):
     below: int | None = None
     left: tuple[SeenColumn, ...] = ()
     indents: tuple[str, ...] = ()
+    fill: bool = False
 
 
 def is_number(text: str) -> bool:

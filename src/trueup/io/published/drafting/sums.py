@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.nested import canonical
+from trueup.model.published_codes import plain_meaning, read_meaning
 from trueup.model.records.measurements import Measurements
 from trueup.noise.laws.exact import Exact
 
@@ -116,19 +118,43 @@ class SummingValue(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """A number of a value of a column, and those of the other values beside it."""
+    """A number of a value of a column, and the ends of those of the other values beside it, hidden ones among them."""
 
     key: tuple[str, ...]
-    own: float
-    parts: list[float]
+    own: tuple[float, float]
+    parts: list[tuple[float, float]]
+
+    @property
+    def least(self) -> float:
+        return sum(low for low, _ in self.parts)
 
     @property
     def off(self) -> float:
-        return abs(self.own - sum(self.parts))
+        """Return how far the number is from all that the sum may be."""
+        return max(self.least - self.own[1], self.own[0] - sum(high for _, high in self.parts), 0.0)
+
+    @property
+    def allowed(self) -> float:
+        return min(3 + 5 * len(self.parts) ** 0.5, 3 + 0.02 * self.own[0])
 
     @property
     def is_near(self) -> bool:
-        return self.off <= min(3 + 5 * len(self.parts) ** 0.5, 3 + 0.02 * self.own)
+        return self.off <= self.allowed
+
+    @property
+    def is_known(self) -> bool:
+        """Return True if hidden numbers leave the sum open by a quarter of the number at most."""
+        return (
+            sum(high for _, high in self.parts) - self.least + self.own[1] - self.own[0]
+            <= 3 + 0.25 * self.own[0]
+        )
+
+    @property
+    def chance(self) -> float:
+        """Return about how likely an unrelated number is as near to the sum."""
+        return min(
+            (self.allowed + sum(high for _, high in self.parts) - self.least) / max(self.own[0], 1), 1.0
+        )
 
     def is_rounded(self, base: int) -> bool:
         """Return True if random rounding to a base can part the number from the sum, four standard deviations at most."""
@@ -179,45 +205,68 @@ def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
 
 
 def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> SummingValue | None:
-    compared = list(_compared(column, value, table))
-    near, total = [c.is_near for c in compared], sum(c.own for c in compared)
-    enough = len(compared) >= (2 if values == 3 else 1) and all(len(c.parts) > 1 for c in compared)
+    every = list(_compared(column, value, table))
+    compared = [c for c in every if c.is_known]
+    total = sum(c.own[0] for c in every)
+    enough = len(compared) >= (2 if values == 3 else 1) and all(len(c.parts) > 1 for c in every)
     if not enough or total < 30:
-        return None
-    parts = [x for c in compared for x in c.parts]
+        return _by_what_is_shown(value, every) if values > 3 else None
+    parts = [low for c in compared for low, _ in c.parts]
     base = base_of(parts, table.titles.casefold()) or 1
-    rounded = all(c.is_rounded(base) for c in compared) and sum(c.off for c in compared) <= 0.05 * total
-    if all(near) or rounded:
-        return SummingValue(value)
+    rounded = all(c.is_rounded(base) for c in every) and sum(c.off for c in every) <= 0.05 * total
+    if all(c.is_near for c in every) or rounded:
+        told = 2 * len(compared) >= len(every) or np.prod([c.chance for c in compared]) < 0.1
+        return SummingValue(value) if told else _by_what_is_shown(value, every)
     named = _WHOLE.fullmatch(value) is not None
-    some = sum(c.is_near and c.own >= 30 for c in compared)
+    some = sum(c.is_near and c.own[0] >= 30 for c in compared)
     if not named and (not some or (values == 3 and 2 * some <= len(compared))):
         return None
     worst = max(compared, key=lambda c: c.off)
-    differs = f"{', '.join(worst.key)}: {worst.own:,g} beside a sum of {sum(worst.parts):,g}"
+    differs = f"{', '.join(worst.key)}: {worst.own[0]:,g} beside a sum of {worst.least:,g}"
     return SummingValue(value, differs, (named and some > 0) or 2 * some > len(compared))
 
 
+def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue | None:
+    """Return a value that is at least the sum of what is shown of all others, of which too much is hidden to tell."""
+    most = [max(low for low, _ in c.parts) for c in compared]
+    above = [c.own[0] + c.allowed >= c.least and c.own[0] > top for c, top in zip(compared, most)]
+    shown = sum(c.least for c in compared)
+    if (
+        len(compared) < 2
+        or not all(above)
+        or shown < max(30, 2 * sum(most), 0.6 * sum(c.own[0] for c in compared))
+    ):
+        return None
+    return SummingValue(value, "hidden numbers leave it open")
+
+
 def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Compared]:
-    """Yield each number of a value that stands beside known numbers of the others; nothing if most do not."""
+    """Yield each number of a value that is shown, with what stands beside it in the rows of the others."""
     others = [key for key in (*table.places, *table.attributes) if key is not column]
-    own: dict[tuple[str, ...], float] = {}
-    rest: dict[tuple[str, ...], list[float]] = {}
+    own: dict[tuple[str, ...], tuple[float, float]] = {}
+    rest: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for shown in table.values:
         keys = zip(*(key.texts for key in others), [shown.name] * len(shown.texts))
-        for key, text, x in zip(keys, column.texts, column_numbers(shown)):
-            x = np.nan if x is None else x
+        for key, text, ends in zip(keys, column.texts, _ends(shown, table.titles)):
             if text == value:
-                own[key] = own.get(key, 0.0) + x
+                own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
             elif text:
-                rest.setdefault(key, []).append(x)
-    known = [
-        _Compared(key, x, rest[key])
-        for key, x in own.items()
-        if key in rest and x == x and sum(rest[key]) == sum(rest[key])
-    ]
-    if 2 * len(known) >= len(own):
-        yield from known
+                rest.setdefault(key, []).append(ends)
+    yield from (
+        _Compared(key, ends, rest[key]) for key, ends in own.items() if key in rest and ends[0] == ends[1]
+    )
+
+
+def _ends(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
+    """Yield the least and the most that each cell of a column may stand for; a code by its own words or those of notes."""
+    said: dict[str, tuple[float, float]] = {}
+    for text, x in zip(column.texts, column_numbers(column)):
+        if x is None and text not in said:
+            meaning = read_meaning(meaning_of(said_of(text, titles) or text, zeros=False))
+            meaning = plain_meaning(text, noisy=False) or meaning
+            told = meaning is not None and meaning.of in ("count", "value")
+            said[text] = (max(meaning.low, 0.0), meaning.high) if meaning and told else (0.0, np.inf)
+        yield said[text] if x is None else (x, x)
 
 
 def sums_of_rows_below(columns: Sequence[Sequence[float | None]]) -> list[int]:

@@ -81,12 +81,18 @@ def _columns(block: Sequence[Row], names: Sequence[str]) -> dict[str, int] | Non
     found = {}
     for name in names:
         at = [k for k, known in enumerate(every) if _plain(name) in known]
+        at = [k for k in at if _in_full(every[k]) == _plain(name)] if len(at) > 1 else at
         if not at and (number := _numbered(name)) is not None and number < len(every):
             at = [number]
         if len(at) != 1:
             return None
         found[name] = at[0]
     return found if any(_numbered(name) is None for name in names) or len(block) == 1 else None
+
+
+def _in_full(names: Sequence[str]) -> str:
+    """Return the name of a column by all rows of its header."""
+    return names[min(1, len(names) - 1)]
 
 
 def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
@@ -105,7 +111,10 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
     result = []
     for k in range(width):
         own = [row[k] for row in rows if row[k]]
-        path = list(dict.fromkeys(row[k] for row in filled if row[k])) if own else []
+        ended = (
+            rows[0][k] and len(own) == 1 and len(rows) > 2
+        )  # nothing goes on below a name that begins here
+        path = list(dict.fromkeys(own if ended else [row[k] for row in filled if row[k]])) if own else []
         joined = [JOINED.join(path), " ".join(path)] if len(path) > 1 else []
         result.append(tuple(dict.fromkeys([*own[-1:], *joined])))
     return result
@@ -176,6 +185,7 @@ def _body(
     held: list[list[str]] = [[] for _ in names]
     short: list[bool] = []
     long: list[int] = []
+    blank = 0
     for number, row in enumerate(body):
         size = len(row)
         cells = [row[k] if k < size else "" for k in at]
@@ -184,8 +194,9 @@ def _body(
         short.append(size < width)
         if size > width and width and any(row[width:]):
             long.append(number)
+        blank = 0 if any(row) else blank + 1  # rows at the end, which an editor need not show
     columns: Columns = {name: np.array(column, dtype=object) for name, column in zip(names, held)}
-    keep = rows_kept(part, columns, values, np.array(short, bool))
+    keep = rows_kept(part, columns, values, np.array(short, bool), blank + (part.below or 0))
     over = next((number for number in long if keep[number]), None)
     if over is not None:
         raise DataError(

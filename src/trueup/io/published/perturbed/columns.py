@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError
+from trueup.errors import DataError, did_you_mean
 from trueup.files.csv_files import Encoded
 from trueup.files.paths import is_csv, is_workbook, is_zst
 from trueup.files.source import open_table
@@ -27,7 +27,7 @@ _TYPED = re.compile(r"-?\d+\.\d{3}", re.ASCII)
 def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Columns:
     """Return the columns of a table that its entry names, without what surrounds the table."""
     names = [*spec.key_columns(part.level), *(attribute_column(spec, name) for name in part.attributes)]
-    _refuse_strange(part, names)
+    _refuse_strange(spec, part, names)
     keys = dict.fromkeys(names)
     values = [part.count] if part.count else [cell.count for cell in part.cells]
     wanted = [
@@ -42,8 +42,21 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     return rows
 
 
-def _refuse_strange(part: PublishedTable, names: Sequence[str]) -> None:
-    """Refuse to rename columns that are not asked for."""
+def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[str]) -> None:
+    """Refuse to rename columns that are not asked for, and totals of what is none of the spec's columns."""
+    every = [level.column or level.name for level in spec.levels[1:]]
+    every += [name for a in spec.attributes for name in (*a.views, a.column)] + (
+        [spec.parents.id] if spec.parents else []
+    )
+    for name in part.total if isinstance(part.total, dict) else ():
+        if name not in every and name not in names:
+            called = next((own for own, given in part.columns.items() if given == name), "")
+            shown = ", ".join(dict.fromkeys(names))
+            raise DataError(
+                f"table '{part.name}' gives a total of '{name}', which is none of its columns of places and attributes",
+                needed=f"one of: {shown}",
+                remedy=f"did you mean '{called}'?" if called else did_you_mean(name, names),
+            )
     if strange := [name for name in part.columns if name not in names]:
         raise DataError(
             f"table '{part.name}' renames the column '{strange[0]}', which it does not need",

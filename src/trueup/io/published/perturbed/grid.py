@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
-from trueup.files.csv_faults import DAMAGED, DELIMITERS, opened_csv
+from trueup.files.csv_faults import DAMAGED, DELIMITERS, encoding_of, opened_csv
 from trueup.files.csv_files import Encoded
 from trueup.files.paths import is_workbook, is_zst
 from trueup.files.workbook import opened_workbook, sheet_of
@@ -57,7 +57,7 @@ def delimiters_of(source: Any) -> list[str | None]:
 def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Iterator[Row]:
     if is_zst(path):
         raise DataError(f"'{path.name}' does not begin with the header of its table", remedy="unpack it")
-    encoding = source.encoding if isinstance(source, Encoded) else _encoding(path)
+    encoding = source.encoding if isinstance(source, Encoded) else _unicode(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:
             read = csv.reader(_without_zeros(text), delimiter=delimiter)
@@ -68,10 +68,16 @@ def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Ite
     except UnicodeError:
         raise DataError(
             f"'{path.name}' is not in the encoding {encoding.removesuffix('-sig').upper()}",
-            remedy="name the encoding: --encoding latin-1; or save the file as UTF-8",
+            remedy=f"name the encoding: --encoding {encoding_of(path)}; or save the file as UTF-8",
         ) from None
     except (*DAMAGED, csv.Error):
         raise DataError(f"'{path.name}' cannot be read as CSV", remedy="check the file") from None
+
+
+def _unicode(path: Path) -> str:
+    """Return UTF-8, or the form of UTF-16 that a file is in."""
+    found = encoding_of(path)
+    return found if found.startswith("utf") else "utf-8-sig"
 
 
 def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
@@ -105,15 +111,6 @@ def _apart(rows: Iterator[Row]) -> Iterator[Row]:
     for row in rows:
         held = row[0].split(",") if row else []
         yield [*held, *row[1:]] if len(held) == len(keys) else row
-
-
-def _encoding(path: Path) -> str:
-    """Return the encoding: UTF-8, unless the file begins with the mark of UTF-16."""
-    try:
-        with opened_csv(path) as file:
-            return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    except DAMAGED:
-        return "utf-8-sig"  # what is wrong is said where it is read
 
 
 def sheets_of(path: Path) -> list[str]:

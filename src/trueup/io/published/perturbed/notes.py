@@ -23,7 +23,7 @@ _ODD = re.compile(r"[\s:;()©*†‡=]")
 
 def without_notes(part: PublishedTable, columns: Columns, values: Sequence[str]) -> Columns:
     """Return the rows of the table, without blank rows and the notes below it."""
-    return kept_rows(part, columns, values, rows_kept(part, columns, values))
+    return kept_rows(part, columns, values, rows_kept(part, columns, values, below=part.below or 0))
 
 
 def kept_rows(
@@ -37,7 +37,11 @@ def kept_rows(
 
 
 def rows_kept(
-    part: PublishedTable, columns: Columns, values: Sequence[str], short: NDArray[np.bool_] | None = None
+    part: PublishedTable,
+    columns: Columns,
+    values: Sequence[str],
+    short: NDArray[np.bool_] | None = None,
+    below: int = 0,
 ) -> NDArray[np.bool_]:
     """Return a mask of the rows `(rows,)` that belong to the table: neither blank nor notes below it.
 
@@ -51,6 +55,8 @@ def rows_kept(
         Which of them hold values.
     short
         `(rows,)` which rows have fewer cells than the header.
+    below
+        Rows at the end that are none of the table.
     """
     rows = len(next(iter(columns.values())))
     short = np.zeros(rows, bool) if short is None else short
@@ -59,11 +65,8 @@ def rows_kept(
     empty = np.logical_and.reduce(list(blank.values())) if blank else np.zeros(rows, bool)
     none, short = np.logical_and.reduce([blank[name] for name in values]) | legend, short | legend
     keys = [name for name in columns if name not in values]
-    end = rows
-    if part.below is not None:
-        held = np.flatnonzero(~empty)
-        end = 0 if part.below >= len(held) else int(held[len(held) - part.below - 1]) + 1
-    elif keys and rows:
+    end = max(rows - below, 0)
+    if part.below is None and keys and rows:
         end = _last(part, columns, keys, empty, none, short)
     keep = ~empty
     keep[end:] = False
@@ -77,6 +80,8 @@ def _explains_code(
     first, found = next(iter(columns.values())), np.zeros(len(held), bool)
     for row in reversed(np.flatnonzero(held).tolist()):
         says = [str(columns[name][row]) for name in values if not _missing(columns[name][row])]
+        if not says:
+            continue
         if len(says) != 1 or " " not in says[0] or says[0] in part.codes:
             break
         found[row] = says[0].count(" ") > 3 or any(first[row] in columns[name].tolist() for name in values)

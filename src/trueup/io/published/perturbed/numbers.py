@@ -25,7 +25,7 @@ NUMBER_LIKE = re.compile(rf"[-−]?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
 """What is meant as a number, whatever its signs mean."""
 _MARKED = re.compile(
     rf"([-−]?\d[\d.,\s{_SPACES}'’]*?)"
-    r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\])|\s\d{1,2}\))+"
+    r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]{1,2}(?![^\W\d_])|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\])|\s\d{1,2}\))+"
 )
 """A number and what marks it: a note, a revised or provisional value; not k, m and t, which may be powers of ten."""
 
