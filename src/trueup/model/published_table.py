@@ -61,6 +61,15 @@ class PublishedTable(SpecPart):
         default_factory=dict,
         description="what this file calls a column of places or of an attribute, by the spec's own name",
     )
+    only: dict[str, str | tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="rows that are read: those in which a column says this, such as one year of several",
+    )
+    constant: dict[str, str] = Field(
+        default_factory=dict,
+        description="a column of places or of an attribute that the file lacks, and what it would say in every row, such as "
+        "the region of a sheet",
+    )
     sheet: Name | None = Field(None, description="of a workbook; by default the first")
     thousands: Literal[",", ".", " ", "'"] | None = Field(
         None, description="what groups thousands, if not told by itself"

@@ -1,4 +1,4 @@
-"""Tables of the same cells with other numbers: parts of the population that the names of their sheets or files tell apart."""
+"""Tables of one shape: of the same cells, told apart by names of sheets or files, or each of the places in one above."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
 from trueup.io.published.drafting.names import name_of
-from trueup.io.published.drafting.seen import TOTAL, YEAR
+from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 
 
 def told_apart(
@@ -24,7 +24,7 @@ def told_apart(
     for same in groups.values():
         if len(same) < 2 or not all(_differ(same[0], other) for other in same[1:]):
             continue
-        labels = [table_label(entry) for entry in same]
+        labels = [label_of(entry.seen) for entry in same]
         if all(YEAR.search(label) for label in labels):
             last = max(range(len(labels)), key=labels.__getitem__)
             undecided.append(
@@ -45,9 +45,44 @@ def told_apart(
     return [entry for entry in every if entry is not None]
 
 
-def table_label(entry: DraftedTable) -> str:
+def label_of(table: SeenTable) -> str:
     """Return what names a table: its heading, its sheet or its file."""
-    return entry.seen.label or entry.seen.sheet or entry.seen.file.rpartition(".")[0]
+    return table.label or table.sheet or table.file.rpartition(".")[0]
+
+
+def within_their_labels(
+    seen: Sequence[SeenTable], undecided: list[str]
+) -> tuple[list[SeenTable], SeenColumn | None]:
+    """Put tables of one shape and other places each into a place above, which its label names; return its column, too."""
+    groups: dict[object, list[SeenTable]] = {}
+    for table in seen:
+        shape = [tuple(c.path for c in columns) for columns in (table.places, table.attributes, table.values)]
+        groups.setdefault(tuple(shape), []).append(table)
+    same = max(groups.values(), key=len, default=[])
+    parts = [{t for t in table.places[-1].held if not TOTAL.fullmatch(t)} for table in same if table.places]
+    labels = [label_of(table) for table in same]
+    shared = sum(map(len, parts)) - len(set().union(*parts)) if parts else 0
+    if len(parts) < 2 or shared > len(parts) or len(same[0].places) > 1 or len(set(labels)) < len(same):
+        return list(seen), None
+    name = next(n for n in ("part", "block", "sheet") if n != same[0].places[0].name)
+    shown = ", ".join(labels[:4])
+    undecided.append(
+        f"the tables {shown} hold other places each, which are taken to lie in them: level '{name}'"
+    )
+    above = {id(table): label for table, label in zip(same, labels)}
+    found = [
+        table._replace(
+            places=[
+                SeenColumn(name, (name,), [above[id(table)]] * len(table.places[0].texts)),
+                *table.places,
+            ],
+            constant={name: above[id(table)]},
+        )
+        if id(table) in above
+        else table
+        for table in seen
+    ]
+    return found, SeenColumn(name, (name,), labels)
 
 
 def _differ(one: DraftedTable, other: DraftedTable) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.seen import TOTAL, SeenTable
-from trueup.io.published.drafting.sums import column_numbers, summing_value
+from trueup.io.published.drafting.sums import column_numbers
+from trueup.io.published.drafting.wholes import summing_value
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.tree import Tree
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from trueup.io.published.drafting.apart import told_apart
+from trueup.io.published.drafting.apart import told_apart, within_their_labels
 from trueup.io.published.drafting.keys import (
     Draft,
     DraftedKey,
@@ -19,14 +19,8 @@ from trueup.io.published.drafting.keys import (
 )
 from trueup.io.published.drafting.names import OF_WHICH, name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import (
-    column_numbers,
-    summed_groups,
-    summing,
-    summing_value,
-    sums_of_rows_below,
-    whole_keys,
-)
+from trueup.io.published.drafting.sums import column_numbers, summed_groups, summing, sums_of_rows_below
+from trueup.io.published.drafting.wholes import summing_value, whole_keys
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
@@ -34,11 +28,16 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
     if pointers is not None:
         seen = [without for t in seen if (without := _without(t, pointers.parent)).values]
+    block = None
+    if pointers is None:
+        seen, block = within_their_labels(seen, undecided)
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
     levels = [DraftedKey("all", "")]
     whole = set(whole_keys(longest).values())
     for column in longest.places:
         levels += _levels_of(column, undecided, whole, last=column is longest.places[-1])
+    for level in levels:
+        level.of = block if block and level.column == block.name else level.of
     if pointers is not None:
         levels = [DraftedKey(f"level {k}", pointers.id, of=_pointed(pointers)) for k in range(pointers.depth)]
     attributes: list[DraftedKey] = []
@@ -189,7 +188,8 @@ def _summing(
 
 def _same(one: SeenColumn, other: SeenColumn) -> bool:
     a, b = set(one.held), set(other.held)
-    return one.name.casefold() == other.name.casefold() or len(a & b) >= 0.5 * min(len(a), len(b))
+    named = one.name.casefold() == other.name.casefold() or (one.path == other.path and any(one.path))
+    return named or len(a & b) >= 0.5 * min(len(a), len(b))
 
 
 def _total_of(column: SeenColumn) -> str | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
@@ -69,6 +71,8 @@ class SeenTable(NamedTuple):
         Of a table among others in one file: its heading, and the rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
+    only, constant
+        Rows of it by what columns say, others left out; and columns that it lacks, with what they would say.
     fill
         Whether blank keys repeat those above, as its columns of keys do here.
     indents
@@ -90,6 +94,8 @@ class SeenTable(NamedTuple):
     left: tuple[SeenColumn, ...] = ()
     indents: tuple[str, ...] = ()
     fill: bool = False
+    only: Mapping[str, str | Sequence[str]] = MappingProxyType({})
+    constant: Mapping[str, str] = MappingProxyType({})
 
 
 def is_number(text: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trueup.io.published.drafting.apart import table_label
+from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
 from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, is_number
@@ -61,6 +61,13 @@ def _toml_pairs(pairs: dict[str, str]) -> str:
     return "{ " + ", ".join(f"{_q(a)} = {_q(b)}" for a, b in pairs.items()) + " }"
 
 
+def _toml_rows(told: Mapping[str, str | Sequence[str]]) -> str:
+    pairs = (
+        f"{_q(name)} = {_q(said) if isinstance(said, str) else _list([*said])}" for name, said in told.items()
+    )
+    return f"{{ {', '.join(pairs)} }}"
+
+
 def _level(level: DraftedKey, *, pointed: bool) -> str:
     more = f", column = {_q(level.column)}" if level.column and not pointed else ""
     return f"{{ name = {_q(level.name)}{more}{f', prefix = {level.prefix}' if level.prefix else ''} }}"
@@ -81,7 +88,7 @@ def _among(entry: DraftedTable, cells: list[tuple[SeenColumn, dict[str, str]]]) 
 
 
 def _entry_names(entries: list[DraftedTable]) -> list[str]:
-    names = [table_label(entry) for entry in entries]
+    names = [label_of(entry.seen) for entry in entries]
     return [name if names.count(name) == 1 else f"{name} {k + 1}" for k, name in enumerate(names)]
 
 
@@ -98,6 +105,9 @@ def _entry(
         lines.append("header = 0")
         if seen.label is None:
             undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
+    lines += [
+        f"{name} = {_toml_rows(held)}" for name in ("only", "constant") if (held := getattr(seen, name))
+    ]
     if entry.columns:
         lines.append(f"columns = {_toml_pairs(entry.columns)}")
     if entry.attributes:
@@ -130,6 +140,8 @@ def _entry(
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
     """Return the setting for cells without a row or column, if there are some."""
     seen = entry.seen
+    if seen.constant:
+        return ['unlisted = "unknown"']
     named = {
         name: {where.get(name) for _, where in entry.cells} for _, where in entry.cells for name in where
     }

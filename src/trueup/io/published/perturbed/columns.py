@@ -31,12 +31,16 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     keys = dict.fromkeys(names)
     values = [part.count] if part.count else [cell.count for cell in part.cells]
     wanted = [
-        *(part.columns.get(name, name) for name in keys),
+        *(part.columns.get(name, name) for name in keys if name not in part.constant),
+        *part.only,
         *values,
         *([part.variance] if part.variance else []),
     ]
     rows = _read_file_columns(part, source, list(dict.fromkeys(wanted)), values)
+    rows = _only(part, rows)
     rows |= {name: rows[own] for name, own in part.columns.items()}
+    size = len(next(iter(rows.values())))
+    rows |= {name: np.full(size, value, object) for name, value in part.constant.items()}
     if not len(next(iter(rows.values()))):
         raise DataError(f"table '{part.name}' has no row", needed="a row for each place or cell")
     return rows
@@ -57,11 +61,27 @@ def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[s
                 needed=f"one of: {shown}",
                 remedy=f"did you mean '{called}'?" if called else did_you_mean(name, names),
             )
-    if strange := [name for name in part.columns if name not in names]:
+    if strange := [name for name in (*part.columns, *part.constant) if name not in names]:
         raise DataError(
-            f"table '{part.name}' renames the column '{strange[0]}', which it does not need",
+            f"table '{part.name}' {'renames' if strange[0] in part.columns else 'gives'} the column '{strange[0]}', "
+            "which it does not need",
             needed=f"one of: {', '.join(dict.fromkeys(names))}",
         )
+
+
+def _only(part: PublishedTable, rows: Columns) -> Columns:
+    """Return the rows in which columns say what the entry asks for."""
+    for name, wanted in part.only.items():
+        texts = text_of(rows[name])
+        keep = np.isin(texts, [wanted] if isinstance(wanted, str) else list(wanted))
+        if not keep.any():
+            held = ", ".join(f"'{text}'" for text in dict.fromkeys(texts.tolist()[:1000]))
+            raise DataError(
+                f"no row of table '{part.name}' says {wanted!r} in the column '{name}'",
+                needed=f"one of: {held[:200]}",
+            )
+        rows = {each: column[keep] for each, column in rows.items()}
+    return rows
 
 
 def _read_file_columns(

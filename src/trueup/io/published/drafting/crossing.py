@@ -1,0 +1,168 @@
+"""How the columns of keys of a table go together: places within each other, attributes that cross, labels, row numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trueup.io.published.drafting.names import name_of
+from trueup.io.published.drafting.seen import KEY, TOTAL, SeenColumn
+
+_ATTRIBUTE = re.compile(
+    r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
+    r"tenure|income|geschlecht|alter|sex[eo]|sesso|kön|køn|kjønn|geslacht|gênero|edad|età|âge|leeftijd|alder|ålder|idade)([\W_].*)?",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r".*(name|\bnom|nom_|label|libell|bezeichnung|denominazione|naam|navn|namn).*", re.IGNORECASE
+)
+_KIND_OF_PLACE = re.compile(r".*(level|type|kind|ebene|niveau|layer).*", re.IGNORECASE)
+
+
+def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
+    """Return columns of places, from large to small, attributes, and notes on what is left out."""
+    ignored = [
+        f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
+        for c in columns
+        if len(set(c.texts)) == 1 and rows > 1
+    ]
+    columns = [c for c in columns if len(set(c.texts)) > 1 or rows == 1]
+    kinds = [c for c in columns if _kind_of_place(c, [o for o in columns if o is not c])]
+    ignored += [
+        f"column '{c.name}' says of which level a row is, as its keys do, and is left out" for c in kinds
+    ]
+    columns, labels = _without_labels([c for c in columns if c not in kinds])
+    ids = [c for c in columns if len(columns) > 2 and _numbers_rows(c, [o for o in columns if o is not c])]
+    ignored += labels + [f"column '{c.name}' numbers the rows, and is left out" for c in ids]
+    columns = [c for c in columns if c not in ids]
+    if not columns:
+        return [], [], ignored
+    likely = [c for c in columns if not _tells_attribute(c)] if rows > 1 else columns
+    if (
+        not likely
+        and len(columns) == 1
+        and re.search(r"sex|gender", columns[0].name, re.IGNORECASE)
+        and len(columns[0].held) > 3
+    ):
+        likely = columns  # more values than it has: the name of another attribute stands above places
+    if not likely and len(columns) == 1 and len(set(columns[0].texts)) < rows:
+        likely = columns
+    if not likely:
+        return [], columns, ignored
+    named = [c for c in likely if KEY.fullmatch(c.name)]
+    finest = named[0] if named else max(likely, key=lambda c: len(set(c.held)))
+    under = [c for c in likely if _determines(c, finest) and (c in named or len(set(finest.held)) > 1)]
+    finest = max(under, key=lambda c: len(set(c.held)), default=finest)
+    above = [c for c in likely if c is not finest and (_determines(finest, c) or _numbered_within(finest, c))]
+    places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
+    return places, [c for c in columns if c not in places], ignored
+
+
+def _tells_attribute(column: SeenColumn) -> bool:
+    """Return True if a column is of an attribute, by its name or as ages or sexes that repeat."""
+    values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
+    repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, values))
+    return _ATTRIBUTE.fullmatch(column.name) is not None or (repeated and name_of(values) in ("sex", "age"))
+
+
+def _numbered_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
+    """Return True if codes such as 001 begin anew in each place of another column, and places hold different sets of them."""
+    if not all(text.isdigit() for text in (*fine.held, *coarse.held)) or not any(
+        t[0] == "0" for t in fine.held
+    ):
+        return False
+    pairs = {(a, b) for a, b in zip(fine.texts, coarse.texts) if a and b}
+    return len(set(coarse.held)) < len(set(fine.held)) and len(pairs) < len(set(fine.held)) * len(
+        set(coarse.held)
+    )
+
+
+def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
+    """Return True for a column that names the level of each row, as the row's keys or their lengths confirm."""
+    filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
+    lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
+    if not others or "" in column.texts or _ATTRIBUTE.fullmatch(column.name):
+        return False
+    ways = [
+        list(zip(*filled)),
+        list(zip(*[[bool(t) for t in other.texts] for other in others if "" in other.texts])),
+        *([list(zip(length)) for length in lengths] if _KIND_OF_PLACE.fullmatch(column.name) else []),
+    ]
+    return any(
+        1 < len(set(way)) == len(set(column.texts)) == len(set(zip(way, column.texts))) < len(way)
+        for way in ways
+    )
+
+
+def _determines(fine: SeenColumn, coarse: SeenColumn) -> bool:
+    """Return True if each value of a column goes with one value of another, blanks and totals aside."""
+    pairs = {
+        (a, b)
+        for a, b in zip(fine.texts, coarse.texts)
+        if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)
+    }
+    return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
+
+
+def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
+    """Return columns with one of each equivalent pair, the one that reads as a code, and notes on the others."""
+    kept, ignored = list(columns), []
+    for one, other in _pairs(columns):
+        if one in kept and other in kept and _say_the_same(one, other, columns):
+            label = max((one, other), key=_wordy)
+            kept.remove(label)
+            ignored.append(f"column '{label.name}' names what the other keys say, and is left out")
+    return kept, ignored
+
+
+def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn]) -> bool:
+    """Return True if the values of two columns pair off, or those of a code and its name do within each place above."""
+    both = sum(bool(a and b) for a, b in zip(one.texts, other.texts))
+    if both < 0.8 * max(len(one.held), len(other.held)):
+        return False
+    if _determines(one, other) and _determines(other, one):
+        return True
+    if (_LABEL.fullmatch(one.name) is None) == (_LABEL.fullmatch(other.name) is None):
+        return False
+    for above in (c for c in columns if c is not one and c is not other):
+        ways = [
+            set(zip(above.texts, *each)) for each in ((one.texts,), (other.texts,), (one.texts, other.texts))
+        ]
+        if len(set(map(len, ways))) == 1 and len(ways[0]) > len(set(above.texts)):
+            return True
+    return False
+
+
+def _pairs(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:
+    return ((a, b) for k, a in enumerate(columns) for b in columns[k + 1 :])
+
+
+def _wordy(column: SeenColumn) -> tuple[float, float]:
+    held = column.held
+    blank = len(column.texts) - len(held)
+    return (
+        sum(not any(c.isdigit() for c in text) for text in held) / len(held),
+        sum(map(len, held)) / len(held) - blank,
+    )
+
+
+def _numbers_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
+    """Return True if a column has another value in every row, and others that cross tell rows apart without it."""
+    rows = len(column.texts)
+    if len(set(column.texts)) < rows or any(len(set(other.texts)) == rows for other in others):
+        return False
+    apart = len(set(zip(*(other.texts for other in others)))) == rows
+    return apart and any(
+        len(set(zip(a.texts, b.texts))) == len(set(a.texts)) * len(set(b.texts)) for a, b in _pairs(others)
+    )
+
+
+def are_alike(one: SeenColumn, other: SeenColumn) -> bool:
+    """Return True if the values of two columns pair off."""
+    pairs = set(zip(one.texts, other.texts))
+    return len(pairs) == len(set(one.texts)) == len(set(other.texts)) > 1
+
+
+def told_rows(keys: list[SeenColumn]) -> int:
+    """Return how many rows some columns of keys tell apart."""
+    return len(set(zip(*(key.texts for key in keys))))

@@ -1,0 +1,84 @@
+"""The kind of a single column, by its name and its texts: periods, marks, codes, values."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
+
+_TIME = re.compile(
+    r".*(year|time|period|date|jahr|month|quarter|anno|année|annee|año|(?<![^\W_])år|jaar|vuosi|trimestre|mois|monat|stichtag)(?![^\W_]).*|"
+    r".*(year|time|period|date|jahr|month|quarter)|per[ií]odo",
+    re.IGNORECASE,
+)
+_PERIOD = re.compile(
+    rf"(Q|T|K)[1-4](\W{YEAR.pattern})?|{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII
+)
+_MONTH = r"(jan|feb|fév|mar|mär|apr|avr|abr|may|mai|jun|jui|jul|aug|aoû|sep|oct|okt|nov|dec|dez|déc|dic)[a-zûéñ]*\.?"
+_DATED = re.compile(
+    rf"{YEAR.pattern}[-–/. ]?[QKTMHS]\d{{1,2}}|{YEAR.pattern}[-–/.]\d{{1,2}}([-–/.]\d{{1,2}})?|{YEAR.pattern}[-–/]{YEAR.pattern}|"
+    rf"\d{{1,2}}[./-]\d{{1,2}}[./-]{YEAR.pattern}|(\d{{1,2}}\W*)?{_MONTH}\W*({YEAR.pattern}|\d\d)|{YEAR.pattern}\W*{_MONTH}|"
+    rf"[QKT][1-4]\W*{YEAR.pattern}",
+    re.IGNORECASE,
+)
+COLUMN_PERIOD = re.compile(rf"{YEAR.pattern}([-–/ ]?([MQTK]?\d{{1,2}}|\d{{4}}))?")
+VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
+_MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
+NO_COUNTS = re.compile(
+    r".*(%|percent|prozent|\bshare\b|\brates?\b|\bmoe\b|margin of error|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|"
+    r"densit|\bratio\b|durchschnitt|moyenne).*",
+    re.IGNORECASE,
+)
+
+
+def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
+    """Return True for a column of years, months or days, by its name or by how all its texts are written."""
+    held, rows = set(column.held), len(column.texts)
+    if _TIME.fullmatch(column.name) and all(map(_PERIOD.fullmatch, held)):
+        return True
+    years = all(map(YEAR.fullmatch, held)) and (len(held) == 1 or 2 * len(held) <= rows) and rows > 3
+    return all(map(_DATED.fullmatch, held)) or (
+        years and any(any(map(is_number, o.held)) for o in every if o is not column)
+    )
+
+
+def marks_values(column: SeenColumn, at: int) -> bool:
+    """Return True for a column of flags or footnotes, by its name or because few rows have a letter or two there."""
+    held = column.held
+    sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
+    return _MARKS.fullmatch(column.name) is not None or (at > 0 and sparse and not KEY.fullmatch(column.name))
+
+
+def holds_values(column: SeenColumn, at: int) -> bool:
+    held = column.held
+    numbers = [text for text in held if is_number(text)]
+    numbers += [text for text in held if (numbers or at > 0) and is_marked(text)]
+    if len(numbers) < 0.5 * len(held) and not (numbers and all(is_number(t) or is_code(t) for t in held)):
+        return False
+    zeros = any(re.fullmatch(r"0\d+", text) for text in numbers)
+    one_width = len({len(text) for text in held}) == 1 and len(set(held)) == len(held) > 1
+    codes = KEY.fullmatch(column.name) is not None and not re.search(r"[.,]\d", " ".join(numbers))
+    return not (
+        zeros
+        or codes
+        or (at == 0 and one_width and len(held[0]) > 1)
+        or (at == 0 and _TIME.fullmatch(column.name))
+    )
+
+
+def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
+    """Return True for one of the first columns if its numbers are codes that begin with each other, or rise beside names."""
+    codes = [text for text in column.held if not TOTAL.fullmatch(text)]
+    if at > 2 or len(codes) < 3 or len(set(codes)) < len(codes) or not all(map(_CODED.fullmatch, codes)):
+        return False
+    beside = every[at + 1].held if at + 1 < len(every) else []
+    named = len(set(beside)) > 0.8 * len(codes) and not any(map(is_number, beside))
+    nested = sum(any(code[:end] in set(codes) for end in range(1, len(code))) for code in codes)
+    shortest = min(map(len, codes))
+    tops = sum(len(code) == shortest for code in codes)
+    rising = all(one < other for one, other in pairwise(float(code) for code in codes if code.count(".") < 2))
+    return ((named or at == 0) and nested >= len(codes) - tops > tops / 2) or (named and rising and at == 0)
+
+
+_CODED = re.compile(r"\d{1,12}(\.\d{1,4})*")

@@ -1,0 +1,192 @@
+"""The value of a column of keys that stands for all others, by its numbers, within their rounding and what is hidden."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trueup.io.published.drafting.legend import meaning_of, said_of
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.model.published_codes import plain_meaning, read_meaning
+
+_WHOLE = re.compile(
+    r"(the )?(whole|entire) .*|(the )?(country|nation|kingdom|republic)( total)?|national.*|overall|grand total|everywhere|"
+    r"(das )?(ganze )?(land|bund)|(le )?pays|(el )?país|(il )?paese|nazione|(het )?(hele )?land|(hele )?landet|riket|koko maa",
+    re.IGNORECASE,
+)
+"""Names of the whole that are names of parts in some tables: numbers have to agree."""
+
+
+class SummingValue(NamedTuple):
+    """A value of a column of keys that is, or may be, the sum of the others.
+
+    Attributes
+    ----------
+    value
+        The value.
+    differs
+        What speaks against it: a number and the sum of the others; empty if all numbers agree.
+    taken
+        Whether it is taken for their whole.
+    """
+
+    value: str
+    differs: str = ""
+    taken: bool = True
+
+
+class _Compared(NamedTuple):
+    """A number of a value of a column, and the ends of those of the other values beside it, hidden ones among them."""
+
+    key: tuple[str, ...]
+    own: tuple[float, float]
+    parts: list[tuple[float, float]]
+
+    @property
+    def least(self) -> float:
+        return sum(low for low, _ in self.parts)
+
+    @property
+    def off(self) -> float:
+        """Return how far the number is from all that the sum may be."""
+        return max(self.least - self.own[1], self.own[0] - sum(high for _, high in self.parts), 0.0)
+
+    @property
+    def allowed(self) -> float:
+        return min(3 + 5 * len(self.parts) ** 0.5, 3 + 0.02 * self.own[0])
+
+    @property
+    def is_near(self) -> bool:
+        return self.off <= self.allowed
+
+    @property
+    def is_known(self) -> bool:
+        """Return True if hidden numbers leave the sum open by a quarter of the number at most."""
+        return (
+            sum(high for _, high in self.parts) - self.least + self.own[1] - self.own[0]
+            <= 3 + 0.25 * self.own[0]
+        )
+
+    @property
+    def chance(self) -> float:
+        """Return about how likely an unrelated number is as near to the sum."""
+        return min(
+            (self.allowed + sum(high for _, high in self.parts) - self.least) / max(self.own[0], 1), 1.0
+        )
+
+    def is_rounded(self, base: int) -> bool:
+        """Return True if random rounding to a base can part the number from the sum, four standard deviations at most."""
+        terms = len(self.parts) + 1
+        return self.off <= min(terms * (base - 1), 2 * base * terms**0.5)
+
+
+def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
+    """Return the value of a column of keys whose rows hold the sums of the rows of its other values, or may do so."""
+    values = list(dict.fromkeys(column.held))
+    ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
+    ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
+    if len(values) == 3 and column in table.places:  # one of three places is near the sum of two by chance
+        ends = [value for value in values if not value.strip("0-–") or _WHOLE.fullmatch(value)]
+    found = [each for end in ends if (each := _summing(column, end, table, len(values)))]
+    return min(found, key=lambda each: (bool(each.differs), not each.taken), default=None)
+
+
+def whole_keys(table: SeenTable) -> dict[str, str]:
+    """Return the keys of the row that holds the sums of all finest places, if it has keys that no other place has."""
+    if len(table.places) == 1:
+        return _whole_code(table, table.places[0])
+    rows = list(zip(*([t * (not TOTAL.fullmatch(t)) for t in column.texts] for column in table.places)))
+    ways = list(dict.fromkeys(way for way in rows if any(way)))
+    times = [Counter(column) for column in zip(*ways)]
+    alone = [way for way in ways if all(not key or seen[key] == 1 for key, seen in zip(way, times))]
+    for way in alone:
+        names = ["/".join(row) if row[-1] or row == way else "" for row in rows]
+        every = SeenColumn("", ("",), names)
+        found = summing_value(every, table._replace(places=[every]))
+        if found is not None and found.taken and found.value == "/".join(way):
+            return {column.name: key for column, key in zip(table.places, way) if key}
+    return {}
+
+
+def _whole_code(table: SeenTable, column: SeenColumn) -> dict[str, str]:
+    """Return the first code that no other begins with, if it is shorter than others and holds the sums of the longest."""
+    codes, longest = set(column.held), max(map(len, column.held), default=0)
+    first = next((code for code in column.texts if len(code) < longest), "")
+    others = codes - {first}
+    if not first or not all(any(map(str.isdigit, code)) and not code.startswith(first) for code in others):
+        return {}
+    every = column._replace(
+        texts=[text if text == first or len(text) == longest else "" for text in column.texts]
+    )
+    found = summing_value(every, table._replace(places=[every]))
+    return {column.name: first} if found is not None and found.taken and found.value == first else {}
+
+
+def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> SummingValue | None:
+    every = list(_compared(column, value, table))
+    compared = [c for c in every if c.is_known]
+    total = sum(c.own[0] for c in every)
+    enough = len(compared) >= (2 if values == 3 else 1) and all(len(c.parts) > 1 for c in every)
+    if not enough or total < 30:
+        return _by_what_is_shown(value, every) if values > 3 else None
+    parts = [low for c in compared for low, _ in c.parts]
+    base = base_of(parts, table.titles.casefold()) or 1
+    rounded = all(c.is_rounded(base) for c in every) and sum(c.off for c in every) <= 0.05 * total
+    if all(c.is_near for c in every) or rounded:
+        told = 2 * len(compared) >= len(every) or np.prod([c.chance for c in compared]) < 0.1
+        return SummingValue(value) if told else _by_what_is_shown(value, every)
+    named = _WHOLE.fullmatch(value) is not None
+    some = sum(c.is_near and c.own[0] >= 30 for c in compared)
+    if not named and (not some or (values == 3 and 2 * some <= len(compared))):
+        return None
+    worst = max(compared, key=lambda c: c.off)
+    differs = f"{', '.join(worst.key)}: {worst.own[0]:,g} beside a sum of {worst.least:,g}"
+    return SummingValue(value, differs, (named and some > 0) or 2 * some > len(compared))
+
+
+def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue | None:
+    """Return a value that is at least the sum of what is shown of all others, of which too much is hidden to tell."""
+    most = [max(low for low, _ in c.parts) for c in compared]
+    above = [c.own[0] + c.allowed >= c.least and c.own[0] > top for c, top in zip(compared, most)]
+    shown = sum(c.least for c in compared)
+    if (
+        len(compared) < 2
+        or not all(above)
+        or shown < max(30, 2 * sum(most), 0.6 * sum(c.own[0] for c in compared))
+    ):
+        return None
+    return SummingValue(value, "hidden numbers leave it open")
+
+
+def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Compared]:
+    """Yield each number of a value that is shown, with what stands beside it in the rows of the others."""
+    others = [key for key in (*table.places, *table.attributes) if key is not column]
+    own: dict[tuple[str, ...], tuple[float, float]] = {}
+    rest: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for shown in table.values:
+        keys = zip(*(key.texts for key in others), [shown.name] * len(shown.texts))
+        for key, text, ends in zip(keys, column.texts, _ends(shown, table.titles)):
+            if text == value:
+                own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
+            elif text:
+                rest.setdefault(key, []).append(ends)
+    yield from (
+        _Compared(key, ends, rest[key]) for key, ends in own.items() if key in rest and ends[0] == ends[1]
+    )
+
+
+def _ends(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
+    """Yield the least and the most that each cell of a column may stand for; a code by its own words or those of notes."""
+    said: dict[str, tuple[float, float]] = {}
+    for text, x in zip(column.texts, column_numbers(column)):
+        if x is None and text not in said:
+            meaning = read_meaning(meaning_of(said_of(text, titles) or text, zeros=False))
+            meaning = plain_meaning(text, noisy=False) or meaning
+            told = meaning is not None and meaning.of in ("count", "value")
+            said[text] = (max(meaning.low, 0.0), meaning.high) if meaning and told else (0.0, np.inf)
+        yield said[text] if x is None else (x, x)
