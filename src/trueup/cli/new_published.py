@@ -50,7 +50,7 @@ def draft_from_published(
     listed = draft.geography
     if draft.places:
         listed = write_indented_places(places, draft.text, draft.places)
-        print(f"Places, as the indents of the names tell them: {listed}")
+        print(f"Places, as indents, codes or sums tell them (correct the list where it is wrong): {listed}")
     for text in draft.undecided:
         print(f"To decide: {text.rstrip('.')}.")
     given = [part for file in dict.fromkeys(files) for part in ("--table", str(file))]

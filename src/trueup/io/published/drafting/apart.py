@@ -62,7 +62,12 @@ def within_their_labels(
     parts = [{t for t in table.places[-1].held if not TOTAL.fullmatch(t)} for table in same if table.places]
     labels = [label_of(table) for table in same]
     shared = sum(map(len, parts)) - len(set().union(*parts)) if parts else 0
-    if len(parts) < 2 or shared > len(parts) or len(same[0].places) > 1 or len(set(labels)) < len(same):
+    if (
+        len(parts) < 2
+        or 4 * shared > sum(map(len, parts))
+        or len(same[0].places) > 1
+        or len(set(labels)) < len(same)
+    ):
         return list(seen), None
     name = next(n for n in ("part", "block", "sheet") if n != same[0].places[0].name)
     shown = ", ".join(labels[:4])

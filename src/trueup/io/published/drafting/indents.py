@@ -1,16 +1,20 @@
-"""Places whose names are indented below the place that holds them, by blanks or by marks such as `>>`."""
+"""Places in rows below the place that holds them: by indents of their names, by their codes, or by their numbers."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.io.published.drafting.codes import code_lengths, parents_by_codes
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.seen import TOTAL, SeenTable
-from trueup.io.published.drafting.sums import column_numbers
-from trueup.io.published.drafting.wholes import summing_value
+from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.io.published.drafting.wholes import ends_of, summing_value
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.tree import Tree
 
@@ -56,23 +60,73 @@ def parents_of(names: Sequence[str], indents: Sequence[str]) -> list[str]:
 
 
 def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] | None:
-    """Return pointers and the list of places of a table with indented names, if most places are near the sums of their parts."""
-    if len(table.places) != 1 or len(set(table.indents)) < 2 or table.attributes:
+    """Return pointers and the list of places of a table whose rows stand for each other's sums.
+
+    Places lie in others by indents of names, by codes that begin with codes, or by numbers; most have to be near the sums of
+    their parts.
+    """
+    if len(table.places) != 1 or table.attributes or table.constant:
         return None
     names = table.places[0].texts
     if len(set(names)) < len(names) or "" in names or WHOLE in names:
         return None
-    parents = parents_of(names, table.indents)
+    ways: list[list[str]] = []
+    if len(set(table.indents)) > 1:
+        ways.append(parents_of(names, table.indents))
+    elif code_lengths(sorted(names)):
+        return None  # levels of one column
+    elif not any(" " in name for name in names):
+        ways.append(parents_by_codes(names))
+    ways.append([names[at] if at >= 0 else "" for at in parents_by_sums(table)])
+    parents = next((way for way in ways if len(set(way)) > 2 and _mostly_sums(names, way, table)), None)
+    if parents is None:
+        return None
     roots = [name for name, parent in zip(names, parents) if not parent]
     if len(roots) > 1 and (whole := _whole_among(roots, table)):
         parents = [parent or whole * (name != whole) for name, parent in zip(names, parents)]
-    if not _mostly_sums(names, parents, table):
-        return None
     rows = list(zip(names, parents))
     if parents.count("") > 1:
         rows = [(WHOLE, ""), *((name, parent or WHOLE) for name, parent in rows)]
     depth = len(Tree.from_parents(*zip(*rows)).levels)
     return Pointers(table.places[0].name, PARENT, frozenset(name for name, _ in rows), depth), rows
+
+
+def parents_by_sums(table: SeenTable) -> list[int]:
+    """Return the row above that holds the sums of the rows below it, or the one below of those above it; -1 for the others.
+
+    The rows that hold no sum have to lie in some that do, all of them.
+    """
+    rows = [np.array(ends) for ends in zip(*(ends_of(column, table.titles) for column in table.values))]
+    known = [low for ends in rows for low, high in ends if low == high]
+    base = base_of(known, table.titles.casefold()) or 1
+    for order in (range(len(rows) - 1, -1, -1), range(len(rows))):
+        parents, tops = _heaped(rows, order, base)
+        if len(set(parents.values())) > 1 and set(tops) <= set(parents.values()):
+            return [parents.get(at, -1) for at in range(len(rows))]
+    return [-1] * len(rows)
+
+
+def _heaped(rows: Sequence[NDArray], order: Iterable[int], base: int) -> tuple[dict[int, int], list[int]]:
+    """Return the row that holds the sums of the last rows before it, for each of these, and the rows that are in none."""
+    parents: dict[int, int] = {}
+    heap: list[int] = []
+    for at in order:
+        own, sums, parts = rows[at], np.zeros_like(rows[at]), 0
+        for size, other in enumerate(reversed(heap), 1):
+            sums = sums + rows[other]
+            by_base = min((size + 1) * (base - 1), 2 * base * (size + 1) ** 0.5)
+            off = by_base if base > 1 else np.clip(0.05 * own[:, 0], 1, 2 * size + 2)
+            if (sums[:, 0] > own[:, 1] + off).any():
+                break
+            open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
+            told = (open_ <= 3 + 0.25 * own[:, 0]).any() and own[:, 0].sum() >= 10
+            if size > 1 and told and (own[:, 0] <= sums[:, 1] + off).all():
+                parts = size
+        if parts:
+            parents |= dict.fromkeys(heap[-parts:], at)
+            del heap[-parts:]
+        heap.append(at)
+    return parents, heap
 
 
 def write_indented_places(path: Path, spec: str, places: Sequence[tuple[str, str]]) -> Path:

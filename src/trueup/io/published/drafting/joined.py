@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.io.published.drafting.apart import told_apart, within_their_labels
+from trueup.io.published.drafting.codes import code_lengths, without_parts
 from trueup.io.published.drafting.keys import (
     Draft,
     DraftedKey,
@@ -19,7 +20,7 @@ from trueup.io.published.drafting.keys import (
 )
 from trueup.io.published.drafting.names import OF_WHICH, name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import column_numbers, summed_groups, summing, sums_of_rows_below
+from trueup.io.published.drafting.sums import summed_groups, summing
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
 
 
@@ -63,8 +64,8 @@ def _pointed(pointers: Pointers) -> SeenColumn:
 def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bool) -> Iterator[DraftedKey]:
     """Yield the levels of a column: one, or one for each length of code that is a prefix of others."""
     codes = sorted({text for text in column.held if not TOTAL.fullmatch(text)} - whole)
-    lengths = _lengths(codes) if last else []
-    short = _without_parts(codes, lengths)
+    lengths = code_lengths(codes) if last else []
+    short = without_parts(codes, lengths)
     if short:
         said.append(
             f"the codes {', '.join(short[:4])} of '{column.name}' have no parts below; they are taken for places without parts"
@@ -72,27 +73,6 @@ def _levels_of(column: SeenColumn, said: list[str], whole: set[str], *, last: bo
     for length in lengths:
         yield DraftedKey(f"{column.name} {length}", column.name, length, of=column)
     yield DraftedKey(column.name, column.name, max(map(len, codes)) if short else None, of=column)
-
-
-def _without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
-    """Return the codes above the last level that no other code begins with."""
-    begun = {code[:length] for code in codes for length in lengths if len(code) > length}
-    return [code for code in codes if len(code) in lengths and code not in begun]
-
-
-def _lengths(codes: Sequence[str]) -> list[int]:
-    """Return the code lengths that all longer codes begin with and most extend, without that of a single root."""
-    if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
-        map(int, codes)
-    ):
-        return []  # counted through: 1 is not above 10
-    held, found = set(codes), []
-    for length in sorted({len(code) for code in codes})[:-1]:
-        own = {code for code in codes if len(code) == length}
-        begun = {code[:length] for code in codes if len(code) > length}
-        if begun <= held and 2 * len(begun) >= len(own) and (len(own) > 1 or found):
-            found.append(length)
-    return [] if any(" " in code for code in codes) else found
 
 
 def _drafted_table(
@@ -128,17 +108,6 @@ def _drafted_table(
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
             root = _root_of(at.column, place) if is_last else {}
             totals |= root or _summing(at.column, place, table, undecided, totals)
-        alone = (
-            len(table.places) == 1
-            and not at.prefix
-            and not totals
-            and len(set(place.texts)) == len(place.texts)
-        )
-        if alone and (above := sums_of_rows_below([column_numbers(value) for value in table.values])):
-            undecided.append(
-                f"'{table.file}': '{place.texts[0]}' and {len(above) - 1} more are near the sums of the places below each; "
-                "where they are regions, give these a column of their own, or leave their rows out"
-            )
     if table.places and not found:
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []

@@ -87,24 +87,3 @@ def base_of(found: Sequence[float], said: str) -> int | None:
     named = next((base for base in told if all(x % base == 0 for x in found)), None)
     several = bases and (bases[0] ** len({x for x in found if x}) >= 81 or len(found) >= 12)
     return named or (bases[0] if several else None)
-
-
-def sums_of_rows_below(columns: Sequence[Sequence[float | None]]) -> list[int]:
-    """Return rows near the sum of two or more rows below, if the whole table falls into at least two such groups.
-
-    Examples
-    --------
-    >>> sums_of_rows_below([[63.0, 33.0, 30.0, 36.0, 15.0, 18.0]]), sums_of_rows_below([[63.0, 33.0, 30.0]])
-    ([0, 3], [])
-    """
-    rows, found, at = list(zip(*columns)), [], 0
-    while at < len(rows):
-        for size in range(2, len(rows) - at):
-            sums = [[x for x in column[at : at + size + 1] if x is not None] for column in columns]
-            if all(len(own) == size + 1 and abs(own[0] - sum(own[1:])) <= 2 * size + 2 for own in sums):
-                break
-        else:
-            return []
-        found.append(at)
-        at += size + 1
-    return found if len(found) > 1 else []

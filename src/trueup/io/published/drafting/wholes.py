@@ -170,7 +170,7 @@ def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Com
     rest: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     for shown in table.values:
         keys = zip(*(key.texts for key in others), [shown.name] * len(shown.texts))
-        for key, text, ends in zip(keys, column.texts, _ends(shown, table.titles)):
+        for key, text, ends in zip(keys, column.texts, ends_of(shown, table.titles)):
             if text == value:
                 own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
             elif text:
@@ -180,7 +180,7 @@ def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Com
     )
 
 
-def _ends(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
+def ends_of(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
     """Yield the least and the most that each cell of a column may stand for; a code by its own words or those of notes."""
     said: dict[str, tuple[float, float]] = {}
     for text, x in zip(column.texts, column_numbers(column)):

@@ -1,0 +1,40 @@
+"""Codes that begin with the codes of the places above them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def parents_by_codes(codes: Sequence[str]) -> list[str]:
+    """Return the longest other code with which each begins; empty for those that begin with none.
+
+    Examples
+    --------
+    >>> parents_by_codes(["A", "A.1", "A.1.10", "A.2", "B"])
+    ['', 'A', 'A.1', 'A', '']
+    """
+    held = set(codes)
+    return [
+        next((code[:end] for end in range(len(code) - 1, 0, -1) if code[:end] in held), "") for code in codes
+    ]
+
+
+def without_parts(codes: Sequence[str], lengths: Sequence[int]) -> list[str]:
+    """Return the codes above the last level that no other code begins with."""
+    begun = {code[:length] for code in codes for length in lengths if len(code) > length}
+    return [code for code in codes if len(code) in lengths and code not in begun]
+
+
+def code_lengths(codes: Sequence[str]) -> list[int]:
+    """Return the code lengths that all longer codes begin with and most extend, without that of a single root."""
+    if all(code.isdecimal() for code in codes) and len(codes) == 1 + max(map(int, codes)) - min(
+        map(int, codes)
+    ):
+        return []  # counted through: 1 is not above 10
+    held, found = set(codes), []
+    for length in sorted({len(code) for code in codes})[:-1]:
+        own = {code for code in codes if len(code) == length}
+        begun = {code[:length] for code in codes if len(code) > length}
+        if begun <= held and 2 * len(begun) >= len(own) and (len(own) > 1 or found):
+            found.append(length)
+    return [] if any(" " in code for code in codes) else found
