@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -85,7 +86,17 @@ TREES = [
 ]
 
 
-def random_family(rng: np.random.Generator) -> tuple[FamilyCells, list[Measured]]:
+def random_tree(rng: np.random.Generator) -> Tree:
+    """Places on four levels, with one to three children each."""
+    towns = np.repeat(np.arange(9), rng.integers(1, 4, 9))
+    blocks = np.arange(len(towns))
+    columns = [{}, {"area": np.array([0, 0, 0, 1, 2, 2, 3, 3, 3])[towns]}, {"town": towns}, {"block": blocks}]
+    return Tree.from_columns(["all", "area", "town", "block"], columns)
+
+
+def random_family(
+    rng: np.random.Generator, trees: Sequence[Tree] = TREES
+) -> tuple[FamilyCells, list[Measured]]:
     """A small acyclic family of two tables or more, with noise of one variance a table."""
     attributes = (
         Attribute("x", ("0", "1")),
@@ -93,7 +104,7 @@ def random_family(rng: np.random.Generator) -> tuple[FamilyCells, list[Measured]
         Attribute("z", ("0", "1", "2")),
     )
     while True:
-        cells = Cells(TREES[rng.integers(len(TREES))], attributes)
+        cells = Cells(trees[rng.integers(len(trees))], attributes)
         margins = []
         for _ in range(rng.integers(2, 5)):
             names = [n for n in ("x", rng.choice(["y", "half"]), "z") if rng.random() < 0.5]

@@ -24,7 +24,6 @@ from trueup.model.perturbed import parse_perturbed
 from trueup.model.problem import Problem
 from trueup.reconciling.family_tree import FamilyTree
 from trueup.releasing.pipeline import release
-from trueup.run.local import LocalPool
 from trueup.synth.own_places import made_up_counts
 
 VISITS = {"unit": "visit", "neighbours": "add-remove"}
@@ -279,12 +278,6 @@ def test_the_loss_is_that_of_the_same_queries_beside_their_full_cross():
     full = Problem(tables.spec, tables.cells.whole)
     assert tables.guarantee == full.guarantee
     assert [h.law for h in tables.headers] == [h.law for h in full.headers]
-
-
-def test_parts_say_that_they_are_not_there_yet(tmp_path, rng):
-    problem = Problem.of(ministry(), CLINICS)
-    with pytest.raises(SpecError, match="released in memory"):
-        release(problem, visits(rng), tmp_path / "out", executor=LocalPool(1))
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])

@@ -1,4 +1,7 @@
-"""Checks of a bundle's tables that came in many parts, streamed through DuckDB in bounded memory."""
+"""Checks of a bundle's tables that came in many parts, streamed through DuckDB in bounded memory.
+
+One file: every rule is a query on the same views.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ import numpy as np
 from trueup.checking.stated import promised
 from trueup.errors import BundleError
 from trueup.files.database import literal, parquet, quoted
-from trueup.io.bundle.manifest import header_in, listed
+from trueup.io.bundle.manifest import header_in, listed, margin_in
 from trueup.io.bundle.places import limit_column
 from trueup.io.bundle.tables import label_sql, place_edges, query_label
 from trueup.kernel.histogram.marginals import cell_groups
 from trueup.model.build import cells_of_sizes, local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, name_mask
+from trueup.model.family import FamilyCells, marginal_in, table_alone
 from trueup.model.header import Measured
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import BoundPart
@@ -45,6 +49,9 @@ class Files:
     def findings(self) -> Iterator[Finding]:
         """Check every rule."""
         self._refuse_more_rows()
+        listed_tables = [table.finest for table in self._tables]
+        lost = [str(margin) for margin in self._one_place.finest_tables if margin not in listed_tables]
+        yield "every table of the spec is there", not lost, tuple(lost)
         self._views()
         sizes = [self._one(f"SELECT count(*) FROM {quoted(f'place {i}')}") for i in self._levels]
         yield "the places are as many as stated", sizes == [e["places"] for e in self.manifest["levels"]], ()
@@ -53,10 +60,10 @@ class Files:
         yield laws.rule, laws.holds, laws.where
         headers = [header_in(entry) for entry in self.manifest["headers"]]
         yield self._complete(cells, headers)
-        for level in self._levels:
-            yield from self._table(level)
-        for above, below in pairwise(self._levels):
-            yield self._sums(above, below)
+        for table in range(len(self._tables)):
+            yield from self._table(table)
+        for sums, table in self._nested():
+            yield self._sums(sums, table)
         for header in (h for h in headers if h.exact):
             yield self._invariant(header)
         for level in self._levels if self._constraints.linear else ():
@@ -68,11 +75,11 @@ class Files:
     def _refuse_more_rows(self) -> None:
         """Refuse files of more rows than the manifest announces, by the numbers in their footers: none is unpacked."""
         places = {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
-        cells = prod(len(attribute.values) for attribute in self.spec.attributes)
         most = {"places.parquet": max(places.values(), default=0)}
         # One row is of no place: the number of records that a limit left out, where it was measured.
         most["measurements/*.parquet"] = 1 + sum(places.get(e["level"], 0) for e in self.manifest["headers"])
-        most |= {e["files"]: places.get(e["level"], 0) * cells for e in self.manifest["counts"]}
+        for entry, cells in zip(self.manifest["counts"], self._tables):
+            most[entry["files"]] = places.get(entry["level"], 0) * prod(cells.shape[1:])
         for pattern, rows in most.items():
             if self._one(f"SELECT count(*) FROM {self._parquet(pattern)}") > rows:
                 raise BundleError(
@@ -89,7 +96,7 @@ class Files:
         return range(len(self.spec.levels))
 
     def _views(self) -> None:
-        """Make `place i` (place, parent, limits), `domain` (cell, attributes), `count i` (place, cell, count), `measured`."""
+        """Make `place i` (place, parent, limits), `domain i` (cell, attributes), `count i` (place, cell, count), `measured`."""
         places = parquet([self.public / "places.parquet"])
         held = [c[0] for c in self.connection.execute(f"DESCRIBE SELECT * FROM {places}").fetchall()]
         label = [self._label(level, held) for level in self._levels]
@@ -103,15 +110,16 @@ class Files:
                 f"place {i}",
                 f"SELECT DISTINCT {label[i]} AS place, {parent} AS parent{''.join(limits)} FROM {places}",
             )
-        self._domain()
-        for i, entry in enumerate(self.manifest["counts"]):
-            files = self._parquet(entry["files"])
-            keys = self._key_names(i, held)
-            text = label_sql(keys) if keys else literal(self._names[i])
-            named = "".join(f" AND t.{quoted(a.name)} = d.{quoted(a.name)}" for a in self.spec.attributes)
+        for i, (entry, cells) in enumerate(zip(self.manifest["counts"], self._tables)):
+            self._domain(i, cells)
+            files, level = self._parquet(entry["files"]), len(cells.tree.levels) - 1
+            keys = self._key_names(level, held)
+            text = label_sql(keys) if keys else literal(self._names[level])
+            named = "".join(f" AND t.{quoted(a.name)} = d.{quoted(a.name)}" for a in cells.attributes)
             self._view(
                 f"count {i}",
-                f"SELECT {text} AS place, d.cell AS cell, t.count AS count FROM {files} t LEFT JOIN domain d ON true{named}",
+                f"SELECT {text} AS place, d.cell AS cell, t.count AS count FROM {files} t "
+                f"LEFT JOIN {quoted(f'domain {i}')} d ON true{named}",
             )
         self._view("measured", f"SELECT * FROM {self._parquet('measurements/*.parquet')}")
 
@@ -120,12 +128,32 @@ class Files:
         paths = (self.public / name for name in listed(self.manifest, pattern))
         return parquet(path for path in paths if path.is_file())
 
-    def _domain(self) -> None:
-        shape = [len(a.values) for a in self.spec.attributes]
+    def _domain(self, table: int, cells: Cells) -> None:
+        shape = cells.shape[1:]
         grid = np.indices(shape).reshape(len(shape), -1) if shape else []
-        columns = {a.name: np.array(a.values)[at] for a, at in zip(self.spec.attributes, grid)}
-        self.connection.register("given", {"cell": np.arange(int(np.prod(shape, dtype=np.int64))), **columns})
-        self.connection.execute("CREATE TABLE domain AS SELECT * FROM given")
+        columns = {a.name: np.array(a.values)[at] for a, at in zip(cells.attributes, grid)}
+        self.connection.register("given", {"cell": np.arange(prod(shape)), **columns})
+        self.connection.execute(f"CREATE TABLE {quoted(f'domain {table}')} AS SELECT * FROM given")
+
+    @cached_property
+    def _tables(self) -> list[Cells]:
+        """Return the released tables on one place of every level, each as cells of its own."""
+        return [table_alone(self._one_place, margin_in(entry)) for entry in self.manifest["counts"]]
+
+    def _said(self, table: int) -> str:
+        margin = self._tables[table].finest
+        return f"'{margin}'" if self._one_place.is_family else f"level '{margin.level}'"
+
+    def _nested(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs of tables of which the first is a sum of the second: levels, or all sums of the tables of a family."""
+        if not isinstance(self._one_place, FamilyCells):
+            yield from pairwise(range(len(self._tables)))
+            return
+        margins = [table.finest for table in self._tables]
+        for sums, margin in enumerate(margins):
+            for held in self._one_place.holders(margin):
+                if self._one_place.tables[held] in margins and self._one_place.tables[held] != margin:
+                    yield sums, margins.index(self._one_place.tables[held])
 
     def _key_names(self, level: int, held: Sequence[str]) -> list[str]:
         prefix = f"{self._names[level]}."
@@ -165,27 +193,27 @@ class Files:
         differ = f"(({asked}) EXCEPT ALL ({given})) UNION ALL (({given}) EXCEPT ALL ({asked}))"
         return self._found("every place is measured once by every query of its level", differ)
 
-    def _table(self, level: int) -> Iterator[Finding]:
-        name, counts = self._names[level], quoted(f"count {level}")
-        known = f"place IN (SELECT place FROM {quoted(f'place {level}')})"
+    def _table(self, table: int) -> Iterator[Finding]:
+        said, counts, margin = self._said(table), quoted(f"count {table}"), self._tables[table].finest
+        known = f"place IN (SELECT place FROM {quoted(f'place {self._names.index(margin.level)}')})"
         yield self._found(
-            f"the table of level '{name}' lists public places and values of the domain",
+            f"the table of {said} lists public places and values of the domain",
             f"SELECT place FROM {counts} WHERE cell IS NULL OR NOT ({known})",
         )
         yield self._found(
-            f"the table of level '{name}' lists no cell twice",
+            f"the table of {said} lists no cell twice",
             f"SELECT place FROM {counts} GROUP BY place, cell HAVING count(*) > 1",
         )
         kind = self.connection.execute(f"DESCRIBE SELECT count FROM {counts}").fetchall()[0][1]
-        yield f"the counts of level '{name}' are whole numbers", kind == "BIGINT", ()
+        yield f"the counts of {said} are whole numbers", kind == "BIGINT", ()
         if self.spec.constraints.nonnegative:
             yield self._found(
-                f"no count of level '{name}' is negative", f"SELECT place FROM {counts} WHERE count < 0"
+                f"no count of {said} is negative", f"SELECT place FROM {counts} WHERE count < 0"
             )
-        if self._constraints.zeros:
+        if (zero := np.flatnonzero(self._constraints.zero_groups(margin))).size:
             yield self._found(
-                f"level '{name}' keeps the structural zeros",
-                f"SELECT place FROM {counts} JOIN domain USING (cell) WHERE count <> 0 AND ({self._zeros()})",
+                f"{said} keeps the structural zeros",
+                f"SELECT place FROM {counts} WHERE count <> 0 AND cell IN ({', '.join(map(str, zero))})",
             )
 
     @cached_property
@@ -223,22 +251,23 @@ class Files:
             f"the two tables of level '{self._names[level]}' do not contradict each other", broken
         )
 
-    def _zeros(self) -> str:
-        """Return SQL that selects the cells that are structural zeros."""
-        zero = self._constraints.zero_cells
-        return f"cell IN ({', '.join(map(str, np.flatnonzero(zero)))})"
-
-    def _sums(self, above: int, below: int) -> Finding:
-        """Compare the table of a level with the sums of the level below."""
-        summed = (
-            f"SELECT parent AS place, cell, sum(count) AS count FROM {quoted(f'count {below}')} "
-            f"JOIN {quoted(f'place {below}')} USING (place) GROUP BY ALL"
+    def _sums(self, sums: int, table: int) -> Finding:
+        """Compare a table with the sums of another that holds it, places of lower levels too."""
+        margin, levels = (
+            self._tables[sums].finest,
+            [len(self._tables[i].tree.levels) - 1 for i in (sums, table)],
         )
+        summed = self._grouped(table, margin)
+        for level in range(levels[1], levels[0], -1):
+            summed = (
+                f"SELECT parent AS place, grp, sum(count) AS count FROM ({summed}) "
+                f"JOIN {quoted(f'place {level}')} USING (place) GROUP BY ALL"
+            )
         differ = (
-            f"SELECT place FROM (SELECT place, cell, count FROM {quoted(f'count {above}')}) a "
-            f"FULL JOIN ({summed}) b USING (place, cell) WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
+            f"SELECT place FROM (SELECT place, cell + 1 AS grp, count FROM {quoted(f'count {sums}')}) a "
+            f"FULL JOIN ({summed}) b USING (place, grp) WHERE coalesce(a.count, 0) <> coalesce(b.count, 0)"
         )
-        return self._found(f"level '{self._names[above]}' is the sum of level '{self._names[below]}'", differ)
+        return self._found(f"{self._said(sums)} is the sum of {self._said(table)}", differ)
 
     def _invariant(self, header: Measured) -> Finding:
         """Compare an invariant's released counts with the enumerated ones."""
@@ -266,13 +295,17 @@ class Files:
 
     def _margin(self, margin: Margin) -> str:
         """Return a query for the released counts of a margin, by place and group (from 1); zero groups may be missing."""
-        groups = (
-            cell_groups(self._one_place.marginal(margin.attributes))
-            if self.spec.attributes
-            else np.zeros(1, int)
+        margins = (table.finest for table in self._tables)
+        contains = self._one_place.contains
+        return self._grouped(
+            next(i for i, m in enumerate(margins) if m.level == margin.level and contains(margin, m)), margin
         )
+
+    def _grouped(self, table: int, margin: Margin) -> str:
+        """Return a query for the counts of a table by place and group (from 1) of a margin's attributes."""
+        groups = cell_groups(marginal_in(self._tables[table], margin))
         self.connection.register("given_groups", {"cell": np.arange(groups.size), "grp": groups + 1})
-        counts = quoted(f"count {self._names.index(margin.level)}")
+        counts = quoted(f"count {table}")
         return f"SELECT place, grp, sum(count) AS count FROM {counts} JOIN given_groups USING (cell) GROUP BY ALL"
 
 

@@ -5,14 +5,14 @@ One file: both read the same margins and separators of one junction tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.families.least_squares import FamilyLeastSquares
+from trueup.kernel.families.least_squares import Contrast, FamilyLeastSquares
 from trueup.kernel.families.sets import JunctionTree
 from trueup.kernel.histogram.anova import Axis
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
@@ -101,6 +101,14 @@ class TableLayout:
         """Return the number of its levels."""
         return self.tree.spine.depth
 
+    def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:
+        """Return the table on some levels of other places, as far as it has them."""
+        own = slice(levels.start, min(self.levels, levels.stop))
+        tree = _from_subtrees(least_squares, self.whole, own.stop - own.start)
+        shared = self.shared and replace(self.shared, levels=self.shared.levels - own.start)
+        shared = shared if shared and shared.levels > 0 else None
+        return replace(self, tree=tree, chains=self.chains[own], required=self.required[own], shared=shared)
+
 
 @dataclass(frozen=True, eq=False)
 class FamilyProblem:
@@ -120,6 +128,8 @@ class FamilyProblem:
         Their positions, a parent in the junction tree before its children.
     joint
         The joint table that closes a ring, which nothing measures.
+    top, firsts
+        The level of the whole tree at which the places begin, and per level where they stand there.
     """
 
     constraints: Constraints
@@ -129,6 +139,23 @@ class FamilyProblem:
     tables: tuple[TableLayout, ...]
     order: tuple[int, ...]
     joint: JointTable | None = None
+    top: int = 0
+    firsts: tuple[int, ...] = ()
+
+    def on(
+        self,
+        spine: Spine,
+        levels: range,
+        firsts: tuple[int, ...],
+        below: Mapping[Contrast, NDArray] | None,
+    ) -> FamilyProblem:
+        """Return the problem of some levels of other places; see `FamilyLeastSquares.on`."""
+        least_squares = self.least_squares.on(spine, levels, below)
+        order = tuple(i for i in self.order if self.tables[i].levels > levels.start)
+        tables = tuple(t.on(least_squares, levels) if i in order else t for i, t in enumerate(self.tables))
+        return replace(
+            self, least_squares=least_squares, tables=tables, order=order, top=levels.start, firsts=firsts
+        )
 
     @property
     def cells(self) -> FamilyCells:
@@ -169,8 +196,20 @@ class FamilyProblem:
         how: Settling,
     ) -> tuple[NDArray, list[SettledTables]]:
         """Settle the tables along the junction tree, for measured values `(b, q)`: cells `(b, n)`, and what each took."""
-        fit, copies = self.fit(rows, subtrees=True), len(rows)
-        settled: dict[int, SettledTables] = {}
+        settled = self.settle_fit(self.fit(rows, subtrees=True), seeds, how)
+        found = [settled[i] for i in range(len(self.tables))]
+        return np.concatenate([s.values[-1].reshape(len(rows), -1) for s in found], axis=1), found
+
+    def settle_fit(
+        self,
+        fit: Sequence[Sequence[NDArray]],
+        seeds: NDArray,
+        how: Settling,
+        above: Mapping[int, NDArray] | None = None,
+    ) -> dict[int, SettledTables]:
+        """Settle the tables at estimates from the subtrees; those of the first level may be settled `above`."""
+        copies, settled = len(seeds), {}
+        firsts = self.firsts or (0,) * self.least_squares.spine.depth
         for i in self.order:
             table = self.tables[i]
             estimates = [
@@ -190,14 +229,14 @@ class FamilyProblem:
                 required=table.required,
                 zeros=zeros,
                 keys=[
-                    node_keys(keys, level, np.arange(self.least_squares.spine.size(level)))
+                    node_keys(keys, self.top + level, firsts[level] + np.arange(table.tree.spine.size(level)))
                     for level in range(table.levels)
                 ],
+                above=None if above is None else above[i],
                 bounds=table.bounds.of_copies(copies, drawn=how.drawn is not None),
                 fixed=table.shared and _fixed(table.shared, settled[table.shared.parent]),
             )
-        found = [settled[i] for i in range(len(self.tables))]
-        return np.concatenate([s.values[-1].reshape(copies, -1) for s in found], axis=1), found
+        return settled
 
     @cached_property
     def standard_errors(self) -> dict[Margin, NDArray]:
@@ -306,10 +345,9 @@ def _table_layout(
 ) -> TableLayout:
     cells = family_cells(constraints)
     part, whole = cells.parts[i], _marginal(cells, bases, cells.tables[i])
-    spine = Spine(part.tree.child_ptr)
+    spine = least_squares.spine.upper(len(part.tree.levels))
     bounds = table_bounds(constraints, i, spine) if junction.parent[i] < 0 else TableBounds()
-    covariances = [least_squares.covariances(level, whole) for level in range(spine.depth)]
-    tree = HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)
+    tree = _from_subtrees(least_squares, whole, spine.depth)
     children = [cells.separator(i, j) for j in junction.order if junction.parent[j] == i]
     chains, required = [], []
     for level in range(spine.depth):
@@ -329,6 +367,13 @@ def _table_layout(
     first = _marginals(part, [Margin(cells.tree.levels[0]), *children, *inside])
     shared = _shared(cells, i, junction.parent[i]) if junction.parent[i] >= 0 else None
     return TableLayout(part, whole, tree, tuple(chains), tuple(required), tuple(first), zeros, shared, bounds)
+
+
+def _from_subtrees(least_squares: FamilyLeastSquares, whole: Marginal, depth: int) -> HistogramLeastSquares:
+    """Return a table's places on so many levels, with the covariances of its estimates from the subtrees."""
+    covariances = [least_squares.covariances(level, whole) for level in range(depth)]
+    spine = least_squares.spine.upper(depth)
+    return HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)
 
 
 def _shared(cells: FamilyCells, i: int, parent: int) -> Shared:

@@ -7,6 +7,8 @@ separator. If the sets have a junction tree, tables that agree on its separators
 
 A *ring* has none. Its tables are margins of one table of records if they are sums of the tables of a *closed* family: the
 same with the smallest joint table that makes it acyclic, which methods settle and which nothing shows.
+
+One file: the cells of a family, and what makes them from margins.
 """
 
 from __future__ import annotations
@@ -72,6 +74,14 @@ class FamilyCells(Cells):
         """Return the family's tables on other places."""
         return replace(self, tree=tree)
 
+    def within(self, tree: Tree) -> FamilyCells:
+        """Return the tables on some of the levels: without those that end above, the others down to the last of these."""
+        names = self.tree.levels
+        first, last = (names.index(tree.levels[i]) for i in (0, -1))
+        depths = [(table, names.index(table.level)) for table in self.tables]
+        cut = tuple(Margin(names[min(d, last)], table.attributes) for table, d in depths if d >= first)
+        return replace(self, tree=tree, tables=cut)
+
     @cached_property
     def closed(self) -> FamilyCells:
         """Return an acyclic family whose tables these are, or are sums of: with the joint table that closes a ring."""
@@ -88,7 +98,7 @@ class FamilyCells(Cells):
     @cached_property
     def parts(self) -> tuple[Cells, ...]:
         """Return every table as cells of its own: places down to its level, and its attributes."""
-        return tuple(_alone(self, table) for table in self.tables)
+        return tuple(table_alone(self, table) for table in self.tables)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -265,7 +275,17 @@ def _largest_of(family: FamilyCells, margins: Sequence[Margin]) -> FamilyCells:
     return replace(family, tables=ordered, used=tuple(margins), joint=joint)
 
 
-def _alone(family: FamilyCells, table: Margin) -> Cells:
+def tables_beside(cells: Cells, level: int) -> list[tuple[Cells, slice]]:
+    """Return the tables that reach a level (by position), with their columns where a place's cells stand in one row."""
+    found, start = [], 0
+    for part in cells.parts if isinstance(cells, FamilyCells) else (cells,):
+        if len(part.tree.levels) > level:
+            found.append((part, slice(start, start + part.n // part.shape[0])))
+            start = found[-1][1].stop
+    return found
+
+
+def table_alone(family: Cells, table: Margin) -> Cells:
     """Return a table as cells of its own."""
     tree = family.tree
     own = tree.branch(0, 0, tree.sizes[0], tree.level(table.level))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.from_the_top import FromTheTop, in_chunks, settling_stats
 from trueup.reconciling.method import Solution
+
+if TYPE_CHECKING:
+    from trueup.reconciling.family_parts import FamilyPlan
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,16 @@ class FamilyTree(FromTheTop):
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
         """Run the covariance recursion of every component."""
         return family_problem(constraints, headers)
+
+    def refuses_parts(self) -> str | None:
+        """Return the reason if the method needs the whole tree at once; whole numbers are settled part by part."""
+        return None if self.integer else super().refuses_parts()
+
+    def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyPlan:
+        """Prepare what all segments of the tree share."""
+        from trueup.reconciling.family_parts import FamilyPlan
+
+        return FamilyPlan(family_problem(constraints, headers), self.settling())
 
     def errors(self, state: FamilyProblem) -> dict[Margin, NDArray]:
         """Return the standard errors of the least-squares estimates of every measured margin."""

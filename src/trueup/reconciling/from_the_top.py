@@ -75,5 +75,5 @@ def settling_stats(*tables: SettledTables) -> dict[str, float]:
         "largest optimality residual (counts)": largest(t.residual for t in tables),
         "units without a place": sum(t.misplaced for t in tables),
         "parents settled without their margins": sum(t.relaxed for t in tables),
-        "most iterations": max(t.iterations for t in tables),
+        "most iterations": max((t.iterations for t in tables), default=0),
     }

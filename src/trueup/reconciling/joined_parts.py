@@ -79,10 +79,10 @@ class JoinedPlan:
         """Return the number of cells of a place, of both tables."""
         return self.persons.cells + self.households.cells
 
-    @property
-    def columns(self) -> tuple:
-        """Return per level the cells that each measurement of both tables counts."""
-        return tuple((*p, *h) for p, h in zip(self.persons.columns, self.households.columns))
+    def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Return how many cells a place has, and how many measured values at most, of both tables."""
+        of_levels = zip(self.persons.columns, self.households.columns)
+        return self.cells, max(sum(size for _, size in (*p, *h)) for p, h in of_levels)
 
     def bounds(self, constraints: Constraints) -> Bounds:
         """Return no bounds: persons are bounded by settled households."""

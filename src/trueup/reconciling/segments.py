@@ -85,6 +85,10 @@ class SegmentPlan:
         """Return the number of cells of a histogram, structural zeros included."""
         return int(np.prod(self.fold.sizes))
 
+    def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Return how many cells a place has, and how many measured values at most."""
+        return self.cells, max(sum(size for _, size in columns) for columns in self.columns)
+
     def exact(self, level: int) -> list[Exact]:
         """Return the invariants of a level and of those below it."""
         levels = range(level, len(self.levels))

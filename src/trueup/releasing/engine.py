@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from trueup.reconciling import choose
 from trueup.reconciling.method import Method
 
 if TYPE_CHECKING:
+    from trueup.reconciling.family_parts import FamilyPlan
     from trueup.reconciling.segments import SegmentPlan
 
 ENGINES = ("memory", "local", "spark")
@@ -82,13 +84,13 @@ def _key_bytes(column: NDArray) -> float:
     return OBJECT + sum(map(len, column.tolist())) / max(1, column.size)
 
 
-def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
+def plan_of(problem: Problem) -> tuple[Method, SegmentPlan | FamilyPlan]:
     """Let the method divide the problem among parts of the places."""
     spec, headers = problem.spec, problem.headers
-    if problem.cells.is_family:
+    if problem.cells.is_family and prod(problem.cells.shape[1:]) >= 2**31:
         raise SpecError(
-            "a family of tables is released in memory",
-            remedy="give --engine memory: only the cells of its tables are held",
+            "a record lies in one of more than 2^31 cells of a place, more than are tabulated by parts",
+            remedy="give --engine memory, or leave out attributes",
         )
     if not spec.attributes:
         raise SpecError(
@@ -110,7 +112,7 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan]:
     return divided(spec, headers)
 
 
-def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan]:
+def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentPlan | FamilyPlan]:
     """Return the method and the plan that all parts share, which knows levels but no places."""
     from trueup.reconciling.histogram_tree import HistogramTree  # it loads the kernels of histograms
 

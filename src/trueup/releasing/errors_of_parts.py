@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
 from trueup.files.database import connect
+from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.tables import read_counted, read_measured
+from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured, simulate_many, split
 from trueup.model.problem import Problem
@@ -27,11 +29,13 @@ from trueup.reconciling.expected_errors import (
 from trueup.reconciling.method import Method
 from trueup.releasing.cut import PlacePart
 from trueup.releasing.run_folder import RunFolder
-from trueup.releasing.tasks import level_part
 
 
-def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
-    """Simulate the errors of a run whose tables are settled; equal measurements give equal figures."""
+def errors_of_parts(folder: RunFolder, method: Method, linked: StoredRelease) -> ExpectedErrors:
+    """Simulate the errors of a run whose tables are settled and linked; equal measurements give equal figures."""
+    sized = cells_of_sizes(folder.spec, folder.plan["sizes"])
+    if sized.is_family:
+        return _errors_of_family(sized.n, method, linked)
     rng = np.random.default_rng([int(folder.seal, 16), 1])
     tree, work = folder.tree(), WORK // method.effort
     places, counts = _settled_counts(folder, work // MIN_REPLICATES, rng)
@@ -55,6 +59,15 @@ def errors_of_parts(folder: RunFolder, method: Method) -> ExpectedErrors:
         TrueupError
     ) as error:  # rules may name places that were not chosen; the release does not depend on it
         return ExpectedErrors((), f"Errors could not be simulated on {said}: {error}")
+
+
+def _errors_of_family(n: int, method: Method, linked: StoredRelease) -> ExpectedErrors:
+    """Simulate the errors of a family in memory, if it is small enough: its tables have no places in common to choose from."""
+    if n > WORK:
+        return ExpectedErrors((), f"Errors of {n:,} cells in several tables are not simulated.")
+    measured = linked.measurements
+    constraints = build_constraints(linked.spec, measured.cells)
+    return Prepared.of(constraints, measured.headers, method).simulation(linked)
 
 
 def standard_errors(
@@ -153,7 +166,7 @@ def _counts_of(folder: RunFolder, part: PlacePart) -> tuple[int, NDArray[np.int6
     """Return where the places of a part begin within the last level, and their counts (places, n)."""
     branch = folder.branch(part)
     cells = folder.cells(branch)
-    file = folder.tables.path(level_part(len(folder.spec.levels) - 1, part))
+    file = folder.tables.path(f"{len(folder.spec.levels) - 1:02d}-{part}")
     with connect(files=[file], threads=1) as connection:
         counts, _ = read_counted(connection, [file], cells, cells.finest)
     return int(branch.starts[-1]), np.asarray(counts).reshape(cells.shape[0], -1)

@@ -40,6 +40,7 @@ from trueup.io.bundle.write import NOTE, begin_bundle, describe_measured, sealed
 from trueup.ledger.account import Account
 from trueup.ledger.request import read_request
 from trueup.ledger.reservation import Reservation
+from trueup.model.build import cells_of_sizes
 from trueup.model.cells import Margin
 from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
@@ -50,7 +51,7 @@ from trueup.releasing.errors_of_parts import errors_of_parts
 from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import cut_anew
-from trueup.releasing.tasks import CHECKS, Down, Measure, Up, level_part
+from trueup.releasing.tasks import CHECKS, Down, Measure, Up
 from trueup.run.executor import Executor
 from trueup.run.parts import Parts
 
@@ -197,14 +198,14 @@ class ByParts:
             "memory": folder.plan["memory"],
             **notes_on_data(folder),
         }
-        with self.log.stage("simulating the errors to expect"):
-            expected = errors_of_parts(folder, method)
         with self.log.stage("linking the tables"):
-            manifest = self._link(target) | {"expected errors": expected.written()}
-        listed = dict.fromkeys(
-            public_files(target), ""
-        )  # digests come with the manifest, once the report is written
-        return StoredRelease(target, manifest | {"files": listed}), manifest
+            manifest = self._link(target)
+        # Digests come with the manifest, once the report is written.
+        listed = {"files": dict.fromkeys(public_files(target), "")}
+        with self.log.stage("simulating the errors to expect"):
+            expected = errors_of_parts(folder, method, StoredRelease(target, manifest | listed))
+        manifest |= {"expected errors": expected.written()}
+        return StoredRelease(target, manifest | listed), manifest
 
     def _link(self, target: Path) -> dict[str, Any]:
         """Link the parts into the bundle, which takes no space."""
@@ -213,27 +214,21 @@ class ByParts:
         link_part(folder.places, "all", public / "places.parquet")
         for part in folder.all_parts:
             link_part(folder.measured, str(part), public / measured_file(str(part)))
-        for level, table in enumerate(manifest["counts"]):
-            layer = next(s for s in range(len(folder.cut.layers)) if level in folder.cut.settled(s))
-            for part in folder.cut.parts[layer]:
-                link_part(
-                    folder.tables,
-                    level_part(level, part),
-                    public / table["files"].replace("*", str(part)),
-                )
+        for part in folder.all_parts:
+            for number, _ in folder.released_by(part.layer):
+                file = manifest["counts"][int(number)]["files"].replace("*", str(part))
+                link_part(folder.tables, f"{number}-{part}", public / file)
         return manifest
 
     def _manifest(self) -> dict[str, Any]:
         folder, plan = self.folder, self.folder.plan
         names = [level.name for level in folder.spec.levels]
-        attributes = tuple(a.name for a in folder.spec.attributes)
-        tables = [Margin(name, attributes) for name in names]
-        cells = int(np.prod([len(a.values) for a in folder.spec.attributes], dtype=np.int64))
+        cells = cells_of_sizes(folder.spec, plan["sizes"])
         return {
             **describe_measured(
                 folder.spec_text,
                 dict(zip(names, plan["sizes"])),
-                cells,
+                cells.n // plan["sizes"][-1],
                 folder.headers,
                 guarantee_in(plan["guarantee"]),
             ),
@@ -246,7 +241,11 @@ class ByParts:
             "stats": _worst(report["stats"] for report in self._reports),
             "misses": [asdict(miss) for miss in _misses(m for r in self._reports for m in r["misses"])],
             "counts": [
-                {"files": f"counts/{slug(Margin(m.level))}/part-*.parquet", **margin_out(m)} for m in tables
+                {
+                    "files": f"counts/{slug(m if cells.is_family else Margin(m.level))}/part-*.parquet",
+                    **margin_out(m),
+                }
+                for m in folder.released
             ],
             "not listed": NOTE,
         }

@@ -28,12 +28,14 @@ from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places
 from trueup.io.microdata.sparse import Occupied, SparseCounts
 from trueup.io.microdata.truncate import Limit
-from trueup.model.build import build_cells
-from trueup.model.cells import Cells
+from trueup.model.build import build_cells, build_constraints, cells_of_sizes
+from trueup.model.cells import Cells, Margin
+from trueup.model.family import FamilyCells
 from trueup.model.geography import read_tree
 from trueup.model.header import Measured
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
+from trueup.reconciling import published
 from trueup.releasing.cut import Cut, Layer, PlacePart
 from trueup.releasing.draws import Draws
 from trueup.run.parts import Parts
@@ -346,9 +348,29 @@ class RunFolder:
         }
         self.places.commit(str(part), lambda path: save_arrays(path, arrays | keys | names | limits))
 
+    @cached_property
+    def _one_place(self) -> Cells:
+        """Return the cells of one place on every level."""
+        return cells_of_sizes(self.spec, [1] * len(self.spec.levels))
+
     def cells(self, branch: Branch) -> Cells:
-        """Return the finest cells of a part."""
+        """Return the finest cells of a part; of a family of tables those of each on the part's levels."""
+        if isinstance(self._one_place, FamilyCells):
+            return self._one_place.within(branch.tree)
         return build_cells(self.spec, branch.tree)
+
+    @cached_property
+    def released(self) -> tuple[Margin, ...]:
+        """Return the tables that are released: histograms of every level, or what a family in memory releases."""
+        if isinstance(self._one_place, FamilyCells):
+            return published(build_constraints(self.spec, self._one_place))
+        attributes = tuple(a.name for a in self.spec.attributes)
+        return tuple(Margin(level.name, attributes) for level in self.spec.levels)
+
+    def released_by(self, layer: int) -> list[tuple[str, Margin]]:
+        """Return the tables that parts of a layer settle, each with its number as text."""
+        levels = {self.spec.levels[level].name for level in self.cut.settled(layer)}
+        return [(f"{i:02d}", margin) for i, margin in enumerate(self.released) if margin.level in levels]
 
     def headers_of(self, layer: int) -> tuple[Measured, ...]:
         """Return the headers that the parts of a layer measure."""

@@ -25,6 +25,7 @@ from trueup.measuring import entropy
 from trueup.model.problem import Problem
 from trueup.model.tree import Tree
 from trueup.reconciling import describe
+from trueup.reconciling.family_parts import FamilyPlan
 from trueup.reconciling.method import Method
 from trueup.reconciling.segments import SegmentPlan
 from trueup.releasing.cut import Cut, cut_tree
@@ -104,7 +105,7 @@ def place_bytes(cells: int, answers: int) -> int:
 def begin(
     problem: Problem,
     method: Method,
-    plan: SegmentPlan,
+    plan: SegmentPlan | FamilyPlan,
     data: Any,
     out: Path,
     geography: Any,
@@ -156,9 +157,8 @@ def begin(
     return folder
 
 
-def _cut(tree: Tree, plan: SegmentPlan, settings: Settings) -> Cut:
-    answers = max(sum(size for _, size in columns) for columns in plan.columns)
-    return cut_tree(tree, settings.places(plan.cells, answers), settings.workers)
+def _cut(tree: Tree, plan: SegmentPlan | FamilyPlan, settings: Settings) -> Cut:
+    return cut_tree(tree, settings.places(*plan.place_cells(tree.sizes)), settings.workers)
 
 
 def _settings_out(settings: Settings) -> dict[str, int | None]:

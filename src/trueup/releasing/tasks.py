@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,10 @@ from trueup.measuring import draw, draw_left_out
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import refuse_broken, violations
+from trueup.model.family import FamilyCells, marginal_in, table_alone, tables_beside
 from trueup.model.header import Measured
 from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
+from trueup.reconciling.family_parts import FamilyPlan, FamilySegment, FamilySummary
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, JoinedSummary, joined_down, joined_up
 from trueup.reconciling.segments import Segment, SegmentPlan
@@ -85,15 +88,14 @@ class PartTotal(Task):
     def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the roots' sums."""
         branch = folder.branch(part)
-        cells, counts = folder.cells(branch), _exact(folder, part, branch)
-        refuse_overflow(counts.sum(dtype=np.float64))
+        cells, held = folder.cells(branch), _held(folder, part)
+        counts = _exact(cells, branch, held)
+        refuse_overflow(held.count.sum(dtype=np.float64))
         refuse_broken(local_constraints(folder.spec, cells), counts)
-        attributes = cells.finest.attributes
-        sums = cells.sum(counts, Margin(branch.tree.levels[0], attributes))
         if part.layer == 0:
             refuse_inexact(cells.sum(counts, Margin(branch.tree.levels[0])), BEFORE_NOISE)
-        occupied = _occupied(sums.reshape(branch.tree.sizes[0], -1), int(branch.starts[0]))
-        folder.sums.commit(str(part), lambda path: save_arrays(path, occupied._asdict()))
+        sums = _at_roots(branch, held)
+        folder.sums.commit(str(part), lambda path: save_arrays(path, sums._asdict()))
 
 
 class Measure(Task):
@@ -108,7 +110,8 @@ class Measure(Task):
         branch, headers = folder.branch(part), folder.headers_of(part.layer)
         cells = folder.cells(branch)
         guarantee = guarantee_in(folder.plan["guarantee"])
-        drawn = draw(cells, _exact(folder, part, branch), [h.at(cells) for h in headers], guarantee)
+        counts = _exact(cells, branch, _held(folder, part))
+        drawn = draw(cells, counts, [h.at(cells) for h in headers], guarantee)
         alone = draw_left_out(folder.spec, folder.limit) if (part.layer, part.number) == (0, 0) else None
         folder.measured.commit(
             str(part),
@@ -122,28 +125,29 @@ class Measure(Task):
 
 @dataclass(frozen=True)
 class _Reconciling(Task):
-    plan: SegmentPlan | JoinedPlan
+    plan: SegmentPlan | JoinedPlan | FamilyPlan
 
     @property
-    def up(self) -> Callable[..., Any]:
-        """Return the upward pass: a segment's and lower estimates of its roots."""
-        return joined_up if isinstance(self.plan, JoinedPlan) else up
-
-    @property
-    def down(self) -> Callable[..., Settlement]:
-        """Return the downward pass: a segment settled below its settled roots."""
-        return joined_down if isinstance(self.plan, JoinedPlan) else down
+    def ways(self) -> tuple[Callable[..., Any], Callable[..., Settlement], Any]:
+        """Return the upward pass, the downward pass, and the kind of summary between segments."""
+        if isinstance(self.plan, FamilyPlan):
+            return FamilySegment.up, FamilySegment.down, FamilySummary
+        if isinstance(self.plan, JoinedPlan):
+            return joined_up, joined_down, JoinedSummary
+        return up, down, Summary
 
     def given(self, folder: RunFolder, part: PlacePart) -> tuple[Branch, Any, Answers, Any]:
         """Return the inputs of both passes: the places, their measurements, and the estimates from below."""
         branch, layer = folder.branch(part), folder.cut.layers[part.layer]
         spine = Spine(branch.tree.child_ptr, branch.tree.sizes[0])
-        bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
-        firsts = tuple(branch.starts.tolist())
-        segment: Any = Segment(self.plan, layer.top, layer.bottom, spine, firsts, bounds)  # pyright: ignore[reportArgumentType]
-        summary: Any = Summary
+        firsts, summary = tuple(branch.starts.tolist()), self.ways[-1]
+        if isinstance(self.plan, FamilyPlan):
+            segment: Any = FamilySegment(self.plan, range(layer.top, layer.bottom + 1), spine, firsts)
+        else:
+            bounds = self.plan.bounds(local_constraints(folder.spec, folder.cells(branch)))
+            segment = Segment(self.plan, layer.top, layer.bottom, spine, firsts, bounds)  # pyright: ignore[reportArgumentType]
         if isinstance(self.plan, JoinedPlan):
-            segment, summary = JoinedSegment.of(self.plan, segment), JoinedSummary
+            segment = JoinedSegment.of(self.plan, segment)
         estimates = (load_arrays(folder.estimates.path(str(b))) for b in folder.cut.below(part))
         below = [summary.of_arrays(arrays) for arrays in estimates]
         return branch, segment, _answers(folder, part, branch), summary.join(below) if below else None
@@ -159,7 +163,7 @@ class Up(_Reconciling):
     def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the estimates."""
         _, segment, answers, below = self.given(folder, part)
-        summary = self.up(segment, answers, below)
+        summary = self.ways[0](segment, answers, below)
         folder.estimates.commit(str(part), lambda path: save_arrays(path, summary.arrays()))
 
 
@@ -171,21 +175,21 @@ class Down(_Reconciling):
 
     def done(self, folder: RunFolder, part: PlacePart) -> bool:
         """Return True if its tables, the leaves for the parts below and its report are committed."""
-        tables = (folder.tables.find(level_part(level, part)) for level in folder.cut.settled(part.layer))
+        tables = (folder.tables.find(f"{number}-{part}") for number, _ in folder.released_by(part.layer))
         below = part.layer == len(folder.cut.layers) - 1 or folder.settled.find(f"leaves-{part}")
         return bool(folder.settled.find(f"report-{part}") and below and all(tables))
 
     def work(self, folder: RunFolder, part: PlacePart) -> None:
         """Commit the tables, the leaves for the parts below, and the report."""
         branch, segment, answers, below = self.given(folder, part)
-        above = _above(folder, part, self.plan.cells) if part.layer else None
-        settled = self.down(segment, answers, below, above, self.seed)
+        cells, headers = folder.cells(branch), folder.headers_of(part.layer)
+        above = _above(folder, part, tables_beside(cells, 0)[-1][1].stop) if part.layer else None
+        settled = self.ways[1](segment, answers, below, above, self.seed)
         if not settled.solved:
             raise unsolved(folder.method, Status.UNSOLVED)
         tables = dict(zip(settled.levels, settled.tables)) | (
             {} if above is None else {settled.levels.start - 1: above}
         )
-        cells, headers = folder.cells(branch), folder.headers_of(part.layer)
         top = min(tables)
         gaps = _gaps(cells, top, tables, headers, answers)
         refuse_broken_rules(folder, cells, top, tables, gaps)
@@ -202,11 +206,15 @@ class Down(_Reconciling):
         tables: Mapping[int, NDArray],
         settled: Settlement,
     ) -> None:
-        for level in settled.levels:
-            name, held = folder.spec.levels[level].name, _occupied(tables[level])
+        for number, margin in folder.released_by(part.layer):
+            at = cells.tree.level(margin.level)
+            held = _occupied(_summed(cells, at, tables[folder.cut.layers[part.layer].top + at], margin))
+            alone = table_alone(cells, margin) if cells.is_family else cells
             folder.tables.commit(
-                level_part(level, part),
-                lambda path, name=name, held=held: write_counts(path, cells, name, *held, folder.database),
+                f"{number}-{part}",
+                lambda path, alone=alone, level=margin.level, held=held: write_counts(
+                    path, alone, level, *held, folder.database
+                ),
                 ".parquet",
             )
         if part.layer < len(folder.cut.layers) - 1:
@@ -239,7 +247,7 @@ def refuse_broken_rules(
     holds = (
         all(table.dtype.kind in "iu" for table in tables.values()),
         all(_adds_up(cells, top, tables, level) for level, _ in pairwise(sorted(tables))),
-        not violations(local_constraints(folder.spec, cells), tables[max(tables)].ravel()),
+        not violations(local_constraints(folder.spec, cells), _finest(cells, top, tables)),
         not any(gap.any() for header, gap in gaps if header.exact),
     )
     if broken := [rule for rule, kept in zip(CHECKS, holds) if not kept]:
@@ -250,7 +258,26 @@ def refuse_broken_rules(
 
 def _adds_up(cells: Cells, top: int, tables: Mapping[int, NDArray], level: int) -> bool:
     starts = cells.tree.starts(level - top, level - top + 1)[:-1]
-    return np.array_equal(np.add.reduceat(tables[level + 1], starts, axis=0), tables[level])
+    upper, lower = (tables_beside(cells, at - top) for at in (level, level + 1))
+    columns = [np.arange(u.start, u.stop) for table, u in upper if any(table is one for one, _ in lower)]
+    kept = tables[level][:, np.concatenate([np.zeros(0, np.int64), *columns])]
+    return np.array_equal(np.add.reduceat(tables[level + 1], starts, axis=0), kept)
+
+
+def _finest(cells: Cells, top: int, tables: Mapping[int, NDArray]) -> NDArray:
+    """Return the counts (n,) of a part's cells: of each table those of the last level that it has."""
+    lasts = ((len(table.tree.levels) - 1, table) for table, _ in tables_beside(cells, 0))
+    columns = (
+        (level, next(at for one, at in tables_beside(cells, level) if one is table)) for level, table in lasts
+    )
+    return np.concatenate([tables[top + level][:, at].ravel() for level, at in columns])
+
+
+def _summed(cells: Cells, level: int, table: NDArray, margin: Margin) -> NDArray:
+    """Return the sums `(places, groups)` of a margin from the tables that stand beside each other at a level."""
+    held = cells.holding(margin)
+    one, columns = next((one, at) for one, at in tables_beside(cells, level) if one is held)
+    return marginalise(table[:, columns], marginal_in(one, margin))
 
 
 def _gaps(
@@ -261,7 +288,7 @@ def _gaps(
     for level, measured in enumerate(answers):
         own = [h for h in headers if h.margin.level == cells.tree.levels[level]]
         for header, answer in zip(own, measured, strict=True):
-            table = marginalise(tables[top + level], cells.marginal(header.margin.attributes))
+            table = _summed(cells, level, tables[top + level], header.margin)
             found.append((header, _of_counted(cells, header, table) - answer))
     return found
 
@@ -280,25 +307,31 @@ def _squares(header: Measured, gap: NDArray) -> dict[str, Any]:
     return {"query": header.query, "level": header.margin.level, "counts": gap.size, "squares": squares}
 
 
-def level_part(level: int, part: PlacePart) -> str:
-    """Return the name of the part that holds the table of a level."""
-    return f"{level:02d}-{part}"
-
-
-def _exact(folder: RunFolder, part: PlacePart, branch: Branch) -> NDArray[np.int64]:
-    """Return confidential counts of all cells of a part's last level."""
+def _held(folder: RunFolder, part: PlacePart) -> Occupied:
+    """Return confidential counts of a part's last level, by cells of all attributes."""
     if part.layer == len(folder.cut.layers) - 1:
-        parts = [folder.occupied(part.number)]
-    else:
-        parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(part)]
-    return _dense(parts, int(branch.starts[-1]), folder.cells(branch).shape).ravel()
+        return folder.occupied(part.number)
+    parts = [Occupied(**load_arrays(folder.sums.path(str(b)))) for b in folder.cut.below(part)]
+    return Occupied(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _dense(parts: Sequence[Occupied], first: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    table = np.zeros((shape[0], int(np.prod(shape[1:], dtype=np.int64))), dtype=np.int64)
-    for part in parts:
-        table[part.place - first, part.cell] = part.count
-    return table
+def _exact(cells: Cells, branch: Branch, held: Occupied) -> NDArray[np.int64]:
+    """Return the counts `(n,)` of a part's cells."""
+    index = (held.place - branch.starts[-1]) * prod(cells.shape[1:]) + held.cell
+    if isinstance(cells, FamilyCells):
+        return cells.tally(index, held.count)
+    counts = np.zeros(cells.n, np.int64)
+    counts[index] = held.count
+    return counts
+
+
+def _at_roots(branch: Branch, held: Occupied) -> Occupied:
+    """Sum counts of a part's last level into its roots."""
+    above = branch.tree.ancestors(len(branch.tree.levels) - 1, 0)[held.place - branch.starts[-1]]
+    pairs, index = np.unique(np.stack([above, held.cell.astype(np.int64)]), axis=1, return_inverse=True)
+    totals = np.zeros(pairs.shape[1], np.int64)
+    np.add.at(totals, index.ravel(), held.count)
+    return Occupied(branch.starts[0] + pairs[0], pairs[1].astype(np.int32), totals)
 
 
 def _occupied(table: NDArray, first: int = 0) -> Occupied:
@@ -322,5 +355,6 @@ def _above(folder: RunFolder, part: PlacePart, cells: int) -> NDArray[np.int64]:
     first, last = folder.cut.layers[part.layer].edges[part.number : part.number + 2]
     held = Occupied(**load_arrays(folder.settled.path(f"leaves-{folder.cut.above(part)}")))
     rows = slice(*np.searchsorted(held.place, [first, last]).tolist())
-    held = Occupied(held.place[rows], held.cell[rows], held.count[rows])
-    return _dense([held], first, (last - first, cells))
+    table = np.zeros((last - first, cells), np.int64)
+    table[held.place[rows] - first, held.cell[rows]] = held.count[rows]
+    return table

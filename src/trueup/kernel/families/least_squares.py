@@ -21,8 +21,8 @@ One file: the recursion, and the two ways between its unknowns and the tables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -34,6 +34,8 @@ from trueup.kernel.histogram.marginals import Marginal, is_identity
 from trueup.kernel.histogram.spine import Spine
 
 Measured = tuple[Marginal, float]
+Contrast = tuple[int, ...]
+"""The axes of a component's contrasts."""
 EXACT_SHARE = 1e-8
 """Variance of exact tables as a share of the least noisy one: errors of a count of 1e4 noise widths stay below 1e-4."""
 ROW_RANK = 1e-9
@@ -150,7 +152,13 @@ class FamilyLeastSquares:
             self.views[key] = TableView.of(self.axes, marginal)
         return self.views[key]
 
-    def fit(self, answers: Sequence[Sequence[NDArray]], *, subtrees: bool = False) -> list[list[NDArray]]:
+    def fit(
+        self,
+        answers: Sequence[Sequence[NDArray]],
+        *,
+        subtrees: bool = False,
+        below: Mapping[Contrast, NDArray] | None = None,
+    ) -> list[list[NDArray]]:
         """Return estimates per block and level, `(b, places, d, columns)`.
 
         Parameters
@@ -159,15 +167,18 @@ class FamilyLeastSquares:
             Per level and measured table `(b, places, cells)`.
         subtrees
             Estimate every place from its subtree alone.
+        below
+            Estimates of a last level that is a cut, by block; `answers` end one level above it.
         """
         seen = [
             [
                 self.view(m).domain.forward(np.asarray(y, float))
                 for (m, _), y in zip(level, parts, strict=True)
             ]
-            for level, parts in zip(self.plan, answers, strict=True)
+            for level, parts in zip(self.plan[: len(answers)], answers, strict=True)
         ]
-        return [self._fit(block, seen, subtrees) for block in self.blocks]
+        known = below or {}
+        return [self._fit(block, seen, subtrees, known.get(block.contrast)) for block in self.blocks]
 
     def table(self, fit: Sequence[Sequence[NDArray]], level: int, marginal: Marginal) -> NDArray:
         """Return the estimates `(b, places, cells)` of a marginal at a level."""
@@ -262,19 +273,40 @@ class FamilyLeastSquares:
                 remedy="measure fewer recodes of the same attributes",
             )
         block = Block(contrast, dense, (), (), ())
-        basis, variance, below = [np.zeros((0, unknowns))], [], []
+        basis = [np.zeros((0, unknowns))]
         for level in range(depth - 1, -1, -1):
-            rows = [(self._matrix(block, m), v) for _, (m, v) in informing[level]]
-            basis.append(_extended(basis[-1], [m for m, _ in rows]))
-            own = sum(
-                (basis[-1] @ m.T @ m @ basis[-1].T / v for m, v in rows), np.zeros((len(basis[-1]),) * 2)
-            )
+            basis.append(_extended(basis[-1], [self._matrix(block, m) for _, (m, _) in informing[level]]))
+        return self._known(replace(block, basis=tuple(basis[:0:-1])))
+
+    def _known(self, block: Block, below: NDArray | None = None) -> Block:
+        """Return a block with its covariances; those of the last level are given if it is a cut."""
+        variance: list[NDArray] = [] if below is None else [below]
+        summed: list[NDArray] = []
+        for level in range(block.depth - 1 - len(variance), -1, -1):
+            basis, informing = block.basis[level], self._informing(block.contrast, level)
+            rows = [(basis @ self._matrix(block, m).T, v) for _, (m, v) in informing]
+            own = sum((x @ x.T / v for x, v in rows), np.zeros((len(basis),) * 2))
             if variance:
-                below.append(self._summed(level, variance[-1]))
-                variance.append(_combined(below[-1], own, informed=bool(rows)))
+                summed.append(self._summed(level, variance[-1]))
+                variance.append(_combined(summed[-1], own, informed=bool(rows)))
             else:
                 variance.append(np.linalg.inv(own)[None])
-        return Block(contrast, dense, tuple(basis[:0:-1]), tuple(variance[::-1]), tuple(below[::-1]))
+        return replace(block, variance=tuple(variance[::-1]), below=tuple(summed[::-1]))
+
+    def on(self, spine: Spine, levels: range, below: Mapping[Contrast, NDArray] | None) -> FamilyLeastSquares:
+        """Return the problem of some levels of other places; `below` are covariances of a last level that is a cut."""
+        plan = self.plan[levels.start : levels.stop]
+        plan = plan if below is None else (*plan[:-1], ())
+        part = replace(self, spine=spine, plan=plan, blocks=())
+        blocks = (
+            part._known(
+                replace(block, basis=block.basis[levels.start : levels.stop]),
+                None if below is None else below.get(block.contrast),
+            )
+            for block in self.blocks
+            if block.depth > levels.start
+        )
+        return replace(part, blocks=tuple(blocks))
 
     def _summed(self, level: int, v: NDArray) -> NDArray:
         """Return the covariance of the sum of every place's children; of one place if all are alike."""
@@ -284,10 +316,15 @@ class FamilyLeastSquares:
             return children[:, None, None] * v
         return np.add.reduceat(v, self.spine.firsts[level], axis=0)
 
-    def _fit(self, block: Block, seen: Sequence[Sequence[NDArray]], subtrees: bool) -> list[NDArray]:
+    def _fit(
+        self, block: Block, seen: Sequence[Sequence[NDArray]], subtrees: bool, below: NDArray | None
+    ) -> list[NDArray]:
         z: list[NDArray] = [np.zeros(0)] * block.depth
         sums: list[NDArray] = [np.zeros(0)] * block.depth
         for level in range(block.depth - 1, -1, -1):
+            if level == block.depth - 1 and below is not None:
+                z[level] = below
+                continue
             h = self._information(block, seen[level], level)
             if level == block.depth - 1:
                 z[level] = block.variance[level] @ h

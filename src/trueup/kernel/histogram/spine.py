@@ -69,6 +69,17 @@ class Spine:
         """Return the number of nodes on a level."""
         return self.levels[level].stop - self.levels[level].start
 
+    def upper(self, depth: int) -> Spine:
+        """Return the first levels alone.
+
+        Examples
+        --------
+        >>> Spine(np.array([1, 3, 5, 6, 6, 6, 6])).upper(2).child_ptr
+        array([1, 3, 3, 3])
+        """
+        end = self.levels[depth - 1].stop
+        return Spine(np.minimum(self.child_ptr[: end + 1], end), self.roots)
+
     def tiled(self, copies: int) -> Spine:
         """Return several copies side by side: on every level the nodes of the first copy, of the second, ..."""
         counts = [np.tile(np.diff(self.child_ptr[lv.start : lv.stop + 1]), copies) for lv in self.levels]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.io.bundle.read import StoredRelease
+from trueup.model.build import cells_of_sizes
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
@@ -41,7 +42,7 @@ def _summary(release: StoredRelease) -> tuple[tuple[str, str], ...]:
     places = "; ".join(f"{plain(name)} ({size:,})" for name, size in release.sizes.items())
     return (
         ("Places", places),
-        ("Counts of each place", number(release.place_cells)),
+        ("Counts", number(sum(_sizes(release)))),
         ("Protected", f"each {release.guarantee.unit}"),
         ("Privacy loss", total_loss(release.guarantee)),
         ("Checks passed", passed(release)),
@@ -49,16 +50,21 @@ def _summary(release: StoredRelease) -> tuple[tuple[str, str], ...]:
 
 
 def _levels(release: StoredRelease) -> Section:
+    levels = [margin.level for margin in release.published]
     columns = (
-        Column("Level", [plain(name) for name in release.sizes]),
-        Column("Places", [number(size) for size in release.sizes.values()], numeric=True),
-        Column(
-            "Counts", [number(size * release.place_cells) for size in release.sizes.values()], numeric=True
-        ),
+        Column("Level", [plain(name) for name in levels]),
+        Column("Places", [number(release.sizes[name]) for name in levels], numeric=True),
+        Column("Counts", [number(size) for size in _sizes(release)], numeric=True),
         Column("Released table", [table_name(margin) for margin in release.published]),
     )
     note = "Tables list the counts that are not zero; every other count of the public places is zero."
     return Section("levels", "What was released", (Table("Released tables", columns, note),))
+
+
+def _sizes(release: StoredRelease) -> list[int]:
+    """Return the number of counts of each released table."""
+    cells = cells_of_sizes(release.spec, list(release.sizes.values()))
+    return [cells.size(margin) for margin in release.published]
 
 
 def _errors(release: StoredRelease, unit: str) -> Section:
