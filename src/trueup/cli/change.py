@@ -1,9 +1,9 @@
-"""`trueup change`: what changed between two releases."""
+"""`trueup change`: what changed between two releases, or two periods of one posterior."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from trueup.cli.options import AsJson, argument, option
 from trueup.cli.printing import print_json, print_table
@@ -12,7 +12,10 @@ from trueup.digits import to_figure
 
 def change_command(
     before: Annotated[Path, argument("The earlier bundle, or posterior of `infer --out`.")],
-    after: Annotated[Path, argument("The later one, of the same kind.")],
+    after: Annotated[
+        Path | None,
+        argument("The later one, of the same kind; none if BEFORE is a posterior of several periods."),
+    ] = None,
     table: Annotated[
         str | None,
         option("--table", "What is compared, such as 'county x sex'; by default totals of the lowest level."),
@@ -31,6 +34,13 @@ def change_command(
             "Places that were split, merged or renamed: a table with the columns before and after.",
         ),
     ] = None,
+    periods: Annotated[
+        str | None,
+        option(
+            "--periods",
+            "Of a posterior of several periods, the two to compare: 2025,2026; by default its last two.",
+        ),
+    ] = None,
     level: Annotated[str, option("--level", "Probability of each interval: 90% or .9.", shown=True)] = "90%",
     show: Annotated[int, option("--show", "Rows to print, largest changes first.", shown=True, min=1)] = 20,
     out: Annotated[Path | None, option("--out", "Write all rows to a new .csv or .parquet file.")] = None,
@@ -42,7 +52,8 @@ def change_command(
     from trueup.releasing.changing import changes as compare
     from trueup.releasing.changing import write_change
 
-    found = compare(before, after, table, crosswalk=crosswalk, question=question, level=level)
+    two: Any = None if periods is None else tuple(name.strip() for name in periods.split(","))
+    found = compare(before, after, table, crosswalk=crosswalk, question=question, level=level, periods=two)
     if out is not None:
         write_change(found, out)
     if as_json:

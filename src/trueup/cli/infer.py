@@ -33,7 +33,7 @@ from trueup.cli.options import (
 from trueup.cli.posterior_printed import posterior_as_json, print_missed, print_posterior
 from trueup.cli.printing import print_json
 from trueup.cli.progress import Tell, progress
-from trueup.cli.published import is_census_file, read_source
+from trueup.cli.published import is_census_file, read_periods, read_source
 from trueup.errors import SpecError
 
 Source = Annotated[Path | None, argument("A bundle, or a spec with the Census files of --table.")]
@@ -51,6 +51,13 @@ Geography = Annotated[
 ]
 Released = Annotated[
     Path | None, option("--released", "Released counts alone, with the spec that they were made by.")
+]
+Later = Annotated[
+    list[Path] | None,
+    option(
+        "--later",
+        "The bundle of a later period, repeat it: all are inferred together, linked by the prior. Folders name periods.",
+    ),
 ]
 Out = Annotated[Path | None, option("--out", "Write a new folder.")]
 Estimates = Annotated[
@@ -102,6 +109,7 @@ def infer_command(
     geography: Geography = None,
     released: Released = None,
     encoding: Encoding = None,
+    later: Later = None,
     out: Out = None,
     draws: Draws = 1000,
     level: Level = "90%",
@@ -130,6 +138,7 @@ def infer_command(
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
     from trueup.io.bundle.read import refuse_beyond
+    from trueup.model.records.periods import link_periods
 
     refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
     needed = "--perturbed or --released"
@@ -140,7 +149,7 @@ def infer_command(
     if engine is not None:
         idle = {"--perturbed": perturbed, "--table": table, "--released": released, "--csv": as_csv}
         idle |= {"--chosen": chosen, "--estimates": estimates, "--within": within, "--tier": tier}
-        idle |= {"--minutes": minutes}
+        idle |= {"--minutes": minutes, "--later": later}
         own = engine, master, workers, memory, draws, level, areas, column, by
         InferenceByParts(*own, log, take_over, summaries_alone, as_json).run(source, out, idle)
         return
@@ -154,6 +163,10 @@ def infer_command(
     given = [with_encoding(path, encoding) for path in table or []]
     files = with_encoding(geography, encoding), with_encoding(released, encoding)
     spec, measurements = read_source(source, perturbed, given, *files)
+    inferred = measurements
+    if later:
+        inferred = read_periods(bundle, measurements, later)
+        spec, measurements = None, link_periods(inferred)[0]
     if bundle is None:
         refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
     if estimates is not None:
@@ -162,15 +175,15 @@ def infer_command(
     cells = _inferred(measurements, within)
     shown = _known_labels(cells, chosen or [])
     wanted = None if areas is None else _areas(cells, areas, column, by)
-    method = None if tier is None else tiered(measurements, spec, tier)
+    method = None if tier is None else tiered(inferred, spec, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
     how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers}
     how |= {"minutes": minutes}
-    if measurements.guarantee.kind != "none":  # else the record knows its own
+    if measurements.guarantee.kind != "none" and not later:  # else the record knows its own
         how["spec"] = spec
     # Progress goes to standard error, whatever goes to standard output.
     with _goes_on(chains), progress(quiet=False) as tell:
-        posterior = run(measurements, method, progress=_Shown(tell), checkpoint=chains, **how)
+        posterior = run(inferred, method, progress=_Shown(tell), checkpoint=chains, **how)
         tell("describing every count")
         found = None if wanted is None else wanted(posterior)
     if estimates is not None:

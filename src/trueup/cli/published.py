@@ -34,6 +34,17 @@ def read_source(
     return _read_census(source, tables)
 
 
+def read_periods(bundle: Path | None, first: Any, later: list[Path]) -> dict[str, Any]:
+    """Return what was measured in the first period and in later ones, by the names of their folders."""
+    if bundle is None or not all(folder.is_dir() for folder in later):
+        raise SpecError("--later is given with what is no bundle", needed="a bundle for each period")
+    folders = [bundle, *later]
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        raise SpecError("two periods have folders of one name", needed="names that tell periods apart")
+    return dict(zip(names, [first, *(_read_bundle(folder, [])[1] for folder in later)]))
+
+
 def is_census_file(source: Path | None, tables: list[Any]) -> bool:
     """Return True if a spec is given with S-DHC files."""
     return source is not None and not source.is_dir() and bool(tables) and not Path(tables[0]).is_dir()

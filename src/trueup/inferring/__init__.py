@@ -14,6 +14,7 @@ from typing import Any
 from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.given import (
+    Given,
     finest_values,
     measured_once,
     prior_instead,
@@ -30,6 +31,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, entry_of, make, refuse_method
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.periods import PERIOD
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
 from trueup.model.records.released import ReleasedCounts
@@ -58,7 +60,11 @@ METHODS: Registry[InferenceMethod] = Registry(
 
 @takes_records
 def infer(
-    source: Measurements | Release | ReleasedCounts | Sequence[Measurements],
+    source: Measurements
+    | Release
+    | ReleasedCounts
+    | Sequence[Measurements]
+    | Mapping[str, Measurements | Release],
     method: InferenceMethod | str | None = None,
     *,
     spec: Spec | Problem | Constraints | None = None,
@@ -77,7 +83,8 @@ def infer(
     ----------
     source
         Measurements, several of the same counts, or a Release: its measurements hold all that its counts do. Where released
-        counts alone are known, what `read_released` returned.
+        counts alone are known, what `read_released` returned. Or a mapping of the names of periods to what was measured in each:
+        their counts are inferred together, told apart by an attribute `period`, under a prior that links them.
     method
         A method with its parameters, or its name; by default the spec's, or the first that fits.
     spec
@@ -169,6 +176,8 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _with_named_values(error, measured, constraints) from None
+    if constraints.periods:  # a unit may stand in every period, so that sums over them count nothing
+        drawn = replace(drawn, tables=tuple(margin for margin in drawn.tables if PERIOD in margin.attributes))
     doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, **instead}
@@ -235,7 +244,7 @@ def choose_inference(
     )
 
 
-def tiered(source: Measurements | Release, spec: Spec | None, tier: str) -> InferenceMethod:
+def tiered(source: Given, spec: Spec | None, tier: str) -> InferenceMethod:
     """Return the method that a spec asks for, or that fits, with a tier set."""
     measured, constraints, entry = read_given(source, spec)
     asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier", "minutes")}

@@ -26,6 +26,7 @@ from trueup.model.nested import canonical
 from trueup.model.prior import Estimated, Flat, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.periods import link_periods
 from trueup.model.records.quantity import Ratio
 from trueup.model.records.release import Release
 from trueup.model.records.released import ReleasedCounts
@@ -79,7 +80,9 @@ def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | N
         )
 
 
-Given = Measurements | Release | ReleasedCounts | Sequence[Measurements]
+Given = (
+    Measurements | Release | ReleasedCounts | Sequence[Measurements] | Mapping[str, Measurements | Release]
+)
 """Sources that `infer` takes."""
 
 
@@ -95,8 +98,28 @@ def read_given(
         entry = dict(problem.spec.infer)
         described = {} if "method" in entry else description_of(source.method)
         return measured, problem.constraints, described | entry
+    if isinstance(source, Mapping):
+        return _read_periods(source, spec)
     measured, constraints, problem = read_with_rules(source, spec)
     return measured, constraints, dict(problem.spec.infer) if problem else {}
+
+
+def _read_periods(
+    source: Mapping[str, Measurements | Release], spec: Spec | Problem | Constraints | None
+) -> tuple[Measurements, Constraints, dict[str, Any]]:
+    """Return the periods as one record; of `[infer]` the minutes alone are those of all periods together."""
+    if spec is not None:
+        raise SpecError(
+            "periods come with a spec", needed="periods alone, which know theirs", remedy="leave out spec="
+        )
+    measured, constraints = link_periods(source)
+    entry = dict(measured.spec.infer) if measured.spec else {}
+    if "prior" in entry:
+        raise SpecError(
+            "the spec of these periods names a prior, and periods are linked by that of a histogram",
+            remedy="infer each period alone, and compare them with `trueup change`",
+        )
+    return measured, constraints, {name: held for name, held in entry.items() if name == "minutes"}
 
 
 def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:

@@ -67,6 +67,8 @@ class Constraints:
         Structural zeros: each a set of attribute values that no unit can have together.
     bounds, linear
         Further limits and linear rows.
+    periods
+        Whether one attribute is the period: then tables are a histogram even where they are nested, so that periods are linked.
     joined
         The two tables that these cells hold, if they do; what links them is among the linear rows.
 
@@ -85,6 +87,7 @@ class Constraints:
     zeros: tuple[Mapping[str, str], ...] = ()
     bounds: tuple[Bound, ...] = ()
     linear: tuple[LinearRule, ...] = ()
+    periods: bool = False
     joined: Any = None  # a `trueup.model.joined.LinkedTables`, which stands above these rules
 
     def __post_init__(self) -> None:
@@ -110,6 +113,8 @@ class Constraints:
         conditional = any(margin.where for margin in self.invariants)
         if self.linear or conditional or any(not a.partition for a in self.cells.attributes):
             return "general"
+        if self.periods:
+            return "histogram"
         if (nested := self.chain) is not None:
             return "sum" if len(nested) <= 2 else "tree"
         whole = all(set(m.attributes) <= set(self.cells.finest.attributes) for m in self._in_play)

@@ -19,6 +19,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.asked import ask_draws
 from trueup.model.records.change import CountChanges
+from trueup.model.records.periods import two_periods
 from trueup.model.records.places_asked import Names
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws, described_where_defined
@@ -32,12 +33,13 @@ Record = Release | Posterior
 
 def changes(
     before: Record | str | Path,
-    after: Record | str | Path,
+    after: Record | str | Path | None = None,
     table: Margin | str | None = None,
     *,
     crosswalk: Any = None,
     question: str | None = None,
     level: float | str = 0.9,
+    periods: tuple[str, str] | None = None,
 ) -> CountChanges:
     """Return how every count of a table changed from one release to another, with intervals.
 
@@ -48,7 +50,7 @@ def changes(
     Parameters
     ----------
     before, after
-        Two releases, or two posteriors; or their folders.
+        Two releases, or two posteriors; or their folders. Or the first alone: a posterior of several periods.
     table
         Its name, such as `"county"` or `"county x sex"`; by default the totals of the lowest level.
     crosswalk
@@ -58,6 +60,8 @@ def changes(
         Of posteriors, in place of a table: what is compared, such as the share `"'county, sex=f' / county"`; see `trueup.ask`.
     level
         Probability of each interval by itself; of releases one of 50, 80, 90, 95 and 99 %.
+    periods
+        Of a posterior of several periods, which two are compared; by default its last two.
 
     Raises
     ------
@@ -75,8 +79,14 @@ def changes(
     >>> str(changes(one, two).direction[0])
     'more'
     """
-    old, new = _read(before), _read(after)
-    _refuse_unlike(old, new)
+    old = _read(before)
+    if after is None:
+        old, new = two_periods(old, periods)
+    elif periods is not None:
+        raise SpecError("periods are given beside two records", needed="one posterior of several periods")
+    else:
+        new = _read(after)
+        _refuse_unlike(old, new)
     level = probability_of(level)
     if question is not None:
         return _asked(
@@ -117,6 +127,8 @@ def write_change(found: CountChanges, out: Path) -> None:
 def _promise(old: Record, new: Record, level: float) -> str:
     if isinstance(old, Posterior) and isinstance(new, Posterior):
         both = dict.fromkeys((old.promise, new.promise))  # of both, as limits on records may differ
+        if _digest(old) == _digest(new):
+            return f"The two are periods of one posterior, whose prior links them. {new.promise}"
         return f"The two are taken to be unrelated before anything was published. {' '.join(both)}"
     both = dict.fromkeys(limited_sentence(record.spec) for record in (old, new))
     of = " of what is counted" if any(both) else ""
@@ -196,7 +208,7 @@ def _released(
 def _drawn(
     old: Posterior, new: Posterior, margin: Margin, groups: Groups, level: float
 ) -> Mapping[str, NDArray]:
-    """Subtract draws, as many of each as both have; they are independent, so that any pairing is valid."""
+    """Subtract draws, as many of each as both have: of one posterior in its pairs, of independent ones in any."""
     sums = []
     for record, own in zip((old, new), groups):
         draws = record.sums(margin)

@@ -39,7 +39,7 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
     first, *others = several
     if not others:
         return first
-    if any(_cells_of(each) != _cells_of(first) for each in others):
+    if any(cells_of(each) != cells_of(first) for each in others):
         raise SpecError(
             "the measurements are not of the same cells",
             needed="the same places, and the same attributes with the same values",
@@ -57,7 +57,8 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
     )
 
 
-def _cells_of(measurements: Measurements) -> tuple:
+def cells_of(measurements: Measurements) -> tuple:
+    """Return what two measurements have in common if they are of the same cells."""
     return measurements.cells.tree.digest, measurements.cells.attributes
 
 
