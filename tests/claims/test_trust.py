@@ -309,7 +309,7 @@ STRATEGIES = [
 @pytest.mark.parametrize(
     ("kind", "column", "how"),
     [
-        pytest.param(*each, marks=[] if i % 7 == 0 else pytest.mark.thorough)
+        pytest.param(*each, marks=[] if i % 7 == 0 else pytest.mark.thorough if i % 2 else pytest.mark.slow)
         for i, each in enumerate(STRATEGIES)
     ],
 )

@@ -121,7 +121,7 @@ def test_values_that_add_up_come_back_from_the_narrowest_noise(structure, rng):
             np.testing.assert_allclose(solution.values[0], counts, atol=1e-6, err_msg=method.name)
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.thorough), 2])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("structure", LAID)
 def test_counts_are_inferred(structure, every, rng):
     """From values that such noise leaves as they are, which contradict nothing."""
@@ -141,7 +141,9 @@ def test_counts_are_inferred(structure, every, rng):
                 assert violations(structure.constraints, row.astype(np.int64)) == []
 
 
-@pytest.mark.parametrize("epsilon", [10, *(pytest.param(e, marks=pytest.mark.thorough) for e in (40, 230))])
+@pytest.mark.parametrize(
+    "epsilon", [10, pytest.param(40, marks=pytest.mark.slow), pytest.param(230, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize("structure", LAID)
 def test_values_that_contradict_each_other_have_a_posterior_or_an_error(structure, epsilon, rng):
     """Noise a thousand times wider than its law says."""

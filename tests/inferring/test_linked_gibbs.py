@@ -265,7 +265,9 @@ def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkey
         method.apply(state, measured.flat, 1000, rng, lambda done, of: None, deadline=passed)
 
 
-@pytest.mark.parametrize(("second", "helps"), [(60.0, False), (90.0, True)])
+@pytest.mark.parametrize(
+    ("second", "helps"), [pytest.param(60.0, False, marks=pytest.mark.thorough), (90.0, True)]
+)
 def test_where_more_steps_at_places_do_not_help_draws_lie_further_apart(second, helps, small, monkeypatch):
     """Effective sizes of 50 and then of `second`: unless that is half as much again, steps are given back, once and for all."""
     sizes, runs = [50.0, second, 80.0, 500.0], []

@@ -127,7 +127,11 @@ def p_values(noise, total, rng, wrong=""):
 
 @pytest.mark.parametrize(
     ("noise", "total"),
-    [(15, False), pytest.param(3, False, marks=pytest.mark.slow), thorough(15, True)],
+    [
+        thorough(15, False),
+        pytest.param(3, False, marks=pytest.mark.slow),
+        pytest.param(15, True, marks=pytest.mark.slow),
+    ],
 )
 def test_moves_keep_the_posterior(noise, total, rng):
     assert p_values(noise, total, rng).min() > FALSE_ALARM

@@ -87,6 +87,7 @@ def test_executors_killed_in_every_kind_of_task_and_the_integers_of_one_machine(
     assert np.array_equal(trueup.read_release(alone.folder).counts, trueup.read_release(out).counts)
 
 
+@pytest.mark.slow
 def test_records_are_counted_by_spark_where_they_live(cluster, tmp_path):
     import pandas
 

@@ -143,6 +143,7 @@ def test_another_server_of_this_machine_is_sent_no_cookie(chrome, door):
     assert any(cookie["name"].startswith("trueup-studio") for cookie in visitor.page.context.cookies())
 
 
+@pytest.mark.slow
 def test_the_path_on_rhode_islands_blocks(chrome, studio, door, data_dir, capsys):
     """In the studio that held the demonstration: from a file's name to a checked release, one slider moved."""
     visitor, begun = enter(chrome, door), time.monotonic()
