@@ -90,6 +90,9 @@ class PublishedTable(SpecPart):
         le=1000,
         description="rows below the table, blank ones too, that are none of it, if not told by themselves",
     )
+    headings: bool = Field(
+        False, description="rows without any value are headings of those below, and are left out"
+    )
     fill: bool = Field(False, description="a blank key or value of an attribute repeats the one above")
     ragged: bool = Field(
         False, description="a place without parts, or without the place above, stands for itself there"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
+from trueup.io.published.drafting.sums import column_numbers, summing
 
 
 def told_apart(
@@ -32,13 +33,16 @@ def told_apart(
             )
             found |= {id(entry): None for k, entry in enumerate(same) if k != last}
             continue
-        parts = [label for label in labels if not TOTAL.fullmatch(label)]
+        whole = _whole_of(same)
+        parts = [
+            label for entry, label in zip(same, labels) if not TOTAL.fullmatch(label) and entry is not whole
+        ]
         drawn = attribute_of(attributes, name_of(parts), parts)
         undecided.append(
             f"the tables {', '.join(labels[:4])} hold the same cells; they are values of '{drawn.name}'"
         )
         for entry, label in zip(same, labels):
-            own = {} if TOTAL.fullmatch(label) else {drawn.name: label}
+            own = {drawn.name: label} if label in parts else {}
             cells = entry.cells or [(entry.seen.values[0], {})]
             found[id(entry)] = replace(entry, cells=[(column, where | own) for column, where in cells])
     every = [found.get(id(entry), entry) for entry in entries]
@@ -88,6 +92,19 @@ def within_their_labels(
         for table in seen
     ]
     return found, SeenColumn(name, (name,), labels)
+
+
+def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
+    """Return the table whose numbers are near the sums of those of the others, if there is one."""
+    columns = [[x for column in entry.seen.values for x in column_numbers(column)] for entry in same]
+    if len(same) < 3 or len({*map(len, columns)}) > 1:
+        return None
+    flat = [
+        SeenColumn("", ("",), ["" if x is None else f"{x:g}" for x in column], point=True)
+        for column in columns
+    ]
+    whole = summing([flat[-1], *flat[:-1]])
+    return None if whole is None else same[next(at for at, column in enumerate(flat) if column is whole)]
 
 
 def _differ(one: DraftedTable, other: DraftedTable) -> bool:

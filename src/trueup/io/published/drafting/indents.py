@@ -78,12 +78,16 @@ def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] 
     elif not any(" " in name for name in names):
         ways.append(parents_by_codes(names))
     ways.append([names[at] if at >= 0 else "" for at in parents_by_sums(table)])
+    if table.groups and not set(table.groups) & set(names):
+        ways.append(["" if TOTAL.fullmatch(name) else group for name, group in zip(names, table.groups)])
     parents = next((way for way in ways if len(set(way)) > 2 and _mostly_sums(names, way, table)), None)
     if parents is None:
         return None
     roots = [name for name, parent in zip(names, parents) if not parent]
     if len(roots) > 1 and (whole := _whole_among(roots, table)):
         parents = [parent or whole * (name != whole) for name, parent in zip(names, parents)]
+    above = [group for group in dict.fromkeys(parents) if group and group not in names]
+    names, parents = [*names, *above], [*parents, *[""] * len(above)]
     rows = list(zip(names, parents))
     if parents.count("") > 1:
         rows = [(WHOLE, ""), *((name, parent or WHOLE) for name, parent in rows)]
@@ -151,11 +155,11 @@ def _mostly_sums(names: Sequence[str], parents: Sequence[str], table: SeenTable)
     """Return True if four of five known numbers of places with parts are near the sums of these."""
     near = known = 0
     for column in table.values:
-        numbers = dict(zip(names, column_numbers(column)))
+        numbers: dict[str, float | None] = dict(zip(names, column_numbers(column)))
         for name in dict.fromkeys(filter(None, parents)):
             parts = [numbers[part] for part, parent in zip(names, parents) if parent == name]
-            own = numbers[name]
+            own = numbers.get(name)
             if own is not None and None not in parts:
                 known += 1
                 near += abs(own - sum(parts)) <= 3 + 5 * len(parts) ** 0.5 + 0.02 * abs(own)  # pyright: ignore
-    return known > 0 and 5 * near >= 4 * known
+    return (known > 0 or not set(parents) & set(names)) and 5 * near >= 4 * known

@@ -162,7 +162,7 @@ def _same(one: SeenColumn, other: SeenColumn) -> bool:
 
 
 def _total_of(column: SeenColumn) -> str | None:
-    return next((text for text in column.held if TOTAL.fullmatch(text)), None)
+    return column.blank or next((text for text in column.held if TOTAL.fullmatch(text)), None)
 
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")

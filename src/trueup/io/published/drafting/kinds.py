@@ -16,18 +16,20 @@ _PERIOD = re.compile(
     rf"(Q|T|K)[1-4](\W{YEAR.pattern})?|{YEAR.pattern}\D.*|{YEAR.pattern}(\d\d){{,2}}|1?\d", re.ASCII
 )
 _MONTH = r"(jan|feb|fév|mar|mär|apr|avr|abr|may|mai|jun|jui|jul|aug|aoû|sep|oct|okt|nov|dec|dez|déc|dic)[a-zûéñ]*\.?"
-_DATED = re.compile(
-    rf"{YEAR.pattern}[-–/. ]?[QKTMHS]\d{{1,2}}|{YEAR.pattern}[-–/.]\d{{1,2}}([-–/.]\d{{1,2}})?|{YEAR.pattern}[-–/]{YEAR.pattern}|"
-    rf"\d{{1,2}}[./-]\d{{1,2}}[./-]{YEAR.pattern}|(\d{{1,2}}\W*)?{_MONTH}\W*({YEAR.pattern}|\d\d)|{YEAR.pattern}\W*{_MONTH}|"
-    rf"[QKT][1-4]\W*{YEAR.pattern}",
+_YEAR = YEAR.pattern
+DATED = re.compile(
+    rf"{_YEAR}|{_YEAR}[-–/. ]?[QKTMHS]\d{{1,2}}|{_YEAR}[-–/.]\d{{1,2}}([-–/.]\d{{1,2}})?|{_YEAR}[-–/]{_YEAR}|"
+    rf"\d{{1,2}}[./-]\d{{1,2}}[./-]{_YEAR}|(\d{{1,2}}\W*)?{_MONTH}\W*({_YEAR}|\d\d)|{_YEAR}\W*{_MONTH}|[QKT][1-4]\W*{_YEAR}",
     re.IGNORECASE,
 )
-COLUMN_PERIOD = re.compile(rf"{YEAR.pattern}([-–/ ]?([MQTK]?\d{{1,2}}|\d{{4}}))?")
 VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
+BESIDE = re.compile(
+    r".*(population|denominator|\bbase\b|person[- ]years|sample( size)?|respondents).*", re.IGNORECASE
+)
 NO_COUNTS = re.compile(
-    r".*(%|percent|prozent|\bshare\b|\brates?\b|\bmoe\b|margin of error|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|"
-    r"densit|\bratio\b|durchschnitt|moyenne).*",
+    r".*(%|percent|prozent|\bshare\b|(?<![^\W_])rates?(?![^\W_])|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
+    r"\bmoe\b|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|durchschnitt|moyenne).*",
     re.IGNORECASE,
 )
 
@@ -38,7 +40,7 @@ def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
     if _TIME.fullmatch(column.name) and all(map(_PERIOD.fullmatch, held)):
         return True
     years = all(map(YEAR.fullmatch, held)) and (len(held) == 1 or 2 * len(held) <= rows) and rows > 3
-    return all(map(_DATED.fullmatch, held)) or (
+    return (all(map(DATED.fullmatch, held)) and not all(map(str.isdigit, held))) or (
         years and any(any(map(is_number, o.held)) for o in every if o is not column)
     )
 

@@ -46,13 +46,20 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
             found.append(table._replace(label=panel.label, skip=skip, below=below))
     if found:
         return found
-    block = rows[top:first] if block else block  # what looked like a heading is the header's last row
-    held = [at for at in range(first, last + 1) if any(rows[at])]
+    heads = [at for at in range(first, last) if sum(map(bool, rows[at])) == 1 and rows[at][0]]
+    if heads:  # of groups of rows
+        first, heads = bottom, [*range(bottom, first), *heads]
+    else:
+        block = rows[top:first] if block else block  # what looked like a heading is the header's last row
+    held = [at for at in range(first, last + 1) if any(rows[at]) and at not in heads]
+    groups = (
+        tuple(rows[max((head for head in heads if head < at), default=at)][0] for at in held) if heads else ()
+    )
     columns = _columns(block, [rows[at] for at in held], point=point)
     found = _some(sorted_out(path.name, sheet, titles, columns, headless=not block))
     raw = list(islice(rows_of(source, sheet, divided, stripped=False), last + 1))
     indents = tuple(indent_of(raw[at][0]) if raw[at] else "" for at in held)
-    return [table._replace(indents=indents) for table in found]
+    return [table._replace(indents=indents, groups=groups) for table in found if not table.only or not heads]
 
 
 def _some(table: SeenTable | None) -> list[SeenTable]:
@@ -215,6 +222,9 @@ def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
             start = at
     keys = [{next(filter(None, row)) for row in rows[panel.start : panel.end]} for panel in found]
     alike = all(2 * len(one & keys[0]) >= max(len(one), len(keys[0])) for one in keys)
+    alike = alike or (
+        all(panel.header for panel in found) and len(set().union(*keys)) >= sum(map(len, keys)) - len(keys)
+    )
     apart = len({panel.label for panel in found}) == len(found)
     return found if len(found) > 1 and alike and apart else []
 

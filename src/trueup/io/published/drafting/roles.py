@@ -8,7 +8,8 @@ from itertools import compress
 
 from trueup.io.published.drafting.crossing import are_alike, sorted_keys, told_rows
 from trueup.io.published.drafting.kinds import (
-    COLUMN_PERIOD,
+    BESIDE,
+    DATED,
     NO_COUNTS,
     VARIANCE,
     holds_codes,
@@ -17,6 +18,7 @@ from trueup.io.published.drafting.kinds import (
     marks_values,
 )
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_number
+from trueup.io.published.drafting.sums import summing
 from trueup.io.published.perturbed.around import carried
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
@@ -61,6 +63,14 @@ def sorted_out(
     fill = told_rows(filled) > told_rows(keys) and told_rows(filled) == len(values[0].texts)
     keys = filled if fill else keys
     values, left, more = _last_period(values)
+    keys = [_of_zeros(key) for key in keys]
+    beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
+    if len(beside) < len(values) and summing(values) not in beside:
+        values = [c for c in values if c not in beside]
+        more += [
+            f"column '{c.name}' is what others are counted among, by its name, and is left out"
+            for c in beside
+        ]
     places, attributes, others = sorted_keys(keys, len(values[0].texts))
     ignored += more + others
     return SeenTable(
@@ -76,6 +86,18 @@ def sorted_out(
         left=tuple(left),
         fill=fill,
     )
+
+
+def _of_zeros(column: SeenColumn) -> SeenColumn:
+    """Return a column of codes with blanks for the code of zeros alone that stands for the whole."""
+    zeros = next((text for text in column.held if not text.strip("0") and len(text) > 1), "")
+    if (
+        not zeros
+        or "" in column.texts
+        or not all(text.isdigit() and len(text) == len(zeros) for text in column.held)
+    ):
+        return column
+    return column._replace(texts=["" if text == zeros else text for text in column.texts], blank=zeros)
 
 
 def _some_rows(keys: list[SeenColumn], periods: list[SeenColumn]) -> tuple[SeenColumn, list[str], str] | None:
@@ -103,10 +125,10 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
     said = []
     for end in (0, -1):
         periods = [column.path[end] for column in values]
-        if len(set(periods)) > 1 and all(map(COLUMN_PERIOD.fullmatch, periods)):
-            last = max(periods)
+        if len(set(periods)) > 1 and all(map(DATED.fullmatch, periods)):
+            last = max(periods) if all(map(YEAR.match, periods)) else periods[-1]
             said.append(
-                f"columns of periods before {last} are left out: one spec describes one population; a copy of it "
+                f"columns of other periods than {last} are left out: one spec describes one population; a copy of it "
                 "with the columns of another period describes that one, and `trueup change` compares their posteriors"
             )
             left = [column for column, period in zip(values, periods) if period != last]

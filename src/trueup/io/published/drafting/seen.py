@@ -11,8 +11,11 @@ from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
 from trueup.model.published_codes import read_interval
 
 TOTAL = re.compile(
-    r"_?t|tot\.?|totals?|total[ ,:].*|.*[ ,:]total:?|all|all .*|both( sexes)?|persons|insgesamt|gesamt|summe|alle|ensemble|"
-    r"totale|totaal|i alt|totalt|yhteensä|ambos( sexos)?",
+    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:]total:?|all|all .*|both( sexes| genders)?|persons|insgesamt|gesamt|summe|alle|"
+    r"ensemble|totale|totaal|i alt|totalt|yhteensä|ambos( (os )?sexos)?|(grand|sub)[- ]?total.*|sum|suma|somme|razem|celkem|"
+    r"ogółem|spolu|összesen|ukupno|skupaj|kokku|kopā|iš viso|samtals|toplam|totalul|gesamtergebnis|gesamtsumme|zusammen|jumlah|"
+    r"cyfanswm|people|beide( geschlechter)?|begge (kjønn|køn)|båda könen|molemmat( sukupuolet)?|les deux sexes|alle aldre|"
+    r"итого|всего|усього|разом|σύνολο|tổng số|合計|総数|総計|计|合计|总计|總計|계|합계|전체",
     re.IGNORECASE,
 )
 YEAR = re.compile(r"(18|19|20)\d\d")
@@ -37,6 +40,8 @@ class SeenColumn(NamedTuple):
         What the spec calls it, and the names of the header's rows above it.
     texts
         Its cells.
+    blank
+        What stands in its cells where `texts` are blank: a code of zeros, of the whole.
     point
         Whether a point is a decimal sign: the cells of its file are divided by commas.
     """
@@ -45,6 +50,7 @@ class SeenColumn(NamedTuple):
     path: tuple[str, ...]
     texts: list[str]
     point: bool = False
+    blank: str = ""
 
     @property
     def held(self) -> list[str]:
@@ -71,6 +77,8 @@ class SeenTable(NamedTuple):
         Of a table among others in one file: its heading, and the rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
+    groups
+        The heading above each row, where rows without values are headings.
     only, constant
         Rows of it by what columns say, others left out; and columns that it lacks, with what they would say.
     fill
@@ -96,6 +104,7 @@ class SeenTable(NamedTuple):
     fill: bool = False
     only: Mapping[str, str | Sequence[str]] = MappingProxyType({})
     constant: Mapping[str, str] = MappingProxyType({})
+    groups: tuple[str, ...] = ()
 
 
 def is_number(text: str) -> bool:

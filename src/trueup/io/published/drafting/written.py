@@ -124,6 +124,8 @@ def _entry(
         lines.append(f"total = {_toml_pairs(entry.totals)}")
     if seen.variance is not None and not entry.cells:
         lines.append(f"variance = {_q(seen.variance.name)}")
+    if seen.groups:
+        lines.append("headings = true")
     if entry.fill:
         lines.append("fill = true")
     if entry.ragged:

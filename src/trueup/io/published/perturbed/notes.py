@@ -68,7 +68,7 @@ def rows_kept(
     end = max(rows - below, 0)
     if part.below is None and keys and rows:
         end = _last(part, columns, keys, empty, none, short)
-    keep = ~empty
+    keep = ~empty & ~(none & part.headings)
     keep[end:] = False
     return keep
 
@@ -98,6 +98,7 @@ def _last(
 ) -> int:
     """Return where the notes below a table begin."""
     gaps = np.cumsum(empty)
+    given = sum((~_blank(columns[name])).astype(int) for name in keys)
     first = int(np.argmin(empty)) if not empty.all() else 0
     usual: dict[str, bool] = {}
 
@@ -120,9 +121,9 @@ def _last(
         text = next((str(columns[name][row]) for name in keys if not _missing(columns[name][row])), "")
         after_gap = gaps[row] > gaps[first]
         said = bool(_NOTE.match(text))
-        note = (
-            none[row] and (not text or short[row] or after_gap or said or odd(row)) and "" not in part.codes
-        )
+        fewer = bool((given[row] < given[first:row][~none[first:row]]).all())  # keys than any row of values
+        like_note = not text or fewer or short[row] or after_gap or said or odd(row)
+        note = none[row] and like_note and ("" not in part.codes or fewer)
         if not (empty[row] or note or (said and odd(row)) or (after_gap and text and odd(row))):
             break
         end = row
