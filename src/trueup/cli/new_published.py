@@ -38,6 +38,7 @@ def draft_from_published(
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
     from trueup.io.published.drafting.indents import write_indented_places
+    from trueup.model.perturbed import parse_perturbed
 
     places = spec.with_name(f"{spec.stem}-places.csv")
     refuse_file(spec, "name for the spec")
@@ -53,7 +54,8 @@ def draft_from_published(
         print(f"Places, as indents, codes or sums tell them (correct the list where it is wrong): {listed}")
     for text in draft.undecided:
         print(f"To decide: {text.rstrip('.')}.")
-    given = [part for file in dict.fromkeys(files) for part in ("--table", str(file))]
+    read = {part.file for part in parse_perturbed(draft.text).published}
+    given = [part for file in dict.fromkeys(files) if file.name in read for part in ("--table", str(file))]
     given += ["--geography", str(listed)] if listed is not None else []
     named = dict.fromkeys(each.encoding for each in told.values() if isinstance(each, Encoded))
     if named and not encoding:

@@ -20,8 +20,12 @@ FORMS = (
 )
 
 _WHOLE = r"(\d{1,15})"
-_RANGE = re.compile(rf"\s*{_WHOLE}\s*(?:-|–|—|to)\s*{_WHOLE}\s*", re.ASCII)
+_RANGE = re.compile(rf"\s*{_WHOLE}\s*(?:-|–|—|to|bis|à)\s*{_WHOLE}\s*")
 _BELOW = re.compile(rf"\s*(?:(?:<|below|under|less than|fewer than)\s*(=?)|(≤))\s*{_WHOLE}\s*", re.ASCII)
+_AT_MOST = re.compile(
+    rf"\s*(?:{_WHOLE}\s*(?:or|and) (?:fewer|less|under|below)|(?:up to|at most|no more than)\s*{_WHOLE})\s*",
+    re.ASCII,
+)
 _ABOVE = re.compile(rf"\s*(?:>\s*(=?)\s*{_WHOLE}|≥\s*{_WHOLE}|{_WHOLE}\s*(?:\+|or more))\s*", re.ASCII)
 _VALUE = re.compile(r"\s*-?\d{1,15}\s*", re.ASCII)
 
@@ -70,6 +74,8 @@ def read_interval(text: str) -> CountInterval | None:
         return CountInterval(*ends) if ends[0] <= ends[1] else None  # such as 2023-12
     if found := _BELOW.fullmatch(text):
         return CountInterval(0, max(int(found[3]) - (not found[1] and not found[2]), 0))
+    if found := _AT_MOST.fullmatch(text):
+        return CountInterval(0, int(found[1] or found[2]))
     if found := _ABOVE.fullmatch(text):
         least = found[4] or found[3]
         return CountInterval(int(least) if least else int(found[2]) + (not found[1]))

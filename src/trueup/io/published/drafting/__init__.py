@@ -75,7 +75,8 @@ def draft_published(
     level = "area"
     count = "cases"
     """
-    seen = [table for file in files for table in _tables_of(file)]
+    tables = {file: _tables_of(file) for file in files}
+    seen = [table for each in tables.values() for table in each]
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
     geography, pointers = _places_of(files, geography)
@@ -86,7 +87,9 @@ def draft_published(
     try:
         with TemporaryDirectory() as folder:
             listed = write_indented_places(Path(folder) / "places.csv", text, places) if places else geography
-            measured = read_perturbed(parse_perturbed(text), list(dict.fromkeys(files)), listed)
+            spec = parse_perturbed(text)
+            read = {part.file for part in spec.published}
+            measured = read_perturbed(spec, [file for file in tables if Path(file).name in read], listed)
         if sums_exclude(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', text)

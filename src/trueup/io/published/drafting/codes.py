@@ -38,3 +38,18 @@ def code_lengths(codes: Sequence[str]) -> list[int]:
         if begun <= held and 2 * len(begun) >= len(own) and (len(own) > 1 or found):
             found.append(length)
     return [] if any(" " in code for code in codes) else found
+
+
+def are_levels(codes: Sequence[str]) -> bool:
+    """Return True if levels are told by the lengths of codes, each code but a single root having one of them.
+
+    Examples
+    --------
+    >>> are_levels(["A1", "A2", "A11", "A12", "A21"]), are_levels(["A1", "A2", "A11", "A12", "A2101"])
+    (True, False)
+    """
+    held = sorted(set(codes))
+    lengths = [*code_lengths(held), max(map(len, held))]
+    return len(lengths) > 1 and all(
+        len(code) in lengths or all(other.startswith(code) for other in held) for code in held
+    )

@@ -31,9 +31,11 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn],
     ignored += [
         f"column '{c.name}' says of which level a row is, as its keys do, and is left out" for c in kinds
     ]
-    columns, labels = _without_labels([c for c in columns if c not in kinds])
-    ids = [c for c in columns if len(columns) > 2 and _numbers_rows(c, [o for o in columns if o is not c])]
-    ignored += labels + [f"column '{c.name}' numbers the rows, and is left out" for c in ids]
+    columns = [c for c in columns if c not in kinds]
+    counters = [c for c in columns if _counts_rows(c, [o for o in columns if o is not c])]
+    columns, labels = _without_labels([c for c in columns if c not in counters])
+    ids = [c for c in columns if _numbers_rows(c, [o for o in columns if o is not c])]
+    ignored += labels + [f"column '{c.name}' numbers the rows, and is left out" for c in counters + ids]
     columns = [c for c in columns if c not in ids]
     if not columns:
         return [], [], ignored
@@ -146,10 +148,22 @@ def _wordy(column: SeenColumn) -> tuple[float, float]:
     )
 
 
+def _counts_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
+    """Return True if a column counts the rows, and another one tells them apart."""
+    rows = len(column.texts)
+    return column.texts == [str(k + 1) for k in range(rows)] and any(
+        len(set(o.texts)) == rows > 1 for o in others
+    )
+
+
 def _numbers_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
     """Return True if a column has another value in every row, and others that cross tell rows apart without it."""
     rows = len(column.texts)
-    if len(set(column.texts)) < rows or any(len(set(other.texts)) == rows for other in others):
+    if (
+        len(others) < 2
+        or len(set(column.texts)) < rows
+        or any(len(set(other.texts)) == rows for other in others)
+    ):
         return False
     apart = len(set(zip(*(other.texts for other in others)))) == rows
     return apart and any(

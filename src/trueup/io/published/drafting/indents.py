@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.io.published.drafting.codes import code_lengths, parents_by_codes
+from trueup.io.published.drafting.codes import are_levels, parents_by_codes
 from trueup.io.published.drafting.keys import Pointers
-from trueup.io.published.drafting.seen import TOTAL, SeenTable
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.drafting.wholes import ends_of, summing_value
 from trueup.model.perturbed import parse_perturbed
@@ -65,22 +65,22 @@ def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] 
     Places lie in others by indents of names, by codes that begin with codes, or by numbers; most have to be near the sums of
     their parts.
     """
-    if len(table.places) != 1 or table.attributes or table.constant:
+    if len(table.places) != 1 or table.constant:
         return None
-    names = table.places[0].texts
-    if len(set(names)) < len(names) or "" in names or WHOLE in names:
+    names, columns, indents = _by_place(table)
+    if len(set(names)) < len(names) or "" in names or WHOLE in names or not columns:
         return None
     ways: list[list[str]] = []
-    if len(set(table.indents)) > 1:
-        ways.append(parents_of(names, table.indents))
-    elif code_lengths(sorted(names)):
-        return None  # levels of one column
+    if len(set(indents)) > 1:
+        ways.append(parents_of(names, indents))
+    elif are_levels(names):
+        return None  # of one column
     elif not any(" " in name for name in names):
         ways.append(parents_by_codes(names))
-    ways.append([names[at] if at >= 0 else "" for at in parents_by_sums(table)])
+    ways.append([names[at] if at >= 0 else "" for at in parents_by_sums(columns, table.titles)])
     if table.groups and not set(table.groups) & set(names):
         ways.append(["" if TOTAL.fullmatch(name) else group for name, group in zip(names, table.groups)])
-    parents = next((way for way in ways if len(set(way)) > 2 and _mostly_sums(names, way, table)), None)
+    parents = next((way for way in ways if len(set(way)) > 2 and _mostly_sums(names, way, columns)), None)
     if parents is None:
         return None
     roots = [name for name, parent in zip(names, parents) if not parent]
@@ -95,14 +95,31 @@ def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] 
     return Pointers(table.places[0].name, PARENT, frozenset(name for name, _ in rows), depth), rows
 
 
-def parents_by_sums(table: SeenTable) -> list[int]:
+def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[str]]:
+    """Return the places of a table, a column of values for each combination of attributes that all have, and their indents."""
+    places, others = table.places[0].texts, list(zip(*(column.texts for column in table.attributes)))
+    if not others:
+        return places, table.values, [*table.indents]
+    names = list(dict.fromkeys(places))
+    rows = {key: at for at, key in enumerate(zip(places, others))}
+    shared = [other for other in dict.fromkeys(others) if all((name, other) in rows for name in names)]
+    columns = [
+        column._replace(texts=[column.texts[rows[name, other]] for name in names])
+        for other in shared
+        for column in table.values
+    ]
+    indents = dict(zip(reversed(places), reversed(table.indents)))
+    return names, columns, [indents[name] for name in names] if indents else []
+
+
+def parents_by_sums(columns: Sequence[SeenColumn], titles: str) -> list[int]:
     """Return the row above that holds the sums of the rows below it, or the one below of those above it; -1 for the others.
 
     The rows that hold no sum have to lie in some that do, all of them.
     """
-    rows = [np.array(ends) for ends in zip(*(ends_of(column, table.titles) for column in table.values))]
+    rows = [np.array(ends) for ends in zip(*(ends_of(column, titles) for column in columns))]
     known = [low for ends in rows for low, high in ends if low == high]
-    base = base_of(known, table.titles.casefold()) or 1
+    base = base_of(known, titles.casefold()) or 1
     for order in (range(len(rows) - 1, -1, -1), range(len(rows))):
         parents, tops = _heaped(rows, order, base)
         if len(set(parents.values())) > 1 and set(tops) <= set(parents.values()):
@@ -151,10 +168,10 @@ def _whole_among(roots: Sequence[str], table: SeenTable) -> str:
     return summed.value if summed is not None and not summed.differs else ""
 
 
-def _mostly_sums(names: Sequence[str], parents: Sequence[str], table: SeenTable) -> bool:
+def _mostly_sums(names: Sequence[str], parents: Sequence[str], columns: Sequence[SeenColumn]) -> bool:
     """Return True if four of five known numbers of places with parts are near the sums of these."""
     near = known = 0
-    for column in table.values:
+    for column in columns:
         numbers: dict[str, float | None] = dict(zip(names, column_numbers(column)))
         for name in dict.fromkeys(filter(None, parents)):
             parts = [numbers[part] for part, parent in zip(names, parents) if parent == name]

@@ -172,7 +172,7 @@ Cell = tuple[SeenColumn, dict[str, str]]
 def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: list[str]) -> Iterator[Cell]:
     """Yield each column with the values of attributes that it is of, which are declared if they are new."""
     paths = _telling_paths([column.path for column in table.values])
-    columns = [c._replace(path=path) for c, path in zip(table.values, paths)]
+    columns = [c._replace(path=path) for c, path in zip(table.values, _parted(paths))]
     if (grid := _grid(columns)) is not None:
         drawn = [attribute_of(attributes, name_of(values), values) for values in grid]
         _say_unnamed(table, drawn, undecided)
@@ -193,6 +193,28 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
         _say_unnamed(table, [drawn], undecided)
         for column in group:
             yield column, {drawn.name: spec_value(drawn, column.path[-1])}
+
+
+def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
+    """Return names that join the values of two attributes in two parts, if every combination has a name.
+
+    Examples
+    --------
+    >>> _parted([("m_young",), ("m_old",), ("f_young",), ("f_old",), ("total",)])
+    [('m', 'young'), ('m', 'old'), ('f', 'young'), ('f', 'old'), ('total',)]
+    """
+    if len(paths) < 4 or any(len(path) > 1 for path in paths):
+        return paths
+    for sign in (" / ", " - ", ", ", "; ", ": ", "|", "_", " ", "-"):
+        for parted in (str.partition, str.rpartition):
+            ways = [parted(path[0], sign) for path in paths]
+            found = [
+                (way[0].strip(), way[2].strip()) if way[0] and way[2] else path
+                for way, path in zip(ways, paths)
+            ]
+            if _grid([SeenColumn("", path, []) for path in found]) is not None:
+                return found
+    return paths
 
 
 def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

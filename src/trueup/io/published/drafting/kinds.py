@@ -34,6 +34,20 @@ NO_COUNTS = re.compile(
 )
 
 
+_GEOMETRY = re.compile(
+    r"lat(itude)?|lon(g(itude)?)?|lng|[xy]|easting|northing|.*(km2|km²|sq[ _]?km|hectares?|shape[ _]?(area|len).*|geometry|wkt)",
+    re.IGNORECASE,
+)
+_SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
+
+
+def holds_no_counts(column: SeenColumn) -> bool:
+    """Return True for shares, rates and geometry, by the name of a column or by signs for per cent."""
+    held = column.held
+    named = NO_COUNTS.fullmatch(column.name) or _GEOMETRY.fullmatch(column.name)
+    return all(map(_SHARE.fullmatch, held)) or (named is not None and any(map(is_number, held)))
+
+
 def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
     """Return True for a column of years, months or days, by its name or by how all its texts are written."""
     held, rows = set(column.held), len(column.texts)

@@ -51,7 +51,11 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
         first, heads = bottom, [*range(bottom, first), *heads]
     else:
         block = rows[top:first] if block else block  # what looked like a heading is the header's last row
-    held = [at for at in range(first, last + 1) if any(rows[at]) and at not in heads]
+    held = [
+        at
+        for at in range(first, last + 1)
+        if any(rows[at]) and at not in heads and rows[at] not in block[-1:]
+    ]
     groups = (
         tuple(rows[max((head for head in heads if head < at), default=at)][0] for at in held) if heads else ()
     )

@@ -13,11 +13,12 @@ from trueup.io.published.drafting.kinds import (
     NO_COUNTS,
     VARIANCE,
     holds_codes,
+    holds_no_counts,
     holds_values,
     is_period,
     marks_values,
 )
-from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_number
+from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import summing
 from trueup.io.published.perturbed.around import carried
 
@@ -36,8 +37,8 @@ def sorted_out(
             periods.append(column)
         elif VARIANCE.fullmatch(column.name):
             variance = column
-        elif NO_COUNTS.fullmatch(column.name) and len(every) > 2 and any(map(is_number, held)):
-            ignored.append(f"column '{column.name}' holds no counts, by its name, and is left out")
+        elif len(every) > 2 and holds_no_counts(column):
+            ignored.append(f"column '{column.name}' holds no counts, by its name or signs, and is left out")
         elif marks_values(column, at):
             ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
         elif holds_values(column, at) and not holds_codes(column, at, every):

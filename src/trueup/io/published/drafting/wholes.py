@@ -46,6 +46,7 @@ class _Compared(NamedTuple):
     key: tuple[str, ...]
     own: tuple[float, float]
     parts: list[tuple[float, float]]
+    noise: float = 0.0
 
     @property
     def least(self) -> float:
@@ -58,7 +59,10 @@ class _Compared(NamedTuple):
 
     @property
     def allowed(self) -> float:
-        return min(3 + 5 * len(self.parts) ** 0.5, 3 + 0.02 * self.own[0])
+        return (
+            min(3 + 5 * len(self.parts) ** 0.5, 3 + 0.02 * self.own[0])
+            + 4 * self.noise * len(self.parts) ** 0.5
+        )
 
     @property
     def is_near(self) -> bool:
@@ -175,8 +179,11 @@ def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Com
                 own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
             elif text:
                 rest.setdefault(key, []).append(ends)
+    noise = max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5 if table.variance else 0.0
     yield from (
-        _Compared(key, ends, rest[key]) for key, ends in own.items() if key in rest and ends[0] == ends[1]
+        _Compared(key, ends, rest[key], noise)
+        for key, ends in own.items()
+        if key in rest and ends[0] == ends[1]
     )
 
 

@@ -58,8 +58,15 @@ def read_around(part: PublishedTable, source: Any, names: Sequence[str], values:
         head = list(islice(rows_of(source, part.sheet, delimiter), SEARCHED + DEEPEST))
         if (found := find_header(head, names, part)) is not None:
             body = islice(rows_of(source, part.sheet, delimiter), found.at + found.height, None)
-            width = max(map(len, head[found.at : found.at + found.height]), default=0)
-            return _body(body, found, width, part, names, values)
+            header = head[found.at : found.at + found.height]
+            return _body(
+                ([] if row in header[-1:] else row for row in body),
+                found,
+                max(map(len, header), default=0),
+                part,
+                names,
+                values,
+            )
     raise _not_found(part, source, names)
 
 

@@ -98,7 +98,7 @@ def _last(
 ) -> int:
     """Return where the notes below a table begin."""
     gaps = np.cumsum(empty)
-    given = sum((~_blank(columns[name])).astype(int) for name in keys)
+    given = np.sum([~_blank(columns[name]) for name in keys], axis=0)
     first = int(np.argmin(empty)) if not empty.all() else 0
     usual: dict[str, bool] = {}
 

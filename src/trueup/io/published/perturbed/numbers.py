@@ -30,6 +30,10 @@ _MARKED = re.compile(
 """A number and what marks it: a note, a revised or provisional value; not k, m and t, which may be powers of ten."""
 
 
+_BRACKETED = re.compile(r"\(\s*(\d[\d.,\s]*\d)\s*\)", re.ASCII)
+"""A number of two digits or more that is marked as uncertain."""
+
+
 class Convention(NamedTuple):
     """A thousands separator and a decimal sign."""
 
@@ -76,7 +80,7 @@ def read_number(text: str, by: Convention) -> Decimal | None:
 
 def without_mark(text: str) -> str:
     """Return a number without the marks behind it; any other text as it is."""
-    marked = _MARKED.fullmatch(text.strip())
+    marked = _MARKED.fullmatch(text.strip()) or _BRACKETED.fullmatch(text.strip())
     return marked[1].rstrip() if marked else text
 
 
