@@ -119,8 +119,11 @@ def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[s
 
 def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn]) -> bool:
     """Return True if the values of two columns pair off, or those of a code and its name do within each place above."""
-    both = sum(bool(a and b) for a, b in zip(one.texts, other.texts))
-    if both < 0.8 * max(len(one.held), len(other.held)):
+    parts = [
+        (a, b) for a, b in zip(one.texts, other.texts) if (a or not one.blank) and (b or not other.blank)
+    ]
+    filled = [sum(map(bool, texts)) for texts in zip(*parts)]
+    if sum(bool(a and b) for a, b in parts) < 0.8 * max(filled, default=0):
         return False
     if _determines(one, other) and _determines(other, one):
         return True

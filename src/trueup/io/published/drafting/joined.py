@@ -113,7 +113,9 @@ def _drafted_table(
     named = []
     for column in table.attributes:
         values = [t for t in dict.fromkeys(column.held) if not TOTAL.fullmatch(t)]
-        unnamed = re.fullmatch(r"column \d+", column.name)
+        unnamed = re.fullmatch(r"column \d+", column.name) or column.name in [
+            place.name for place in table.places
+        ]
         drawn = attribute_of(attributes, name_of(values) if unnamed else column.name, values)
         if drawn.column != column.name:
             columns[drawn.column] = column.name

@@ -47,7 +47,10 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     if found:
         return found
     heads = [at for at in range(first, last) if sum(map(bool, rows[at])) == 1 and rows[at][0]]
-    if heads:  # of groups of rows
+    keys = [rows[at][0] for at in range(first, last + 1) if any(rows[at]) and at not in heads]
+    if heads and len(set(keys)) < len(keys):  # places, whose values stand below each
+        first, heads = bottom, []
+    elif heads:  # of groups of rows
         first, heads = bottom, [*range(bottom, first), *heads]
     else:
         block = rows[top:first] if block else block  # what looked like a heading is the header's last row

@@ -63,6 +63,7 @@ def sorted_out(
     filled = [key._replace(texts=carried(key.texts)) for key in keys]
     fill = told_rows(filled) > told_rows(keys) and told_rows(filled) == len(values[0].texts)
     keys = filled if fill else keys
+    keys = _parted(keys[0]) if len(keys) == 1 else keys
     values, left, more = _last_period(values)
     keys = [_of_zeros(key) for key in keys]
     beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
@@ -87,6 +88,21 @@ def sorted_out(
         left=tuple(left),
         fill=fill,
     )
+
+
+def _parted(column: SeenColumn) -> list[SeenColumn]:
+    """Return a column of places and one of values, from a column of places each with the same values below it."""
+    times = Counter(column.texts)
+    values = {text for text, often in times.items() if often > 1}
+    places = len(times) - len(values)
+    below = carried(["" if text in values else text for text in column.texts])
+    told = len(set(zip(below, column.texts))) == len(column.texts) and "" not in below
+    if len(values) < 2 or places < 2 or not told or min(times[value] for value in values) < 0.8 * places:
+        return [column]
+    return [
+        column._replace(texts=below),
+        column._replace(texts=[text * (text in values) for text in column.texts]),
+    ]
 
 
 def _of_zeros(column: SeenColumn) -> SeenColumn:

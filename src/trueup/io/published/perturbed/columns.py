@@ -39,6 +39,8 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     rows = _read_file_columns(part, source, list(dict.fromkeys(wanted)), values)
     rows = _only(part, rows)
     rows |= {name: rows[own] for name, own in part.columns.items()}
+    for name in part.attributes:
+        rows |= _shared_with_places(spec, part, rows, name)
     size = len(next(iter(rows.values())))
     rows |= {name: np.full(size, value, object) for name, value in part.constant.items()}
     if not len(next(iter(rows.values()))):
@@ -67,6 +69,20 @@ def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[s
             "which it does not need",
             needed=f"one of: {', '.join(dict.fromkeys(names))}",
         )
+
+
+def _shared_with_places(spec: PerturbedSpec, part: PublishedTable, rows: Columns, attribute: str) -> Columns:
+    """Return a column of places and one of an attribute from one that holds both: a value belongs to the last place above."""
+    column = attribute_column(spec, attribute)
+    own = part.columns.get(column, column)
+    place = next((key for key in spec.key_columns(part.level) if part.columns.get(key, key) == own), None)
+    if place is None or not len(rows[own]):
+        return {}
+    values = next(a.views[attribute] for a in spec.attributes if attribute in a.views)
+    texts = text_of(rows[own])
+    is_value = np.isin(texts, [*values, *part.total_of(column)])
+    last = np.maximum.accumulate(np.where(is_value, 0, np.arange(len(texts))))
+    return {place: texts[last], column: np.where(is_value, texts, "")}
 
 
 def _only(part: PublishedTable, rows: Columns) -> Columns:
