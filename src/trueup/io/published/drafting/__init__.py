@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
 from trueup.files.paths import is_csv, is_parquet, is_workbook
+from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.indents import indented_places, write_indented_places
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
@@ -82,6 +83,7 @@ def draft_published(
     geography, pointers = _places_of(files, geography)
     told = [each for table in seen if (each := indented_places(table))] if geography is None else []
     pointers, places = told[0] if told else (pointers, [])
+    seen = seen if told or pointers else [of_finest_kind(table) for table in seen]
     text, known = written(joined(seen, pointers), title)
     undecided = list(known)
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from trueup.io.published.drafting.codes import are_levels
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
@@ -52,6 +54,31 @@ def told_apart(
 def label_of(table: SeenTable) -> str:
     """Return what names a table: its heading, its sheet or its file."""
     return table.label or table.sheet or table.file.rpartition(".")[0]
+
+
+def of_finest_kind(table: SeenTable) -> SeenTable:
+    """Leave out rows of levels between the whole and the finest where nothing tells which places they hold."""
+    if len(table.places) != 1 or not table.kinds or are_levels(table.places[0].held):
+        return table
+    kind = table.kinds[0]
+    times = Counter(said for said, _ in dict.fromkeys(zip(kind.texts, table.places[0].texts)))
+    finest = max(times, key=lambda said: times[said])
+    kept = [said for said, often in times.items() if said == finest or often == 1]
+    left = [said for said in times if said not in kept]
+    if not left or len(kept) > 2:
+        return table
+    places, attributes, values = (
+        [c._replace(texts=[text for text, said in zip(c.texts, kind.texts) if said in kept]) for c in columns]
+        for columns in (table.places, table.attributes, table.values)
+    )
+    why = (
+        f"rows in which '{kind.name}' says {', '.join(left)} are left out, as nothing tells which {finest} they hold; a list of "
+        "places with the one above each, given as --geography, tells it"
+    )
+    only = {**table.only, kind.name: kept}
+    return table._replace(
+        places=places, attributes=attributes, values=values, only=only, ignored=[*table.ignored, why]
+    )
 
 
 def within_their_labels(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import KEY, TOTAL, SeenColumn
@@ -16,11 +17,26 @@ _ATTRIBUTE = re.compile(
 _LABEL = re.compile(
     r".*(name|\bnom|nom_|label|libell|bezeichnung|denominazione|naam|navn|namn).*", re.IGNORECASE
 )
+_LEVEL = re.compile(
+    r"(countr(y|ies)|nation(al)?|state|province|provincial|regions?|regional|county|counties|districts?|municipalit(y|ies)|ward|"
+    r"(upper|lower|unitary)? ?(tier )?local authorit(y|ies).*|utla|ltla|la|land|kreis|gemeinde|région|commune)",
+    re.IGNORECASE,
+)
 _KIND_OF_PLACE = re.compile(r".*(level|type|kind|ebene|niveau|layer).*", re.IGNORECASE)
 
 
-def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
-    """Return columns of places, from large to small, attributes, and notes on what is left out."""
+class SortedKeys(NamedTuple):
+    """Columns of keys: places from large to small, attributes, notes on what is left out, labels, and kinds of places."""
+
+    places: list[SeenColumn]
+    attributes: list[SeenColumn]
+    ignored: list[str]
+    labels: list[SeenColumn]
+    kinds: list[SeenColumn]
+
+
+def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
+    """Sort columns of keys into places, attributes and what says nothing more."""
     ignored = [
         f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
         for c in columns
@@ -33,12 +49,14 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn],
     ]
     columns = [c for c in columns if c not in kinds]
     counters = [c for c in columns if _counts_rows(c, [o for o in columns if o is not c])]
-    columns, labels = _without_labels([c for c in columns if c not in counters])
+    coded = [c for c in columns if c not in counters]
+    columns, said = _without_labels(coded)
+    labels = [c for c in coded if c not in columns]
     ids = [c for c in columns if _numbers_rows(c, [o for o in columns if o is not c])]
-    ignored += labels + [f"column '{c.name}' numbers the rows, and is left out" for c in counters + ids]
+    ignored += said + [f"column '{c.name}' numbers the rows, and is left out" for c in counters + ids]
     columns = [c for c in columns if c not in ids]
     if not columns:
-        return [], [], ignored
+        return SortedKeys([], [], ignored, labels, kinds)
     likely = [c for c in columns if not _tells_attribute(c)] if rows > 1 else columns
     if (
         not likely
@@ -50,14 +68,14 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> tuple[list[SeenColumn],
     if not likely and len(columns) == 1 and len(set(columns[0].texts)) < rows:
         likely = columns
     if not likely:
-        return [], columns, ignored
+        return SortedKeys([], columns, ignored, labels, kinds)
     named = [c for c in likely if KEY.fullmatch(c.name)]
     finest = named[0] if named else max(likely, key=lambda c: len(set(c.held)))
     under = [c for c in likely if _determines(c, finest) and (c in named or len(set(finest.held)) > 1)]
     finest = max(under, key=lambda c: len(set(c.held)), default=finest)
     above = [c for c in likely if c is not finest and (_determines(finest, c) or _numbered_within(finest, c))]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
-    return places, [c for c in columns if c not in places], ignored
+    return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
 
 
 def _tells_attribute(column: SeenColumn) -> bool:
@@ -83,7 +101,11 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
     """Return True for a column that names the level of each row, as the row's keys or their lengths confirm."""
     filled = [[bool(t) and not TOTAL.fullmatch(t) for t in other.texts] for other in others]
     lengths = [list(map(len, other.texts)) for other in others if " " not in "".join(other.texts)]
-    if not others or "" in column.texts or _ATTRIBUTE.fullmatch(column.name):
+    if not others or "" in column.texts:
+        return False
+    if any(map(_LEVEL.fullmatch, column.held)) and _KIND_OF_PLACE.fullmatch(column.name):
+        return any(_determines(other, column) for other in others)
+    if _ATTRIBUTE.fullmatch(column.name):
         return False
     ways = [
         list(zip(*filled)),

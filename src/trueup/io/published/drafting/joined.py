@@ -16,6 +16,7 @@ from trueup.io.published.drafting.keys import (
     attribute_of,
     is_repeated,
     lacks_above,
+    lacks_below,
     spec_value,
 )
 from trueup.io.published.drafting.names import OF_WHICH, name_of
@@ -32,6 +33,7 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     block = None
     if pointers is None:
         seen, block = within_their_labels(seen, undecided)
+    seen = _by_one_name(seen)
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
     levels = [DraftedKey("all", "")]
     whole = set(whole_keys(longest).values())
@@ -46,6 +48,23 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     entries = [_drafted_table(table, levels, attributes, undecided, listed) for table in seen]
     entries = told_apart(entries, attributes, undecided)
     return Draft(levels, attributes, entries, undecided, pointers)
+
+
+def _by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:
+    """Name places by a label where another table has no codes of theirs, but these labels."""
+    alone = [column for table in seen for column in table.places[-1:] if not table.labels]
+    found = []
+    for table in seen:
+        for label in table.labels if table.places else ():
+            same = [
+                column
+                for column in alone
+                if len(set(column.held) & set(label.held)) > 0.5 * len(set(label.held))
+            ]
+            if same and not any(_same(column, table.places[-1]) for column in alone):
+                table = table._replace(places=[*table.places[:-1], label], labels=())
+        found.append(table)
+    return found
 
 
 def _without(table: SeenTable, name: str) -> SeenTable:
@@ -128,6 +147,9 @@ def _drafted_table(
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
     lacks = any(lacks_above(upper, table.places[-1], totals) for upper in table.places[:-1])
+    lacks = lacks or any(
+        lacks_below(upper, table.places[-1], totals) for upper in table.places[:-1] if not table.constant
+    )
     fill = table.fill or (lacks and not any(is_repeated(upper) for upper in table.places[:-1]))
     return DraftedTable(table, level, cells, named, columns, totals, ragged or (lacks and not fill), fill)
 

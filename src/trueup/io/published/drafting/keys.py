@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trueup.errors import DataError
 from trueup.files.source import open_table
-from trueup.io.published.drafting.seen import SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.columns import text_of
 from trueup.model.tree import Tree
 
@@ -112,6 +112,13 @@ def lacks_above(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]
     return any(
         not above and own and own not in totals.values() for above, own in zip(upper.texts, finest.texts)
     )
+
+
+def lacks_below(upper: SeenColumn, finest: SeenColumn, totals: Mapping[str, str]) -> bool:
+    """Return True if some place has rows of its own and none of parts below it, and is no total."""
+    known = {above for above, own in zip(upper.texts, finest.texts) if own and not TOTAL.fullmatch(own)}
+    known |= {"", *totals.values()}
+    return not all(above in known or TOTAL.fullmatch(above) for above in upper.texts)
 
 
 def is_repeated(column: SeenColumn) -> bool:

@@ -29,7 +29,7 @@ BESIDE = re.compile(
 )
 NO_COUNTS = re.compile(
     r".*(%|percent|prozent|\bshare\b|(?<![^\W_])rates?(?![^\W_])|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
-    r"\bmoe\b|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|durchschnitt|moyenne).*",
+    r"\bmoe\b|\bchange|\bdifference|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|durchschnitt|moyenne).*",
     re.IGNORECASE,
 )
 

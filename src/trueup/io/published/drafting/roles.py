@@ -73,21 +73,12 @@ def sorted_out(
             f"column '{c.name}' is what others are counted among, by its name, and is left out"
             for c in beside
         ]
-    places, attributes, others = sorted_keys(keys, len(values[0].texts))
-    ignored += more + others
-    return SeenTable(
-        file,
-        sheet,
-        titles,
-        places,
-        attributes,
-        values,
-        variance,
-        ignored,
-        headless,
-        left=tuple(left),
-        fill=fill,
+    found = sorted_keys(keys, len(values[0].texts))
+    ignored += more + found.ignored
+    table = SeenTable(
+        file, sheet, titles, found.places, found.attributes, values, variance, ignored, headless
     )
+    return table._replace(left=tuple(left), fill=fill, labels=found.labels, kinds=found.kinds)
 
 
 def _parted(column: SeenColumn) -> list[SeenColumn]:
@@ -140,6 +131,15 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
     """Return the columns of the last period, those of others, and a note on these."""
     left: list[SeenColumn] = []
     said = []
+    stems = [YEAR.sub("", column.name) for column in values]
+    for stem in [stem for stem in dict.fromkeys(stems) if stems.count(stem) > 1 and stem]:
+        dated = sorted((c for c, own in zip(values, stems) if own == stem), key=lambda c: c.name)
+        left += dated[:-1]
+    if left:
+        said.append(
+            f"columns of earlier years are left out ({left[0].name}): one spec describes one population"
+        )
+        values = [column for column in values if column not in left]
     for end in (0, -1):
         periods = [column.path[end] for column in values]
         if len(set(periods)) > 1 and all(map(DATED.fullmatch, periods)):
@@ -148,7 +148,7 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
                 f"columns of other periods than {last} are left out: one spec describes one population; a copy of it "
                 "with the columns of another period describes that one, and `trueup change` compares their posteriors"
             )
-            left = [column for column, period in zip(values, periods) if period != last]
+            left += [column for column, period in zip(values, periods) if period != last]
             values = [column for column in values if column not in left]
     return values, left, said
 

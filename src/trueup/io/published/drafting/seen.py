@@ -77,6 +77,8 @@ class SeenTable(NamedTuple):
         Of a table among others in one file: its heading, and the rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
+    labels, kinds
+        Columns that name what its keys say, and that say of which level a row is.
     groups
         The heading above each row, where rows without values are headings.
     only, constant
@@ -105,6 +107,8 @@ class SeenTable(NamedTuple):
     only: Mapping[str, str | Sequence[str]] = MappingProxyType({})
     constant: Mapping[str, str] = MappingProxyType({})
     groups: tuple[str, ...] = ()
+    labels: Sequence[SeenColumn] = ()
+    kinds: Sequence[SeenColumn] = ()
 
 
 def is_number(text: str) -> bool:

@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.io.published.drafting.seen import SeenColumn
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
+from trueup.model.cells import Margin
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.noise.laws.exact import Exact
+from trueup.noise.perturbed import CountInterval
 
 
 def column_numbers(column: SeenColumn) -> list[float | None]:
@@ -42,15 +45,20 @@ def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
 
 def sums_exclude(measured: Measurements, law: str) -> bool:
     """Return True if no counts that a law allows for parts sum to one that it, or an exact value, allows for their total."""
-    cells, ends = measured.cells, {}
+    cells = measured.cells
+    ends: dict[Margin, NDArray[np.float64]] = {}
+    shown: dict[Margin, NDArray[np.bool_]] = {}
     for header, values in zip(measured.headers, measured.values):
-        if header.law.name in (law, Exact.name) and header.groups is None:
-            ends[canonical(cells, header.margin), header.law.name] = [
-                np.asarray(end, float) for end in header.law.bounds(values)
-            ]
-    for (total, _), (low, high) in ends.items():
-        for (parts, own), (least, most) in ends.items():
-            if own == law and parts != total and cells.contains(total, parts):
+        if header.law.name not in (law, Exact.name, CountInterval.name):
+            continue
+        margin, size = canonical(cells, header.margin), cells.size(header.margin)
+        groups = np.arange(size) if header.groups is None else np.asarray(header.groups)
+        every = ends.setdefault(margin, np.array([[0.0] * size, [np.inf] * size]))
+        every[:, groups] = [np.asarray(end, float) for end in header.law.bounds(values)]
+        shown.setdefault(margin, np.zeros(size, bool))[groups] |= header.law.name == law
+    for total, (low, high) in ends.items():
+        for parts, (least, most) in ends.items():
+            if parts != total and shown[parts].any() and cells.contains(total, parts):
                 group = cells.groups(parts, total)
                 sums = [np.bincount(group, end, len(low)) for end in (least, most)]
                 if ((sums[0] > high) | (sums[1] < low)).any():

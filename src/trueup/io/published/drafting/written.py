@@ -229,7 +229,7 @@ def _suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) ->
         return _noise(entry, "gaussian", undecided)
     if seen.variance is not None or any(x < 0 for x in found):
         return _noise(entry, "discrete-gaussian", undecided)
-    if re.search(r"cell.?key|perturb", said) and not base_of(found, said):
+    if re.search(r"cell.?key|perturb|random(ly)? adjust", said) and not base_of(found, said):
         undecided.append(
             f"{where}: the law is a cell key's, by its titles; its largest change and variance are not known"
         )
