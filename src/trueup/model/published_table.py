@@ -18,6 +18,7 @@ class PublishedCell(SpecPart):
 
     count: Name = Field(description="a column")
     where: dict[str, str] = Field(default_factory=dict)
+    variance: Name | None = Field(None, description="the column of its variances, as of a long table")
 
 
 class PublishedTable(SpecPart):
@@ -43,6 +44,10 @@ class PublishedTable(SpecPart):
     )
     variance: Name | None = Field(
         None, description="the column of variances of a law that is named alone; 0 where the value is exact"
+    )
+    error: Literal["variance", "standard error", "margin 90", "margin 95"] = Field(
+        "variance",
+        description="what columns of variances hold: or a standard error, or half an interval of 90 or 95 % of a normal law",
     )
     codes: dict[str, str] = Field(
         default_factory=dict, description=f"what stands in the place of a value, and what it says: {FORMS}"
@@ -101,12 +106,17 @@ class PublishedTable(SpecPart):
     @property
     def rule(self) -> PublishingRule:
         """Return how its values were made, and what is not shown."""
-        return read_rule(self.law, self.name, by_variance=self.variance is not None)
+        return read_rule(self.law, self.name, by_variance=self.by_row)
+
+    @property
+    def by_row(self) -> bool:
+        """Return True if each value has a variance of its own."""
+        return self.variance is not None or any(cell.variance for cell in self.cells)
 
     def columns_by_attributes(self) -> list[list[PublishedCell]]:
         """Return its columns of values, grouped by the attributes they name."""
         found: dict[frozenset[str], list[PublishedCell]] = {}
-        for cell in self.cells or (PublishedCell(count=str(self.count)),):
+        for cell in self.cells or (PublishedCell(count=str(self.count), variance=self.variance),):
             found.setdefault(frozenset(cell.where), []).append(cell)
         return list(found.values())
 
@@ -123,7 +133,11 @@ class PublishedTable(SpecPart):
             raise ValueError(f"table '{self.name}' names '{both[0]}' both in its cells and as a column")
         if self.cells and self.variance:
             raise ValueError(
-                f"table '{self.name}' is wide: a column of variances is for one column of values"
+                f"table '{self.name}' is wide: a column of variances is for one column of values: write it beside its `count`"
+            )
+        if len({cell.variance is None for cell in self.cells}) > 1:
+            raise ValueError(
+                f"table '{self.name}' needs a column of variances for each of its cells, or for none"
             )
         if self.thousands is not None and self.thousands == self.decimal:
             raise ValueError(f"table '{self.name}' gives '{self.decimal}' for thousands and for fractions")
@@ -145,7 +159,7 @@ class PublishedTable(SpecPart):
             raise ValueError(
                 f"{where}: code '{code}' is what the law hides, and its law hides nothing: write the range, such as '1-4'"
             )
-        if read.of == "published" and self.variance:
+        if read.of == "published" and self.by_row:
             raise ValueError(
                 f"{where}: code '{code}' speaks of the published number, whose variance no row gives"
             )

@@ -17,12 +17,11 @@ from trueup.io.published.drafting.keys import (
     is_repeated,
     lacks_above,
     lacks_below,
-    spec_value,
 )
-from trueup.io.published.drafting.names import OF_WHICH, name_of
-from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import summed_groups, summing
+from trueup.io.published.drafting.names import name_of
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
+from trueup.io.published.drafting.wide import attribute_cells
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
@@ -187,120 +186,3 @@ def _same(one: SeenColumn, other: SeenColumn) -> bool:
 
 def _total_of(column: SeenColumn) -> str | None:
     return column.blank or next((text for text in column.held if TOTAL.fullmatch(text)), None)
-
-
-_CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
-Cell = tuple[SeenColumn, dict[str, str]]
-
-
-def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: list[str]) -> Iterator[Cell]:
-    """Yield each column with the values of attributes that it is of, which are declared if they are new."""
-    paths = _telling_paths([column.path for column in table.values])
-    columns = [c._replace(path=path) for c, path in zip(table.values, _parted(paths))]
-    if (grid := _grid(columns)) is not None:
-        drawn = [attribute_of(attributes, name_of(values), values) for values in grid]
-        _say_unnamed(table, drawn, undecided)
-        for column in columns:
-            yield column, _where(column, grid, drawn)
-        return
-    total = next((c for c in columns if TOTAL.fullmatch(c.path[-1]) or TOTAL.fullmatch(c.path[0])), None)
-    total = total or summing(columns)
-    among = columns[0] if total is None and all(map(_is_of_which, columns[1:])) else None
-    total = total or among
-    if total is not None:
-        yield total, {}
-    rest = [c for c in columns if c is not total]
-    for group in _attribute_groups(rest, total):
-        drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
-        if among is not None or (total is not None and len(group) == 1):
-            drawn.values.append(next(n for n in ("other", "all others", "rest") if n not in drawn.values))
-        _say_unnamed(table, [drawn], undecided)
-        for column in group:
-            yield column, {drawn.name: spec_value(drawn, column.path[-1])}
-
-
-def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
-    """Return names that join the values of two attributes in two parts, if every combination has a name.
-
-    Examples
-    --------
-    >>> _parted([("m_young",), ("m_old",), ("f_young",), ("f_old",), ("total",)])
-    [('m', 'young'), ('m', 'old'), ('f', 'young'), ('f', 'old'), ('total',)]
-    """
-    if len(paths) < 4 or any(len(path) > 1 for path in paths):
-        return paths
-    for sign in (" / ", " - ", ", ", "; ", ": ", "|", "_", " ", "-"):
-        for parted in (str.partition, str.rpartition):
-            ways = [parted(path[0], sign) for path in paths]
-            found = [
-                (way[0].strip(), way[2].strip()) if way[0] and way[2] else path
-                for way, path in zip(ways, paths)
-            ]
-            if _grid([SeenColumn("", path, []) for path in found]) is not None:
-                return found
-    return paths
-
-
-def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Return the names above each column without header rows that are the same for all, such as a unit.
-
-    Examples
-    --------
-    >>> _telling_paths([("2022", "Men", "number"), ("2022", "Women", "number")])
-    [('Men',), ('Women',)]
-    >>> _telling_paths([("B01_001E", "Total"), ("B01_002E", "Total", "Male")])
-    [('Total',), ('Male',)]
-    """
-    below = [path[1:] for path in paths]
-    if all(below) and len(set(below)) == len(paths) and all(_CODE.fullmatch(path[0]) for path in paths):
-        paths = below
-    shared = set.intersection(*map(set, paths)) if len(paths) > 1 else set()
-    return [tuple(name for name in path if name not in shared) or path[-1:] for path in paths]
-
-
-def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
-    """Return the values of two attributes of which every combination has a column, or None if the columns are no such grid."""
-    pairs = [c.path for c in columns if len(c.path) == 2]
-    upper = list(dict.fromkeys(path[0] for path in pairs))
-    lower = [[path[1] for path in pairs if path[0] == name] for name in upper]
-    alone = [c.path for c in columns if len(c.path) != 2]
-    beside = all(len(path) == 1 and (path[0] in upper or TOTAL.fullmatch(path[0])) for path in alone)
-    if len(upper) < 2 or any(names != lower[0] for names in lower) or not beside:
-        return None
-    values = [[name for name in names if not TOTAL.fullmatch(name)] for names in (upper, lower[0])]
-    return values if all(len(names) > 1 for names in values) else None
-
-
-def _where(column: SeenColumn, grid: Sequence[Sequence[str]], drawn: Sequence[DraftedKey]) -> dict[str, str]:
-    """Return the values of a column of a grid; a sum over an attribute has none of it."""
-    return {
-        each.name: spec_value(each, name)
-        for name, values, each in zip(column.path, grid, drawn)
-        if name in values
-    }
-
-
-def _is_of_which(column: SeenColumn) -> bool:
-    return OF_WHICH.match(column.path[-1].casefold()) is not None
-
-
-def _attribute_groups(rest: Sequence[SeenColumn], total: SeenColumn | None) -> list[list[SeenColumn]]:
-    """Return the columns of each attribute: those below one name, or a group that sums to the total."""
-    upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
-    groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
-    flat = [c for c in rest if not any(c in group for group in groups)]
-    return groups + (summed_groups(flat, total) if total and flat else [flat] if flat else [])
-
-
-def _group_name(group: Sequence[SeenColumn]) -> str:
-    above = {c.path[0] for c in group if len(c.path) > 1}
-    named = len(above) == 1 and not YEAR.fullmatch(min(above))
-    return min(above) if named else name_of([c.path[-1] for c in group])
-
-
-def _say_unnamed(table: SeenTable, drawn: Sequence[DraftedKey], undecided: list[str]) -> None:
-    undecided += [
-        f"'{table.file}': what tells the columns {', '.join(each.values[:4])} apart; they are values of '{each.name}'"
-        for each in drawn
-        if each.name.startswith("category")
-    ]

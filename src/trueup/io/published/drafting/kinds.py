@@ -27,6 +27,15 @@ _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.
 BESIDE = re.compile(
     r".*(population|denominator|\bbase\b|person[- ]years|sample( size)?|respondents).*", re.IGNORECASE
 )
+_ERRORS = {
+    "standard error": re.compile(
+        r".*(standard[ _]error|std[ ._]*err(or)?|(?<![^\W_])se|standardfehler|erreur[ -]type)(?![^\W_]).*",
+        re.I,
+    ),
+    "margin 95": re.compile(r".*(95 ?%.*margin|margin.*95 ?%|95 ?% ci ?(\+/?-|±)).*", re.I),
+    "margin 90": re.compile(r".*((?<![^\W_])moe|margins?[ _]of[ _]error|\+/-|±).*", re.I),
+}
+"""Names of columns by what stands there of the error of a value."""
 NO_COUNTS = re.compile(
     r".*(%|percent|prozent|\bshare\b|(?<![^\W_])rates?(?![^\W_])|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
     r"\bmoe\b|\bchange|\bdifference|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|durchschnitt|moyenne).*",
@@ -39,6 +48,19 @@ _GEOMETRY = re.compile(
     re.IGNORECASE,
 )
 _SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
+
+
+def error_of(column: SeenColumn) -> str:
+    """Return of what kind the errors are that a column holds, by its name; empty if it holds none."""
+    numbers = any(map(is_number, column.held))
+    return next(
+        (
+            kind
+            for kind, name in _ERRORS.items()
+            if numbers and name.fullmatch(" ".join((column.name, *column.path)))
+        ),
+        "",
+    )
 
 
 def holds_no_counts(column: SeenColumn) -> bool:

@@ -12,6 +12,7 @@ from trueup.io.published.drafting.kinds import (
     DATED,
     NO_COUNTS,
     VARIANCE,
+    error_of,
     holds_codes,
     holds_no_counts,
     holds_values,
@@ -31,12 +32,16 @@ def sorted_out(
 ) -> SeenTable | None:
     """Return a table with its columns by their roles; None if none of them holds values."""
     ignored, keys, values, periods, variance = [], [], [], [], None
+    errors: dict[str, SeenColumn] = {}
+    kind = "variance"
     for at, column in enumerate(every):
         held = column.held
         if is_period(column, every):
             periods.append(column)
         elif VARIANCE.fullmatch(column.name):
             variance = column
+        elif (error := error_of(column)) and values and every[at - 1] is values[-1]:
+            errors[values[-1].name], kind = column, error
         elif len(every) > 2 and holds_no_counts(column):
             ignored.append(f"column '{column.name}' holds no counts, by its name or signs, and is left out")
         elif marks_values(column, at):
@@ -78,6 +83,17 @@ def sorted_out(
     table = SeenTable(
         file, sheet, titles, found.places, found.attributes, values, variance, ignored, headless
     )
+    if all(column.name in errors for column in values):
+        said = "a law of normal noise is taken" + (
+            "; whether margins are of 90 % is not told" if "margin" in kind else ""
+        )
+        ignored.append(
+            f"column '{errors[values[0].name].name}' holds the {kind} of the values beside it: {said}"
+        )
+        alone = errors[values[0].name] if len(values) == 1 else None
+        table = table._replace(
+            errors={name: column.name for name, column in errors.items()}, error=kind, variance=alone
+        )
     return table._replace(left=tuple(left), fill=fill, labels=found.labels, kinds=found.kinds)
 
 

@@ -77,6 +77,8 @@ class SeenTable(NamedTuple):
         Of a table among others in one file: its heading, and the rows above and below it.
     left
         Columns of values that are left out, of earlier periods: they have codes, too.
+    errors, error
+        The columns beside values that hold their errors, and of what kind these are.
     labels, kinds
         Columns that name what its keys say, and that say of which level a row is.
     groups
@@ -107,6 +109,8 @@ class SeenTable(NamedTuple):
     only: Mapping[str, str | Sequence[str]] = MappingProxyType({})
     constant: Mapping[str, str] = MappingProxyType({})
     groups: tuple[str, ...] = ()
+    errors: Mapping[str, str] = MappingProxyType({})
+    error: str = "variance"
     labels: Sequence[SeenColumn] = ()
     kinds: Sequence[SeenColumn] = ()
 

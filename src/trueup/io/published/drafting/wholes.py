@@ -179,7 +179,11 @@ def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Com
                 own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
             elif text:
                 rest.setdefault(key, []).append(ends)
-    noise = max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5 if table.variance else 0.0
+    noise = (
+        max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
+        if table.variance and table.error == "variance"
+        else 0.0
+    )
     yield from (
         _Compared(key, ends, rest[key], noise)
         for key, ends in own.items()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
 from trueup.io.published.drafting.legend import meaning_of, said_of
-from trueup.io.published.drafting.seen import SeenColumn, is_number
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.around import carried
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
@@ -114,7 +114,7 @@ def _entry(
         lines.append(f"attributes = {_list(entry.attributes)}")
     if entry.cells:
         cells = [
-            f"  {{ count = {_q(c.name)}{f', where = {_toml_pairs(where)}' if where else ''} }},"
+            f"  {{ count = {_q(c.name)}{f', where = {_toml_pairs(where)}' if where else ''}{_variance(seen, c)} }},"
             for c, where in entry.cells
         ]
         lines += ["cell = [", *cells, "]"]
@@ -126,6 +126,8 @@ def _entry(
         lines.append(f"variance = {_q(seen.variance.name)}")
     if seen.groups:
         lines.append("headings = true")
+    if seen.errors and seen.error != "variance":
+        lines.append(f"error = {_q(seen.error)}")
     if entry.fill:
         lines.append("fill = true")
     if entry.ragged:
@@ -137,6 +139,10 @@ def _entry(
         *_unlisted(entry, values),
     ]
     return "\n".join([*lines, ""])
+
+
+def _variance(seen: SeenTable, column: SeenColumn) -> str:
+    return f", variance = {_q(seen.errors[column.name])}" if seen.errors else ""
 
 
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
@@ -215,7 +221,9 @@ def _numbers(entry: DraftedTable) -> list[float]:
 def _base(entry: DraftedTable) -> int | None:
     """Return the base that the values of a table without noise are multiples of."""
     found = _numbers(entry)
-    noisy = entry.seen.variance is not None or any(x < 0 or x != int(x) for x in found)
+    noisy = (
+        entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
+    )
     return None if noisy else base_of(found, entry.seen.titles.casefold())
 
 
@@ -225,8 +233,10 @@ def _suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) ->
     found = _numbers(entry)
     said = seen.titles.casefold()
     where = f"'{seen.file}'"
-    if any(x != int(x) for x in found):
+    if any(x != int(x) for x in found) and not seen.errors:
         return _noise(entry, "gaussian", undecided)
+    if seen.errors:
+        return '{ name = "gaussian" }'
     if seen.variance is not None or any(x < 0 for x in found):
         return _noise(entry, "discrete-gaussian", undecided)
     if re.search(r"cell.?key|perturb|random(ly)? adjust", said) and not base_of(found, said):

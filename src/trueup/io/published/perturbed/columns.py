@@ -34,7 +34,7 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
         *(part.columns.get(name, name) for name in keys if name not in part.constant),
         *part.only,
         *values,
-        *([part.variance] if part.variance else []),
+        *(cell.variance for own in part.columns_by_attributes() for cell in own if cell.variance),
     ]
     rows = _read_file_columns(part, source, list(dict.fromkeys(wanted)), values)
     rows = _only(part, rows)

@@ -64,7 +64,6 @@ def _shown_at(
     summed = np.zeros((int(rows.sum()), len(named)), bool)
     for k, (name, column) in enumerate(named.items()):
         summed[:, k] = np.isin(column, part.total_of(attribute_column(spec, name)))
-    variances = text_of(table.columns[part.variance][rows]) if part.variance else None
     patterns, which = np.unique(summed, axis=0, return_inverse=True)
     for k, pattern in enumerate(patterns.tolist()):
         here = which.ravel() == k
@@ -91,7 +90,11 @@ def _shown_at(
                 attributes,
                 np.concatenate(groups),
                 np.concatenate(texts),
-                None if variances is None else variances[here],
+                np.concatenate(
+                    [text_of(table.columns[cell.variance][rows])[here] for cell in own if cell.variance]
+                )
+                if part.by_row
+                else None,
             )
 
 

@@ -52,7 +52,7 @@ def by_variance(
     result: dict[Fraction, NDArray[np.bool_]] = {}
     for k, text in enumerate(every.tolist()):
         here = which == k
-        variance = _variance(text, by)
+        variance = _variance(text, by, v.part.error)
         if variance is None:
             label = cells.margin_label(v.margin, int(v.groups[np.argmax(here)]))
             raise DataError(
@@ -63,11 +63,15 @@ def by_variance(
     return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
 
 
-def _variance(text: str, by: Convention) -> Fraction | None:
+_ERRORS = {"standard error": Fraction(1), "margin 90": Fraction(1645, 1000), "margin 95": Fraction(196, 100)}
+"""Standard errors in what stands in the place of a variance."""
+
+
+def _variance(text: str, by: Convention, what: str) -> Fraction | None:
     found = read_number(text, by)
     if found is None or found < 0 or (found and not -30 <= found.adjusted() <= 30):
         return None
-    return Fraction(found)
+    return (Fraction(found) / _ERRORS[what]) ** 2 if what in _ERRORS else Fraction(found)
 
 
 def counted_once(
