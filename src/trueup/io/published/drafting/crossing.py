@@ -72,7 +72,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     named = [c for c in likely if KEY.fullmatch(c.name)]
     finest = named[0] if named else max(likely, key=lambda c: len(set(c.held)))
     under = [c for c in likely if _determines(c, finest) and (c in named or len(set(finest.held)) > 1)]
-    finest = max(under, key=lambda c: len(set(c.held)), default=finest)
+    finest = max(under, key=lambda c: (len(set(c.held)), not _determines(finest, c)), default=finest)
     above = [c for c in likely if c is not finest and (_determines(finest, c) or _numbered_within(finest, c))]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)

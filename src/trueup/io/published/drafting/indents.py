@@ -80,7 +80,9 @@ def indented_places(table: SeenTable) -> tuple[Pointers, list[tuple[str, str]]] 
     ways.append([names[at] if at >= 0 else "" for at in parents_by_sums(columns, table.titles)])
     if table.groups and not set(table.groups) & set(names):
         ways.append(["" if TOTAL.fullmatch(name) else group for name, group in zip(names, table.groups)])
-    parents = next((way for way in ways if len(set(way)) > 2 and _mostly_sums(names, way, columns)), None)
+    parents = next(
+        (way for way in ways if len({*way} - {""}) > 1 and _mostly_sums(names, way, columns)), None
+    )
     if parents is None:
         return None
     roots = [name for name, parent in zip(names, parents) if not parent]

@@ -145,12 +145,12 @@ def _drafted_table(
     cells = [] if len(table.values) == 1 else list(attribute_cells(table, attributes, undecided))
     of_codes = [d for d in levels if d.prefix]
     ragged = bool(of_codes) and of_codes[-1] is levels[-1] and level == levels[-1].name
-    lacks = any(lacks_above(upper, table.places[-1], totals) for upper in table.places[:-1])
-    lacks = lacks or any(
-        lacks_below(upper, table.places[-1], totals) for upper in table.places[:-1] if not table.constant
-    )
-    fill = table.fill or (lacks and not any(is_repeated(upper) for upper in table.places[:-1]))
-    return DraftedTable(table, level, cells, named, columns, totals, ragged or (lacks and not fill), fill)
+    uppers = [] if table.constant else table.places[:-1]
+    lacks = any(lacks_above(upper, table.places[-1], totals) for upper in uppers)
+    fill = table.fill or (lacks and not any(map(is_repeated, uppers)))
+    alone = any(lacks_below(upper, table.places[-1], totals) for upper in uppers)
+    ragged = ragged or alone or (lacks and not fill)
+    return DraftedTable(table, level, cells, named, columns, totals, ragged, fill)
 
 
 def _root_of(name: str, column: SeenColumn) -> dict[str, str]:

@@ -95,9 +95,21 @@ def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
     ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
     if len(values) == 3 and column in table.places:  # one of three places is near the sum of two by chance
-        ends = [value for value in values if not value.strip("0-–") or _WHOLE.fullmatch(value)]
+        plain = [value for value in values if not value.strip("0-–") or _WHOLE.fullmatch(value)]
+        ends = plain or [end for end in ends if _is_no_chance(column, end, table)]
     found = [each for end in ends if (each := _summing(column, end, table, len(values)))]
     return min(found, key=lambda each: (bool(each.differs), not each.taken), default=None)
+
+
+def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
+    """Return True if so many numbers of a value are at the sums of the others that chance does not explain it."""
+    compared = list(_compared(column, value, table))
+    known = [c for c in compared if c.is_known]
+    return (
+        len(known) > 2
+        and all(c.is_near for c in compared)
+        and float(np.prod([c.chance for c in known])) < 1e-3
+    )
 
 
 def whole_keys(table: SeenTable) -> dict[str, str]:

@@ -24,7 +24,16 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
         for column in columns:
             yield column, _where(column, grid, drawn)
         return
-    total = next((c for c in columns if TOTAL.fullmatch(c.path[-1]) or TOTAL.fullmatch(c.path[0])), None)
+    whole = [[TOTAL.fullmatch(name) is not None for name in c.path] for c in columns]
+    total = next(
+        (
+            c
+            for way in (all, lambda told: told[-1] or told[0])
+            for c, told in zip(columns, whole)
+            if way(told)
+        ),
+        None,
+    )
     total = total or summing(columns)
     among = columns[0] if total is None and all(map(_is_of_which, columns[1:])) else None
     total = total or among

@@ -123,7 +123,8 @@ def _read_file_columns(
         else None
     )
     if plain is not None:
-        return without_notes(part, plain, values)
+        repeated = np.logical_and.reduce([text_of(column) == name for name, column in plain.items()])
+        return without_notes(part, {name: column[~repeated] for name, column in plain.items()}, values)
     return read_around(part, source, names, values)
 
 

@@ -1,0 +1,87 @@
+# ruff: noqa: E501
+"""Files whose columns and rows are told by how they go together, whatever their names: each draft reads what stands there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.io.test_drafted_kinds import shown
+from trueup.io.published.drafting import draft_published
+from trueup.io.published.drafting.indents import write_indented_places
+from trueup.io.published.perturbed import read_perturbed
+from trueup.model.perturbed import parse_perturbed
+
+
+def rows(text, *names):
+    """The numbers of `key|key n n; ...` under the names of their columns; a point is no number, an underscore a blank."""
+    found = {}
+    for line in text.split("; "):
+        keys, *numbers = line.split(" ")
+        for name, number in zip(names or ("",), numbers):
+            if number != ".":
+                key = [part.replace("_", " ") for part in (*keys.split("|"), *name.split("|")) if part]
+                found[tuple(key)] = int(number)
+    return found
+
+
+SERIES = "REF,GEO,ID,Sex,Age,VECTOR,VALUE\n" + "".join(
+    f"2021,{place},Z{k},{sex},{age},v{100 * k + 10 * i + j},{60 * (k or 3) // (1 + j) * (3 if not i else 2) // 3}\n"
+    for k, place in enumerate(("Both", "East", "West"))
+    for i, sex in enumerate(("Both sexes", "Men", "Women"))
+    for j, age in enumerate(("15 to 24 years", "25 years and over"))
+)
+HIDDEN = "code,place,P1,P2,all\nE1,Isle,36,33,69\nE6,Barra,1 to 4,9,12\nE7,Harris,12,9,21\nE8,Lewis,13,1 to 4,16\nE9,Uist,8,12,20\n"
+FILLED = ",,men,women\n01 Aby,16-24 years,27,29\n,25-44 years,28,30\n02 Boda,16-24 years,13,17\n,25-44 years,11,12\n"
+CODES = "ISCO-08,Occupation,Men,Women\nTOTAL,All,70,80\n1,One,30,40\n11,One one,10,15\n12,One two,20,25\n2,Two,40,40\n21,Two one,18,15\n22,Two two,22,25\n"
+PERIODS = '"PERIOD","AREA","SEX","VALUE"\n' + "".join(f'"{m}","{a}","{s}",{n}\n' for m, f in (("2023-11", 1), ("2023-12", 2)) for a, s, n in (("q1", "ALL", 7 * f), ("q1", "f", 3 * f), ("q1", "m", 4 * f), ("q2", "ALL", 11 * f), ("q2", "f", 5 * f), ("q2", "m", 6 * f)))  # fmt: skip
+MEASURES = "area,measure,value\na,Number,12\na,Percentage,40.0\nb,Number,18\nb,Percentage,60.0\n"
+SUMS = "Place,m,f\nWest,30,40\nAsh,10,15\nBirch,20,25\nEast,33,41\nCedar,11,17\nDell,22,24\n"
+AFTER = "Place,m,f\nAsh,10,15\nBirch,20,25\nWest,30,40\nCedar,11,17\nDell,22,24\nEast,33,41\nCounty,63,81\n"
+DOTTED = "code,m,f\nA,30,40\nA.1,10,15\nA.2.10,20,25\nB,33,41\nB.1,11,17\nB.7,22,24\n"
+HEADED = "Town,m,f\nNORTH,,\nAsh,10,15\nBirch,20,25\nSOUTH,,\nCedar,11,17\nDell,22,24\n"
+MIXED = "City,2024\nRiga,50\n  Men,23\n  Women,27\nLiepaja,30\n  Men,14\n  Women,16\n"
+JOINED = "area,Male_young,Male_old,Female_young,Female_old,Total_young,Total_old\nk1,1,2,3,4,4,6\nk2,5,6,7,8,12,14\n"
+PAGES = "Ward,Dogs,Cats\na,11,12\nb,21,22\n\nWard,Dogs,Cats\nc,31,32\nd,41,42\n"
+ZEROS = "State Code,District Code,Level,Name,Persons\n00,000,Country,LAND,60\n01,000,STATE,Ka,30\n01,588,DISTRICT,Kasa,10\n01,589,DISTRICT,Kann,20\n02,000,STATE,Go,30\n02,585,DISTRICT,North,14\n02,586,DISTRICT,South,16\n"
+LEVELS = "Area Code,Area Type,m,f\nX1,Country,63,81\nY1,Region,30,40\nY2,Region,33,41\nZ11,LA,10,15\nZ12,LA,20,25\nZ21,LA,11,17\nZ22,LA,22,24\n"
+BLANKS = "Sex,Male,,,Female,,,Total\nAge,0-14,15+,Total,0-14,15+,Total,\nSA2\nActon,10,20,30,14,20,34,64\nBraddon,11,21,32,18,20,38,70\n\nData Source: census\n\nINFO,Cells have been randomly adjusted to protect persons\n"
+RAGGED = "region,district,n\nN,,30\nN,N1,14\nN,N2,16\nS,,25\n"
+
+DRAFTED = {
+    "a number of each row": (SERIES, {(*place, *sex, age): 60 * k // (1 + j) * (2 if sex else 3) // 3 for place, k in (((), 3), (("Z1",), 1), (("Z2",), 2)) for sex in ((), ("Men",), ("Women",)) for j, age in enumerate(("15 to 24 years", "25 years and over"))}),
+    "a whole beside hidden cells": (HIDDEN, rows("| 36 33 69; E6 . 9 12; E7 12 9 21; E8 13 . 16; E9 8 12 20", "P1", "P2", "")),
+    "a second key without a name": (FILLED, rows("01_Aby|16-24_years 27 29; 01_Aby|25-44_years 28 30; 02_Boda|16-24_years 13 17; 02_Boda|25-44_years 11 12", "men", "women")),
+    "codes that look like counts": (CODES, rows("TOTAL 70 80; 1 30 40; 11 10 15; 12 20 25; 2 40 40; 21 18 15; 22 22 25", "Men", "Women")),
+    "months of a year": (PERIODS, rows("q1 14; q1|f 6; q1|m 8; q2 22; q2|f 10; q2|m 12")),
+    "counts and shares in rows": (MEASURES, rows("a 12; b 18")),
+    "sums above": (SUMS, rows("West 30 40; Ash 10 15; Birch 20 25; East 33 41; Cedar 11 17; Dell 22 24", "m", "f")),
+    "sums below": (AFTER, rows("County 63 81; West 30 40; Ash 10 15; Birch 20 25; East 33 41; Cedar 11 17; Dell 22 24", "m", "f")),
+    "codes of any length": (DOTTED, rows("A 30 40; A.1 10 15; A.2.10 20 25; B 33 41; B.1 11 17; B.7 22 24", "m", "f")),
+    "headings": (HEADED, rows("Ash 10 15; Birch 20 25; Cedar 11 17; Dell 22 24", "m", "f")),
+    "places and sexes in one column": (MIXED, rows("Riga 50; Riga|Men 23; Riga|Women 27; Liepaja 30; Liepaja|Men 14; Liepaja|Women 16")),
+    "names that join two attributes": (JOINED, rows("k1 1 2 3 4 4 6; k2 5 6 7 8 12 14", "Male|young", "Male|old", "Female|young", "Female|old", "young", "old")),
+    "a header on each page": (PAGES, rows("a 11 12; b 21 22; c 31 32; d 41 42", "Dogs", "Cats")),
+    "zeros for the whole": (ZEROS, rows("| 60; 01 30; 01/588 10; 01/589 20; 02 30; 02/585 14; 02/586 16")),
+    "levels whose parts nothing tells": (LEVELS, rows("| 63 81; Z11 10 15; Z12 20 25; Z21 11 17; Z22 22 24", "m", "f")),
+    "a total above blanks": (BLANKS, rows("Acton 10 20 30 14 20 34 64; Braddon 11 21 32 18 20 38 70", "Male|0-14", "Male|15+", "Male", "Female|0-14", "Female|15+", "Female", "")),
+    "a region without parts": (RAGGED, rows("N 30; N/N1 14; N/N2 16; S/S 25")),
+}  # fmt: skip
+
+
+def drafted(file, folder):
+    """The draft of a file, and what it reads."""
+    draft = draft_published([file])
+    listed = (
+        write_indented_places(folder / "places.csv", draft.text, draft.places)
+        if draft.places
+        else draft.geography
+    )
+    return draft, read_perturbed(parse_perturbed(draft.text), [file], listed)
+
+
+@pytest.mark.parametrize("name", DRAFTED)
+def test_the_draft_reads_the_values(name, tmp_path):
+    text, right = DRAFTED[name]
+    (tmp_path / "t.csv").write_text(text)
+    draft, measured = drafted(tmp_path / "t.csv", tmp_path)
+    assert shown(measured) == right, draft.text
