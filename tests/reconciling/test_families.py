@@ -280,6 +280,44 @@ def test_the_loss_is_that_of_the_same_queries_beside_their_full_cross():
     assert [h.law for h in tables.headers] == [h.law for h in full.headers]
 
 
+def test_noise_that_adds_up_is_reconciled_and_inferred_with_other_tables(rng):
+    """Noisy counts of regions are the sums of those of their clinics; people and diagnoses have noise of their own."""
+    adding = {"name": "clinics", "noise": "add-up-laplace", "epsilon": {"region": "1", "clinic": "1"}}
+    others = ministry().queries[1:3]
+    problem = Problem.of(ministry(privacy=VISITS, queries=[adding, *others]), CLINICS)
+    table = visits(rng)
+    noisy = tu.measure(problem, table)
+    values = {str(h.margin): v for h, v in zip(noisy.headers, noisy.values)}
+    np.testing.assert_array_equal(values["region"], values["clinic"].reshape(4, 6).sum(axis=1))
+    released = tu.reconcile(noisy)
+    assert isinstance(problem.cells, FamilyCells)
+    assert all(released.checks.values())
+    true = table.groupby("clinic").size().to_numpy()
+    for found in (released.sums("clinic"), tu.infer(noisy, draws=400).sums("clinic").mean(axis=(0, 1))):
+        assert np.sqrt(np.mean((found - true) ** 2)) < 4  # a clinic has about 250 visits, and noise of 1.4
+
+
+def test_noise_that_keeps_exact_sums_is_reconciled_with_other_tables(rng):
+    keeping = {
+        "name": "people",
+        "attributes": ["sex", "age"],
+        "noise": "lattice-laplace",
+        "epsilon": {"region": "1"},
+    }
+    spec = ministry(
+        privacy={"unit": "visit", "neighbours": "replace"},
+        queries=[keeping, *ministry().queries[2:]],
+        constraints={"invariants": [{"level": "region"}]},
+    )
+    table = visits(rng)
+    noisy = tu.measure(Problem.of(spec, CLINICS), table)
+    released = tu.reconcile(noisy)
+    assert all(released.checks.values())
+    exact = table.groupby("region").size().to_numpy()
+    np.testing.assert_array_equal(noisy.values[0].reshape(4, -1).sum(axis=1), exact)
+    np.testing.assert_array_equal(released.sums("region"), exact)
+
+
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_the_loss_of_very_many_combinations_is_that_of_few(relation, monkeypatch):
     """Where all combinations are alike, two values of each attribute say what all do."""

@@ -65,8 +65,6 @@ def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
         return "and a budget in rho", "epsilon = { ... }"
     if constraints.invariants:
         return "and invariants are held", "'lattice-laplace', which keeps them"
-    if constraints.cells.is_family:
-        return "and counts of several tables", "one table"
     return None
 
 

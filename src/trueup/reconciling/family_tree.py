@@ -54,11 +54,6 @@ class FamilyTree(FromTheTop):
         """Refuse bounds that no one table holds."""
         return refuses_bounds(constraints)
 
-    def refuses_noise(self, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if noise is drawn for all cells of a table together, or None."""
-        joint = next((h for h in headers if h.law.joint), None)
-        return f"query '{joint.query}' has noise on a lattice" if joint else None
-
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyProblem:
         """Run the covariance recursion of every component."""
         return family_problem(constraints, headers)
