@@ -1,4 +1,4 @@
-"""`trueup infer --engine`: the posterior of a large tree or histogram by parts."""
+"""`trueup infer --engine`: the posterior of a large tree, histogram or family by parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EngineOfParts = Annotated[
     str | None,
     option(
         "--engine",
-        "local or spark: a large tree or histogram by parts, which the same command goes on with after a kill.",
+        "local or spark: a large tree, histogram or family of tables by parts, which the same command goes on with after a kill.",
         ENGINE,
     ),
 ]

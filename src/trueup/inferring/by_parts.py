@@ -1,8 +1,8 @@
-"""The posterior of a large tree or histogram by parts: on any engine, within bounded memory, resumed after any kill.
+"""The posterior of a large tree, histogram or family by parts: on any engine, within bounded memory, resumed after any kill.
 
 Of a tree the driver estimates the prior, as in memory; parts are looked at, solved up to the top, drawn and written. Parts of a
-histogram follow draws of the places above them (`histogram_parts`). All that parts come to stands in a run folder beside the
-target until the posterior is whole: the same command goes on from there.
+histogram, or of a family of tables, follow draws of the places above them (`histogram_parts`, `family_parts`). All that parts
+come to stands in a run folder beside the target until the posterior is whole: the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from trueup.files.owner import owning
 from trueup.files.staging import staged, write_whole, writing
 from trueup.files.target import refuse_occupied
 from trueup.inferring import choose_inference
+from trueup.inferring.family_moves import FamilyMoves
+from trueup.inferring.family_parts import CutFamily
 from trueup.inferring.given import (
     Given,
     measured_once,
@@ -38,11 +40,14 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, inferen
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost
+from trueup.inferring.written_family import WrittenFamily
 from trueup.inferring.written_histogram import WrittenHistogram
-from trueup.inferring.written_parts import WantedAreas, WrittenParts, manifest_of
+from trueup.inferring.written_parts import WantedAreas, WantedTables, WrittenParts, manifest_of
 from trueup.io.bundle.posterior import MOST_ROWS
+from trueup.layouts.family_rules import family_cells
 from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, refuse_method
+from trueup.model.prior import Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
@@ -59,6 +64,8 @@ NODE_BYTES, ROW_BYTES = 400, 2.0
 """Bytes of the driver for each node, and of the disk for each draw of a cell."""
 SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
 """Seconds of a processor for each cell of a histogram in a sweep, and for each draw of it in its tables."""
+FAMILY_SECONDS = 4e-5
+"""Seconds of a processor for each draw of a cell of a family below the cut."""
 PART_BYTES, VALUE_BYTES = (300, 9), 16
 """Bytes of a worker for each cell of a part, and for each draw of it; of the driver for each measured value."""
 
@@ -97,7 +104,7 @@ def infer_by_parts(
     take_over: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Write the posterior of a large tree or histogram to a folder, part by part.
+    """Write the posterior of a large tree, histogram or family to a folder, part by part.
 
     Parameters
     ----------
@@ -123,7 +130,7 @@ def infer_by_parts(
     Raises
     ------
     SpecError
-        If the method is none of trees and histograms, or what it is of cannot be cut.
+        If the method is none of trees, histograms and families, or what it is of cannot be cut.
     ConvergenceError
         If no windows of counts hold the posterior.
     """
@@ -136,7 +143,7 @@ def infer_by_parts(
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
     instead = {} if method or "prior" in entry else prior_instead(chosen, constraints, measured)
     used, repeated = measured_once(measured)
-    cut = _cut(chosen, constraints, measured, used)
+    cut = _cut(chosen, constraints, used)
     expected = cut.expected(draws, executor.workers)
     announce(
         tell, f"about {expected.core_seconds / 3600:.2g} core-hours and {expected.disk / 1e9:.2g} GB of disk"
@@ -146,7 +153,8 @@ def infer_by_parts(
     wanted = None if areas is None else WantedAreas.of(measured.cells, areas, tuple(by))
     with _run_folder(out, take_over) as run:
         rng, kept = measured.rng(), KeptExecutor(executor, run)
-        written = cut.solved(draws, level, wanted, keep_draws, rng, tell, replace(kept, together=TOGETHER))
+        tables = WantedTables(measured, draws, level, wanted, keep_draws)
+        written = cut.solved(tables, rng, tell, replace(kept, together=TOGETHER))
         with staged(out) as folder:
             drawn = written.write(folder, kept, rng, tell)
             doubts = chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ())
@@ -165,13 +173,12 @@ class LargeTree:
 
     Attributes
     ----------
-    measured, values
-        What it was made from, and values as its method takes them.
+    values
+        What was measured, as its method takes it.
     tree, state
         Its method, and what that prepared.
     """
 
-    measured: Measurements
     values: NDArray
     tree: TreeExact
     state: TreeState
@@ -181,66 +188,72 @@ class LargeTree:
         return Prediction.of(self.state, self.values, draws, workers)
 
     def solved(
-        self,
-        draws: int,
-        level: float,
-        areas: WantedAreas | None,
-        keep_draws: bool,
-        rng: np.random.Generator,
-        tell: Progress,
-        executor: KeptExecutor,
+        self, wanted: WantedTables, rng: np.random.Generator, tell: Progress, executor: KeptExecutor
     ) -> WrittenParts:
         """Estimate the prior, and solve the parts and the top."""
         work = AllowedWork(deadline=Deadline.of(NO_END_MINUTES))
-        found = self.tree.solved(self.state, self.values, draws, rng, tell, executor, work)  # pyright: ignore[reportArgumentType]
+        found = self.tree.solved(self.state, self.values, wanted.draws, rng, tell, executor, work)  # pyright: ignore[reportArgumentType]
         if found.top is None:
             raise _too_small(self.state)
-        return WrittenParts(self.measured, found, draws, level, areas, keep_draws, max(1, MOST_ROWS // draws))
+        return WrittenParts(**vars(wanted), found=found, most=max(1, MOST_ROWS // wanted.draws))
 
 
 @dataclass(frozen=True, eq=False)
 class LargeHistogram:
     """A large histogram, ready to be drawn by parts."""
 
-    measured: Measurements
     cut: CutHistogram
 
     def expected(self, draws: int, workers: int) -> Prediction:
         """Return the predicted cost, from the numbers of cells."""
-        n, nodes = self.measured.cells.n, self.measured.cells.tree.level_ptr[-1]
+        n, nodes = self.cut.cells.n, self.cut.cells.tree.level_ptr[-1]
         seconds = n * (
             SWEEP_SECONDS * (WARM_UP + THIN * draws) + TABLE_SECONDS * draws * len(self.cut.margins)
         )
         part = PART_BYTES[0] + PART_BYTES[1] * draws
         values = VALUE_BYTES * sum(map(len, self.cut.values))
-        above = 8 * draws * self.cut.columns * self.measured.cells.tree.sizes[self.cut.level]
+        above = 8 * draws * self.cut.columns * self.cut.cells.tree.sizes[self.cut.level]
         memory = PROCESS * (1 + (workers if workers > 1 else 0)) + workers * self.cut.largest * part
         return Prediction(seconds, memory + NODE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
 
-    def solved(
-        self,
-        draws: int,
-        level: float,
-        areas: WantedAreas | None,
-        keep_draws: bool,
-        *_: object,
-    ) -> WrittenHistogram:
+    def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
         """Return what draws the parts: nothing is solved before."""
-        return WrittenHistogram(self.measured, self.cut, draws, level, areas, keep_draws)
+        return WrittenHistogram(**vars(wanted), cut=self.cut)
+
+
+@dataclass(frozen=True, eq=False)
+class LargeFamily:
+    """A large family of tables, ready to be drawn by parts."""
+
+    cut: CutFamily
+
+    def expected(self, draws: int, workers: int) -> Prediction:
+        """Return the predicted cost of the parts, from their cells; chains above them end when they are long enough."""
+        n, largest = self.cut.cells.n, int(self.cut.part_cells(self.cut.level).max())
+        seconds = START_SECONDS + FAMILY_SECONDS * n * draws
+        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + 3 * 8 * draws * n
+        part = PART_BYTES[0] + 2 * 8 * draws
+        return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * draws * n)
+
+    def solved(self, wanted: WantedTables, *_: object) -> WrittenFamily:
+        """Return what draws the parts: nothing is solved before."""
+        return WrittenFamily(**vars(wanted), cut=self.cut)
 
 
 def _cut(
-    chosen: InferenceMethod, constraints: Constraints, measured: Measurements, used: Measurements
-) -> LargeTree | LargeHistogram:
+    chosen: InferenceMethod, constraints: Constraints, used: Measurements
+) -> LargeTree | LargeHistogram | LargeFamily:
     """Return what is cut into parts; refuse what is not inferred by parts."""
+    if isinstance(chosen, FamilyMoves):
+        _refuse_family(chosen, constraints, used)
+        cut = CutFamily(constraints, tuple(used.headers), tuple(used.values))
+        return LargeFamily(cut)
     if isinstance(chosen, HistogramGibbs) and chosen.tier != "chains":
         given = tuple(chosen.prior.concentrations)
-        return LargeHistogram(
-            measured, CutHistogram(constraints, tuple(used.headers), tuple(used.values), given)
-        )
+        return LargeHistogram(CutHistogram(constraints, tuple(used.headers), tuple(used.values), given))
     if not isinstance(chosen, TreeExact) or chosen.mode or chosen.tier == "approximate":
         raise SpecError(
-            f"'{chosen.name}' with these parameters is given, and parts are parts of a tree or of a histogram on places",
+            f"'{chosen.name}' with these parameters is given, and parts are parts of a tree, a histogram or tables on places",
             needed=f"the method '{TreeExact.name}' without its mode, by exact messages, or '{HistogramGibbs.name}' without the "
             "tier 'chains'",
             remedy="leave out --engine",
@@ -255,7 +268,21 @@ def _cut(
     if state.cut is None:
         raise _too_small(state)
     state.refuse_impossible(used.flat)
-    return LargeTree(measured, used.flat, replace(chosen, tier="exact"), state)
+    return LargeTree(used.flat, replace(chosen, tier="exact"), state)
+
+
+def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurements) -> None:
+    """Refuse families that are inferred in memory alone."""
+    added = (h.groups is None and (h.exact or (h.law.additive and not h.law.joint)) for h in used.headers)
+    if not isinstance(chosen.prior, Hierarchical) or chosen.prior.concentrations:
+        why = "the prior is flat or has given concentrations, and parts learn theirs"
+    elif family_cells(constraints).joint is not None:
+        why = "the tables form a ring, which is drawn as sums of its joint table"
+    elif not all(added):
+        why = "some counts of a table alone are measured, or with a law other than added noise"
+    else:
+        return
+    raise SpecError(f"the family is not inferred by parts: {why}", remedy="leave out --engine")
 
 
 def _too_small(state: TreeState) -> SpecError:

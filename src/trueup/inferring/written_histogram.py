@@ -16,12 +16,11 @@ from trueup.files.columns import write_parquet
 from trueup.inferring.histogram_parts import CutHistogram, DrawAbove, PartOfHistogram, follow_roots
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.part_tables import AreaParts
-from trueup.inferring.written_parts import NO_AREAS, Means, WantedAreas, write_drawn_areas
+from trueup.inferring.written_parts import NO_AREAS, Means, WantedTables, write_drawn_areas
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.posterior import MOST_ROWS, write_drawn
 from trueup.model.cells import Cells, Margin
 from trueup.model.records.drawn import Columns, Drawn
-from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.run.executor import InTurn
@@ -137,30 +136,11 @@ def _files(
     return files
 
 
-@dataclass(eq=False)
-class WrittenHistogram:
-    """The tables of a histogram's posterior by parts.
+@dataclass(frozen=True, eq=False)
+class WrittenHistogram(WantedTables):
+    """The tables of a histogram's posterior by parts: how it is cut, and means of every table, as parts are drawn."""
 
-    Attributes
-    ----------
-    measured, cut
-        What it was made from, and how it is cut.
-    draws, level
-        Number of draws, and the probability of intervals.
-    areas
-        Areas off the hierarchy, if there are any.
-    keep_draws
-        Whether draws are written.
-    means
-        Posterior means of every table, as parts are drawn.
-    """
-
-    measured: Measurements
     cut: CutHistogram
-    draws: int
-    level: float
-    areas: WantedAreas | None
-    keep_draws: bool
     means: dict[Margin, NDArray] = field(default_factory=dict)
 
     @property
@@ -178,7 +158,7 @@ class WrittenHistogram:
         announce(progress, f"drawing tables of '{tree.levels[cut.level]}'")
         ((_, above),) = executor.map(DrawAbove(cut.level, self.draws), [cut.above(seeds[0])])
         runs = InTurn(lambda k: self._given(k, above.draws, seeds[1:]), len(cut.runs))
-        self.means = {m: np.empty(cut.cells.size(m)) for m in cut.margins}
+        self.means.update({m: np.empty(cut.cells.size(m)) for m in cut.margins})
         sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
         roots, few = np.empty(above.draws.shape, np.int32), 0
         for done, (k, part) in enumerate(executor.map(draw_places, runs), start=1):

@@ -83,29 +83,33 @@ class WantedAreas:
 
 
 @dataclass(frozen=True, eq=False)
-class WrittenParts:
-    """The tables of a posterior by parts.
+class WantedTables:
+    """What a posterior by parts is made from, and what is written of it.
 
     Attributes
     ----------
-    measured, found
-        What it was made from, and its solution.
+    measured
+        What it was made from.
     draws, level
         Number of draws, and the probability of intervals.
     areas
         Areas off the hierarchy, if there are any.
     keep_draws
         Whether draws are written.
-    most
-        Cells of a file, about.
     """
 
     measured: Measurements
-    found: SolvedTree
     draws: int
     level: float
     areas: WantedAreas | None
     keep_draws: bool
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenParts(WantedTables):
+    """The tables of a tree's posterior by parts: its solution, and about how many cells a file holds."""
+
+    found: SolvedTree
     most: int
 
     @property
@@ -220,7 +224,8 @@ def manifest_of(
     posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
     if measured.cells.tree.keys:
         write_places(folder / PLACES, measured.cells)
-    return posterior_manifest(posterior) | {"by parts": True, "files": digests_of(folder)}
+    by_parts = not measured.cells.is_family  # draws of a family are written as those in memory are
+    return posterior_manifest(posterior) | {"by parts": by_parts, "files": digests_of(folder)}
 
 
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:

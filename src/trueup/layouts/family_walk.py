@@ -44,8 +44,10 @@ class FamilyWalk:
     mass: NDArray[np.float64]
 
     @classmethod
-    def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> FamilyWalk:
-        """Lay a family out."""
+    def of(
+        cls, constraints: Constraints, headers: Sequence[Measured], within: Sequence[Margin] = ()
+    ) -> FamilyWalk:
+        """Lay a family out; moves within a table keep what it shares with others, or sums of one margin for each table."""
         cells = family_cells(constraints)
         tree = cells.junction()
         masks = closed_zeros(constraints, tree)
@@ -58,11 +60,12 @@ class FamilyWalk:
         for i, parent in enumerate(tree.parent):
             near[i] += [parent] if parent >= 0 else []
         edges = _edges(cells, near, open_)
+        shared = [[cells.separator(i, j) for j in others] for i, others in enumerate(near)]
         prior, mass = _prior_steps(cells, tree.parent, open_)
         layout = layout_fields(
             start=np.array(cells.starts),
             **_open(cells, open_),
-            **_alike(cells, near, open_),
+            **_alike(cells, [[m] for m in within] or shared, open_),
             **edges,
             **prior,
             is_open=open_,
@@ -120,14 +123,16 @@ def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
     return {"open_ptr": _ptr([len(part) for part in held]), "open_cells": np.concatenate(held)}
 
 
-def _alike(cells: FamilyCells, near: Sequence[Sequence[int]], open_: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return classes of cells with equal shared cells: first those of table 0, and so on."""
+def _alike(
+    cells: FamilyCells, shared: Sequence[Sequence[Margin]], open_: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Return classes of cells with equal groups of some margins of their table: first those of table 0, and so on."""
     like, classes = np.zeros(cells.n, np.int64), 0
-    for i, others in enumerate(near):
+    for i, margins in enumerate(shared):
         part = np.zeros(cells.parts[i].n, np.int64)
-        for j in others:
-            shared = _shared_cells(cells, i, cells.separator(i, j))
-            part = np.unique(part * (shared.max() + 1) + shared, return_inverse=True)[1].ravel()
+        for margin in margins:
+            groups = _shared_cells(cells, i, margin)
+            part = np.unique(part * (groups.max() + 1) + groups, return_inverse=True)[1].ravel()
         like[_own(cells, i)] = classes + part
         classes += int(part.max()) + 1
     return {"like": like, **_members("like", like, np.flatnonzero(open_), classes)}

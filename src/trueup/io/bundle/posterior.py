@@ -81,18 +81,8 @@ def write_posterior(
     >>> (out / "draws.csv").read_text().split()
     ['chain,draw,area,count', '0,0,a,3', '0,0,b,4', '0,1,a,5', '0,1,b,4']
     """
-    write, ending = (write_csv, "csv") if as_csv else (write_parquet_in_groups, "parquet")
     with staged(Path(out)) as folder:
-        (folder / "summary").mkdir()
-        for margin in margins(posterior):
-            columns = margin_columns(posterior.cells, margin) | posterior.summary(margin)
-            write(folder / "summary" / f"{slug(margin)}.{ending}", columns)
-        if posterior.ratios:
-            write(folder / f"quantities.{ending}", posterior.ratio_summary())
-        if areas is not None:
-            write(folder / f"areas.{ending}", dict(areas))
-        if draws:
-            _write_draws(folder, posterior, write, ending)
+        write_tables(folder, posterior, draws=draws, as_csv=as_csv, areas=areas)
         if page:
             (folder / "report.html").write_text(page, encoding="utf-8")
         if posterior.cells.tree.keys:
@@ -101,6 +91,28 @@ def write_posterior(
             posterior_manifest(posterior) | {"files": digests_of(folder)}, indent=2, default=str
         )
         (folder / "manifest.json").write_text(text + "\n", encoding="utf-8")
+
+
+def write_tables(
+    folder: Path,
+    posterior: Posterior,
+    *,
+    draws: bool,
+    as_csv: bool = False,
+    areas: Mapping[str, NDArray] | None = None,
+) -> None:
+    """Write summaries, areas and draws into a folder; see `write_posterior`."""
+    write, ending = (write_csv, "csv") if as_csv else (write_parquet_in_groups, "parquet")
+    (folder / "summary").mkdir()
+    for margin in margins(posterior):
+        columns = margin_columns(posterior.cells, margin) | posterior.summary(margin)
+        write(folder / "summary" / f"{slug(margin)}.{ending}", columns)
+    if posterior.ratios:
+        write(folder / f"quantities.{ending}", posterior.ratio_summary())
+    if areas is not None:
+        write(folder / f"areas.{ending}", dict(areas))
+    if draws:
+        _write_draws(folder, posterior, write, ending)
 
 
 def margins(posterior: Posterior) -> list[Margin]:

@@ -1,0 +1,293 @@
+"""The posterior of a large family of tables by parts: chains on the upper levels, and below each place draws given its own.
+
+Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
+chains on a family that ends there: of what was measured further down it knows the sums over each of its places, with normal
+noise. Below each place tables are drawn given every draw of its own: first settled as draws of the release's own estimates,
+then by sweeps of a chain that holds the place's tables. Concentrations are learnt in each part from what lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, SpecError
+from trueup.inferring.family_moves import TUNING_ROUNDS, TUNING_SWEEPS, FamilyMoves
+from trueup.inferring.histogram_parts import MOST_CELLS, NO_END_MINUTES, Chained
+from trueup.inferring.method import silent
+from trueup.inferring.within import parts_within
+from trueup.kernel.families.walk import tuned, walk
+from trueup.kernel.settling.descend import Settling
+from trueup.kernel.status import Status
+from trueup.layouts.family import FamilyProblem, family_problem
+from trueup.layouts.family_rules import family_cells
+from trueup.layouts.family_walk import FamilyWalk
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Constraints
+from trueup.model.family import FamilyCells, family_of
+from trueup.model.header import Measured
+from trueup.noise import DiscreteGaussian
+from trueup.noise.laws.exact import Exact
+from trueup.run.deadline import Deadline
+
+Integers = NDArray[np.int64]
+SWEEPS = 20
+"""Sweeps of a part's chain from where a draw begins."""
+TOGETHER, SMALL = 1_000_000, 1 << 14
+"""Cells of draws that are settled at a time; cells of small parts that are drawn in one task."""
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyAbove:
+    """A family that ends at the level of the parts.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        What must hold, and what was measured, there or further down.
+    curvature
+        Of the likelihood of each noisy sum that was measured further down (1 / counts squared); 0 for others.
+    draws, seed
+        Number of draws, and of its generator.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+    curvature: NDArray
+    draws: int
+    seed: np.random.SeedSequence
+
+
+def draw_above(given: FamilyAbove) -> Chained:
+    """Run chains until they are long enough, as `infer` in memory does; return draws `(draws, n)`."""
+    method = FamilyMoves()
+    problem, layout = method.prepare(given.constraints, given.headers)
+    summed, old = given.curvature > 0, layout.layout
+    slope, curvature = np.where(summed, 0.0, old.slope), np.where(summed, given.curvature, old.curvature)
+    chains = replace(layout, layout=old._replace(slope=slope, curvature=curvature))
+    rng, deadline = np.random.default_rng(given.seed), Deadline.of(NO_END_MINUTES)
+    drawn = method.apply((problem, chains), np.concatenate(given.values), given.draws, rng, silent, deadline)
+    draws: Any = drawn.draws
+    record = {name: drawn.stats[name] for name in ("sweeps", "largest_r_hat")}
+    return Chained(draws.reshape(-1, draws.shape[-1])[: given.draws], record | {"refused": drawn.refused})
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyPart:
+    """A place with all below it.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        What must hold below the place, and what was measured there.
+    roots
+        Draws `(draws, cells)` of the place's own sums of each table.
+    seed
+        Of its generator.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+    roots: Sequence[NDArray]
+    seed: np.random.SeedSequence
+
+    def draw(self) -> Integers:
+        """Return draws `(draws, n)` of its tables."""
+        rng, cells = np.random.default_rng(self.seed), family_cells(self.constraints)
+        roots = [Margin(cells.tree.levels[0], table.attributes) for table in cells.tables]
+        held = tuple(Measured("of the place", margin, Exact()) for margin in roots)
+        chain = FamilyWalk.of(self.constraints, (*self.headers, *held), roots)
+        zeros = np.zeros(sum(map(cells.size, roots)))
+        layout = chain.given(np.concatenate([*self.values, zeros]))
+        found = self._settled(rng)
+        state = chain.state(found[0], np.exp(rng.normal(size=chain.steps)))
+        means = np.full((len(cells.tables), 3), max(1.0, self._spread / 2))
+        for _ in range(TUNING_ROUNDS):
+            tally, out = np.zeros((2, *means.shape), np.int64), np.empty((1, cells.n), np.int64)
+            more = (means, tally, chain.chances, TUNING_SWEEPS, TUNING_SWEEPS, out)
+            walk(rng, layout, state, False, False, *more)
+            means = tuned(means, tally)
+        for draw in range(len(found)):
+            state = chain.state(found[draw], state.alpha)._replace(mass=state.mass, weights=state.weights)
+            more = (means, tally, chain.chances, SWEEPS, SWEEPS, found[draw : draw + 1])
+            walk(rng, layout, state, False, False, *more)
+        return found
+
+    @property
+    def _spread(self) -> float:
+        return float(np.sqrt(np.median([h.law.variance for h in self.headers])))
+
+    def _settled(self, rng: np.random.Generator) -> Integers:
+        """Return tables `(draws, n)` drawn at the estimates from the subtrees, given the place's own."""
+        problem = family_problem(self.constraints, self.headers)
+        values, draws = np.concatenate(self.values), len(self.roots[0])
+        edges = [*range(0, draws, max(1, TOGETHER // problem.cells.n)), draws]
+        return np.concatenate([self._tables(problem, values, slice(*ends), rng) for ends in pairwise(edges)])
+
+    def _tables(
+        self, problem: FamilyProblem, values: NDArray, some: slice, rng: np.random.Generator
+    ) -> Integers:
+        above = {i: root[some].astype(np.int64) for i, root in enumerate(self.roots)}
+        many = some.stop - some.start
+        fit = problem.fit(np.tile(values, (many, 1)), subtrees=True)
+        seeds = rng.integers(2**63, size=many, dtype=np.uint64)
+        for how in (Settling(posterior=True, drawn=rng), Settling()):
+            settled = problem.settle_fit(fit, seeds, how, above)
+            if not any(table.misplaced for table in settled.values()):
+                return np.concatenate(
+                    [settled[i].values[-1].reshape(many, -1) for i in range(len(settled))], axis=1
+                )
+        raise ConvergenceError(Status.UNSOLVED)
+
+
+def draw_parts(parts: Sequence[FamilyPart]) -> list[NDArray]:
+    """Draw some parts one after the other."""
+    return [part.draw().astype(np.int32) for part in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class CutFamily:
+    """A family that is cut at a level of its places.
+
+    Attributes
+    ----------
+    constraints, headers, values
+        The whole.
+    """
+
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    values: tuple[NDArray, ...]
+
+    @property
+    def cells(self) -> FamilyCells:
+        """Return the cells of all tables."""
+        return family_cells(self.constraints)
+
+    @cached_property
+    def level(self) -> int:
+        """Return the level of the parts' roots: the highest with several places of which none holds too many cells.
+
+        Raises
+        ------
+        SpecError
+            If there is none.
+        """
+        sizes = self.cells.tree.sizes
+        for level in range(1, len(sizes) - 1):
+            if sizes[level] > 1 and self.below(level) and self.part_cells(level).max() <= MOST_CELLS:
+                return level
+        raise SpecError(
+            f"a family is cut into parts at a level of several places, each with at most {MOST_CELLS:,} cells in tables that "
+            "end below it, and there is none",
+            needed="a level of such places",
+            remedy="leave out --engine",
+        )
+
+    def below(self, level: int) -> list[Margin]:
+        """Return the tables that end below a level."""
+        return [t for t in self.cells.tables if self.cells.tree.level(t.level) > level]
+
+    def part_cells(self, level: int) -> Integers:
+        """Return the number of cells below each place of a level."""
+        cells, found = self.cells, np.zeros(self.cells.tree.sizes[level], np.int64)
+        for table in self.below(level):
+            at = cells.tree.level(table.level)
+            each = cells.size(table) // cells.tree.sizes[at]
+            found += each * np.diff(cells.tree.starts(level, at))
+        return found
+
+    def above(self, draws: int, seed: np.random.SeedSequence) -> FamilyAbove:
+        """Return the family down to the level of the parts; what was measured further down is summed there."""
+        cells, name = self.cells, self.cells.tree.levels[self.level]
+
+        def cut(margin: Margin) -> Margin:
+            deep = cells.tree.level(margin.level) > self.level
+            return replace(margin, level=name) if deep else margin
+
+        margins = tuple(dict.fromkeys(cut(m) for m in self.constraints.margins))
+        fixed = tuple(dict.fromkeys(cut(m) for m in self.constraints.invariants))
+        some = replace(self.constraints, margins=margins, invariants=fixed)
+        own = Cells(cells.tree.branch(0, 0, 1, self.level), cells.attributes)
+        some = replace(some, cells=own)
+        some = replace(some, cells=family_of(own, some.held))
+        kept: dict[tuple, tuple[Measured, NDArray, NDArray]] = {}
+        for i, (header, values) in enumerate(zip(self.headers, self.values)):
+            margin = cut(header.margin)
+            kept[(margin,) if header.exact else (margin, i)] = self._summed(header, margin, values)
+        headers, values, curvature = zip(*kept.values())
+        noisy = [c for c, h in zip(curvature, headers) if not h.exact]
+        return FamilyAbove(some, headers, values, np.concatenate(noisy), draws, seed)
+
+    def _summed(self, header: Measured, margin: Margin, values: NDArray) -> tuple[Measured, NDArray, NDArray]:
+        """Return a header with its values summed over the places of the parts, and the curvature of their likelihood."""
+        tree, level = self.cells.tree, self.cells.tree.level(header.margin.level)
+        if level <= self.level:
+            return header, values, np.zeros(len(values))
+        starts = tree.starts(self.level, level)
+        table = np.add.reduceat(values.reshape(tree.sizes[level], -1), starts[:-1], axis=0)
+        if header.exact:
+            return replace(header, margin=margin), table.ravel(), np.zeros(table.size)
+        spread = np.repeat(np.diff(starts) * float(header.law.variance), table.shape[1])
+        law = DiscreteGaussian(Fraction(float(spread.mean())).limit_denominator(1000))
+        return Measured(header.query, margin, law), table.ravel(), 0.5 / spread
+
+    def parts(
+        self, above: FamilyCells, draws: NDArray, seeds: Sequence[np.random.SeedSequence], places: range
+    ) -> list[FamilyPart]:
+        """Return places of the level of parts with all below them, given draws `(draws, n)` of the tables above."""
+        name, tables = above.tree.levels[self.level], self.below(self.level)
+        deep = [h.margin for h in self.headers if self.cells.tree.level(h.margin.level) > self.level]
+        zeros = tuple(
+            z
+            for z in self.constraints.zeros
+            if any(self.cells.contains(Margin(above.tree.levels[0], tuple(z)), t) for t in tables)
+        )
+        fixed = tuple(m for m in self.constraints.invariants if m in deep)
+        lower = replace(self.constraints, margins=tuple(dict.fromkeys(deep)), invariants=fixed, zeros=zeros)
+        measured = [(h, v) for h, v in zip(self.headers, self.values) if h.margin in deep]
+        below = [h for h, _ in measured], [v for _, v in measured]
+        roots = {
+            t: above.sum(draws, Margin(name, t.attributes)).reshape(len(draws), above.tree.sizes[-1], -1)
+            for t in tables
+        }
+        found = []
+        for place in places:
+            some, headers, values, _ = parts_within(lower, *below, self.level, place)
+            own = [roots[t][:, place].astype(np.int32) for t in family_cells(some).tables]
+            found.append(FamilyPart(some, headers, values, own, seeds[place]))
+        return found
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """Return first and last + 1 of the places that are drawn in one task."""
+        before = np.cumsum(self.part_cells(self.level)) - 1
+        first = np.unique(before // SMALL, return_index=True)[1]
+        return [*zip(first.tolist(), [*first[1:].tolist(), len(before)])]
+
+    def joined(self, above: FamilyCells, top: NDArray, parts: Mapping[int, NDArray]) -> NDArray:
+        """Return draws `(draws, n)` of all tables from those above, and from those of each place's part."""
+        cells, tree = self.cells, self.cells.tree
+        found = np.empty((len(top), cells.n), np.int64)
+        deep, start = self.below(self.level), dict.fromkeys(parts, 0)
+        for i, table in enumerate(cells.tables):
+            own = found[:, cells.starts[i] : cells.starts[i + 1]]
+            if table not in deep:
+                own[...] = above.sum(top, table)
+                continue
+            level = tree.level(table.level)
+            ends = tree.starts(self.level, level) * (cells.size(table) // tree.sizes[level])
+            for place, draws in parts.items():
+                first, size = start[place], int(ends[place + 1] - ends[place])
+                own[:, ends[place] : ends[place + 1]] = draws[:, first : first + size]
+                start[place] += size
+        return found
