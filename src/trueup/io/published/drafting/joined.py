@@ -46,7 +46,32 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     listed = pointers.places if pointers else frozenset[str]()
     entries = [_drafted_table(table, levels, attributes, undecided, listed) for table in seen]
     entries = told_apart(entries, attributes, undecided)
+    _mark_partial(entries, undecided)
     return Draft(levels, attributes, entries, undecided, pointers)
+
+
+def _mark_partial(entries: Sequence[DraftedTable], undecided: list[str]) -> None:
+    """Mark tables that lack places which others of their level have."""
+    held: dict[str, set[str]] = {}
+    for entry in entries:
+        held.setdefault(entry.level, set()).update(_finest(entry))
+    for entry in entries:
+        lacks = held[entry.level] - _finest(entry)
+        entry.partial = bool(lacks)
+        if lacks and not entry.seen.constant:
+            undecided.append(
+                f"'{entry.seen.file}': {len(lacks)} places of other tables have no row; what they hold is unknown"
+            )
+
+
+def _finest(entry: DraftedTable) -> set[str]:
+    totals = entry.totals.values()
+    return {
+        t
+        for column in entry.seen.places[-1:]
+        for t in column.held
+        if t not in totals and not TOTAL.fullmatch(t)
+    }
 
 
 def _by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:

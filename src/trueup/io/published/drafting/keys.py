@@ -75,6 +75,7 @@ class DraftedTable:
     totals: dict[str, str]
     ragged: bool = False
     fill: bool = False
+    partial: bool = False
 
 
 @dataclass

@@ -40,7 +40,12 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     found = []
     filled = max(at for at, row in enumerate(rows) if any(row)) + 1
     for panel in panels_of(rows, bottom, last):
-        columns = _columns(block, rows[panel.start : panel.end], point=point, named=panel.header)
+        own = (
+            block
+            if rows[panel.start - 1] == rows[bottom - 1] or not panel.header
+            else [rows[panel.start - 1]]
+        )
+        columns = _columns(own, rows[panel.start : panel.end], point=point, named=panel.header)
         for table in _some(sorted_out(path.name, sheet, titles, columns, headless=not panel.header)):
             skip, below = panel.start - panel.header, filled - panel.end
             found.append(table._replace(label=panel.label, skip=skip, below=below))
@@ -63,7 +68,12 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
         tuple(rows[max((head for head in heads if head < at), default=at)][0] for at in held) if heads else ()
     )
     columns = _columns(block, [rows[at] for at in held], point=point)
-    found = _some(sorted_out(path.name, sheet, titles, columns, headless=not block))
+    sides = _side_by_side(columns)
+    found = [
+        table
+        for side in sides
+        for table in _some(sorted_out(path.name, sheet, titles, side, headless=not block))
+    ]
     raw = list(islice(rows_of(source, sheet, divided, stripped=False), last + 1))
     indents = tuple(indent_of(raw[at][0]) if raw[at] else "" for at in held)
     return [table._replace(indents=indents, groups=groups) for table in found if not table.only or not heads]
@@ -168,6 +178,19 @@ def _last(rows: Sequence[Row], first: int) -> int:
     return first
 
 
+def _side_by_side(columns: list[SeenColumn]) -> list[list[SeenColumn]]:
+    """Return the columns of each of several tables beside each other, which have the same header."""
+    names = [column.path for column in columns]
+    for width in range(2, len(names) // 2 + 1):
+        if (
+            len(names) % width == 0
+            and names == names[:width] * (len(names) // width)
+            and len(set(names)) == width
+        ):
+            return [columns[at : at + width] for at in range(0, len(names), width)]
+    return [columns]
+
+
 def _columns(
     block: Sequence[Row], body: Sequence[Row], *, point: bool, named: bool = True
 ) -> list[SeenColumn]:
@@ -179,7 +202,7 @@ def _columns(
     for k, each in enumerate(names[:width]):
         texts = [row[k] if k < len(row) else "" for row in body]
         joined = next((name for name in each if JOINED in name), "")
-        repeated = leaves.count(leaves[k]) > 1 and joined
+        repeated = leaves.count(leaves[k]) > 1
         name = (named and (joined if repeated else leaves[k])) or f"column {k + 1}"
         path = (joined or leaves[k]).replace("!!", JOINED).split(JOINED)
         found.append(SeenColumn(name, tuple(part.rstrip(":") for part in path), texts, point))
@@ -206,7 +229,7 @@ class Panel(NamedTuple):
 
 
 def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
-    """Return the tables below each other whose rows have the same first cells; none if the rows below a header are one table.
+    """Return the tables below each other, of the same or of other places; none if the rows below a header are one table.
 
     Examples
     --------
@@ -219,7 +242,10 @@ def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
     label, own, start = _heading(rows, bottom), bool(header), None
     for at in range(bottom, last + 2):
         row = rows[at] if at <= last else []
-        headed = bool(header) and row == header
+        headed = bool(header) and (
+            row == header
+            or (row[:1] == header[:1] != [""] and bool(row) and not _numeric(row) and start is None)
+        )
         if headed or sum(map(bool, row)) < 2:
             if start is not None:
                 found.append(Panel(label, start, at, own))

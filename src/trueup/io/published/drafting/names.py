@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from trueup.io.published.drafting.seen import YEAR
 
@@ -40,3 +41,45 @@ def name_of(values: Sequence[str]) -> str:
         return "year" if all(map(YEAR.fullmatch, values)) else "period"
     words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
     return "age" if all(map(_AGE.fullmatch, words)) else "category"
+
+
+_NUMBERS = re.compile(r"\d{1,3}")
+_UNDER = re.compile(r"\W*(under|below|less|younger|unter|moins|menos|<|up to|bis).*", re.IGNORECASE)
+_OVER = re.compile(
+    r".*(\+|over|older|more|älter|mehr|plus|más|mais|più|eldre|äldre|ældre|≥|yli).*", re.IGNORECASE
+)
+
+
+def overlapping(values: Sequence[str]) -> list[str]:
+    """Return the ages that hold others, or are held by others that do not make them up.
+
+    Examples
+    --------
+    >>> overlapping(["0-14", "0-4", "5-14", "15-64", "65+", "80+"])
+    ['0-14', '80+']
+    """
+    if name_of(values) != "age" or not all(map(_NUMBERS.search, values)):
+        return []
+    ends = {value: _ages_of(value) for value in values}
+    found: list[str] = []
+    for value, (low, high) in ends.items():
+        inside = sorted(
+            ends[o]
+            for o in values
+            if o != value and low <= ends[o][0] <= ends[o][1] <= high and o not in found
+        )
+        if inside:
+            made_up = (
+                inside[0][0] == low
+                and inside[-1][1] == high
+                and all(a[1] + 1 == b[0] for a, b in pairwise(inside))
+            )
+            found += [value] if made_up else [o for o in values if o != value and ends[o] in inside]
+    return [value for value in values if value in found]
+
+
+def _ages_of(text: str) -> tuple[int, int]:
+    numbers = [int(number) for number in _NUMBERS.findall(text)]
+    if _UNDER.fullmatch(text):
+        return 0, numbers[-1] - 1
+    return numbers[0], 999 if len(numbers) == 1 and _OVER.fullmatch(text) else numbers[-1]

@@ -19,7 +19,8 @@ from trueup.io.published.drafting.kinds import (
     is_period,
     marks_values,
 )
-from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable
+from trueup.io.published.drafting.names import overlapping
+from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import summing
 from trueup.io.published.perturbed.around import carried
 
@@ -135,6 +136,10 @@ def _some_rows(keys: list[SeenColumn], periods: list[SeenColumn]) -> tuple[SeenC
         return column, [last], why
     for column in keys:
         said = dict.fromkeys(column.held)
+        ages = [text for text in said if not TOTAL.fullmatch(text)]
+        if len(said) < len(column.held) and (twice := overlapping(ages)):
+            why = f"rows of ages that hold others or lie in them ({', '.join(twice)}) are left out"
+            return column, [text for text in dict.fromkeys(column.texts) if text not in twice], why
         counts = [text for text in said if not NO_COUNTS.fullmatch(text)]
         if 0 < len(counts) < len(said) <= 20 and len(said) < len(column.held):
             shown = ", ".join(f"'{text}'" for text in said if text not in counts)

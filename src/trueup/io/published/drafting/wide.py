@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
-from trueup.io.published.drafting.names import OF_WHICH, name_of
+from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import summed_groups, summing
 
@@ -40,6 +40,11 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
     if total is not None:
         yield total, {}
     rest = [c for c in columns if c is not total]
+    if twice := overlapping([c.path[-1] for c in rest]):
+        undecided.append(
+            f"'{table.file}': the ages {', '.join(twice)} hold others or lie in them, and are left out"
+        )
+        rest = [c for c in rest if c.path[-1] not in twice]
     for group in _attribute_groups(rest, total):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
         if among is not None or (total is not None and len(group) == 1):

@@ -148,7 +148,7 @@ def _variance(seen: SeenTable, column: SeenColumn) -> str:
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
     """Return the setting for cells without a row or column, if there are some."""
     seen = entry.seen
-    if seen.constant:
+    if seen.constant or entry.partial:
         return ['unlisted = "unknown"']
     named = {
         name: {where.get(name) for _, where in entry.cells} for _, where in entry.cells for name in where
