@@ -7,7 +7,7 @@ import pytest
 
 from tests.linked_tables import document, gaussian, joined, population, problem
 from tests.parameters import one_in
-from trueup.kernel.histogram.spine import Spine
+from tests.reconciling.test_on_segments import places_of, segment_of
 from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Margin
 from trueup.reconciling import reconcile
@@ -15,7 +15,6 @@ from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_parts import tie_seed
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, joined_down, joined_up
 from trueup.reconciling.joined_tree import JoinedTree, stacked_counts
-from trueup.reconciling.segments import Segment
 
 LEVELS = {"all": "1/2", "county": "1/2", "block": "1"}
 
@@ -120,23 +119,12 @@ def test_by_parts_the_same_integers_are_found(rng, name, estimates):
     ]
 
     def segment(top: int, bottom: int, start: int, stop: int) -> JoinedSegment:
-        counts = [
-            np.diff(tree.child_ptr[tree.level_ptr[t] :][: tree.sizes[t] + 1]) for t in range(top, bottom)
-        ]
-        firsts, first, last = [start], start, stop
-        kept = []
-        for held in counts:
-            kept.append(held[first:last])
-            first, last = int(held[:first].sum()), int(held[:last].sum())
-            firsts.append(first)
-        kept.append(np.zeros(last - first, np.int64))
-        child_ptr = stop - start + np.append(0, np.cumsum(np.concatenate(kept)))
-        return JoinedSegment.of(
-            plan, Segment(plan, top, bottom, Spine(child_ptr, stop - start), tuple(firsts), ())
-        )  # type: ignore[arg-type]
+        return JoinedSegment.of(plan, segment_of(plan, given.constraints, top, bottom, start, stop))
 
     def of(part: JoinedSegment):
-        return [[t[part.persons.places(level)] for t in answers[level]] for level in part.persons.measured]
+        return [
+            [t[places_of(part.persons, level)] for t in answers[level]] for level in part.persons.measured
+        ]
 
     seed = tie_seed(np.random.default_rng(3))
     top, parts = segment(0, 1, 0, 1), [segment(1, 2, i, i + 1) for i in range(2)]

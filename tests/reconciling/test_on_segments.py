@@ -13,6 +13,7 @@ import pytest
 from tests.conformance.structures import STRUCTURES
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
+from trueup.kernel.histogram.spine import Spine
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.header import Measured, split
@@ -22,7 +23,7 @@ from trueup.noise.laws.exact import Exact
 from trueup.reconciling import histogram_parts as on_segments
 from trueup.reconciling.histogram_parts import Summary, down, tie_seed, up
 from trueup.reconciling.histogram_tree import HistogramTree
-from trueup.reconciling.segments import SegmentPlan, segment_plan
+from trueup.reconciling.segments import Segment, SegmentPlan, segment_plan
 
 HISTOGRAMS = [
     s
@@ -36,8 +37,32 @@ def answers_of(segment, cells, headers, parts):
     found = []
     for level in segment.measured:
         own = [p for h, p in zip(headers, parts, strict=True) if h.margin.level == cells.tree.levels[level]]
-        found.append([p.reshape(cells.tree.sizes[level], -1)[segment.places(level)] for p in own])
+        found.append([p.reshape(cells.tree.sizes[level], -1)[places_of(segment, level)] for p in own])
     return found
+
+
+def segment_of(plan, constraints, top, bottom, start, stop):
+    """Places `start` to `stop` of a level with all below them down to another."""
+    tree = constraints.cells.tree
+    branch = tree.branch(top, start, stop, bottom)
+    firsts = tuple(int(tree.starts(top, level)[start]) for level in range(top, bottom + 1))
+    within = [slice(f, f + size) for f, size in zip(firsts, branch.sizes)]
+    own = tuple(
+        tuple(table if len(table) == 1 else table[rows] for table in tables)
+        for tables, rows in zip(plan.bounds(constraints)[top : bottom + 1], within, strict=True)
+    )
+    return Segment(plan, top, bottom, Spine(branch.child_ptr, branch.sizes[0]), firsts, own)
+
+
+def places_of(segment, level):
+    """Its places within a level of the whole tree."""
+    first = segment.firsts[level - segment.top]
+    return slice(first, first + segment.spine.size(level - segment.top))
+
+
+def of_places(summary, places):
+    """A summary of some places."""
+    return summary and Summary.of_arrays({name: part[places] for name, part in summary.arrays().items()})
 
 
 def runs(places, size):
@@ -52,14 +77,14 @@ def by_segments(constraints, headers, values, seed, boundaries, size, **options)
     parts = split(values, headers, cells)
     edges = [0, *boundaries, len(cells.tree.levels) - 1]
     rows = [
-        [plan.segment(constraints, *pair, *run) for run in runs(cells.tree.sizes[pair[0]], size)]
+        [segment_of(plan, constraints, *pair, *run) for run in runs(cells.tree.sizes[pair[0]], size)]
         for pair in pairwise(edges)
     ]
     below: list = [None] * len(rows)
     for i in range(len(rows) - 1, 0, -1):
         summaries = []
         for segment in pickle.loads(pickle.dumps(rows[i])):
-            told = None if below[i] is None else below[i].of(segment.places(segment.bottom))
+            told = of_places(below[i], places_of(segment, segment.bottom))
             summaries.append(up(segment, answers_of(segment, cells, headers, parts), told))
         below[i - 1] = Summary.join([Summary.of_arrays(s.arrays()) for s in summaries])
     above, tables = None, None
@@ -68,8 +93,8 @@ def by_segments(constraints, headers, values, seed, boundaries, size, **options)
             down(
                 s,
                 answers_of(s, cells, headers, parts),
-                None if known is None else known.of(s.places(s.bottom)),
-                None if above is None else above[s.start : s.stop],
+                of_places(known, places_of(s, s.bottom)),
+                None if above is None else above[places_of(s, s.top)],
                 seed,
             )
             for s in row

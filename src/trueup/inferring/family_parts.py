@@ -26,16 +26,17 @@ from trueup.inferring.within import parts_within
 from trueup.kernel.families.walk import tuned, walk
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.status import Status
+from trueup.layouts.columns import MeasuredRow
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import family_cells
 from trueup.layouts.family_walk import FamilyWalk
 from trueup.model.cells import Cells, Margin
-from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
 from trueup.noise import DiscreteGaussian
 from trueup.noise.laws.exact import Exact
 from trueup.run.deadline import Deadline
+from trueup.run.executor import runs_of
 
 Integers = NDArray[np.int64]
 SWEEPS = 20
@@ -45,22 +46,17 @@ TOGETHER, SMALL = 1_000_000, 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyAbove:
-    """A family that ends at the level of the parts.
+class FamilyAbove(MeasuredRow):
+    """A family that ends at the level of the parts; what was measured further down is summed there.
 
     Attributes
     ----------
-    constraints, headers, values
-        What must hold, and what was measured, there or further down.
     curvature
         Of the likelihood of each noisy sum that was measured further down (1 / counts squared); 0 for others.
     draws, seed
         Number of draws, and of its generator.
     """
 
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-    values: tuple[NDArray, ...]
     curvature: NDArray
     draws: int
     seed: np.random.SeedSequence
@@ -81,22 +77,17 @@ def draw_above(given: FamilyAbove) -> Chained:
 
 
 @dataclass(frozen=True, eq=False)
-class FamilyPart:
-    """A place with all below it.
+class FamilyPart(MeasuredRow):
+    """A place with all below it, and what was measured there.
 
     Attributes
     ----------
-    constraints, headers, values
-        What must hold below the place, and what was measured there.
     roots
         Draws `(draws, cells)` of the place's own sums of each table.
     seed
         Of its generator.
     """
 
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-    values: tuple[NDArray, ...]
     roots: Sequence[NDArray]
     seed: np.random.SeedSequence
 
@@ -155,18 +146,8 @@ def draw_parts(parts: Sequence[FamilyPart]) -> list[NDArray]:
 
 
 @dataclass(frozen=True, eq=False)
-class CutFamily:
-    """A family that is cut at a level of its places.
-
-    Attributes
-    ----------
-    constraints, headers, values
-        The whole.
-    """
-
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-    values: tuple[NDArray, ...]
+class CutFamily(MeasuredRow):
+    """A family that is cut at a level of its places."""
 
     @property
     def cells(self) -> FamilyCells:
@@ -270,9 +251,7 @@ class CutFamily:
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
         """Return first and last + 1 of the places that are drawn in one task."""
-        before = np.cumsum(self.part_cells(self.level)) - 1
-        first = np.unique(before // SMALL, return_index=True)[1]
-        return [*zip(first.tolist(), [*first[1:].tolist(), len(before)])]
+        return runs_of(np.cumsum(self.part_cells(self.level)) - 1, SMALL)
 
     def joined(self, above: FamilyCells, top: NDArray, parts: Mapping[int, NDArray]) -> NDArray:
         """Return draws `(draws, n)` of all tables from those above, and from those of each place's part."""

@@ -23,12 +23,12 @@ from trueup.inferring.histogram_walk import HistogramWalk, reported_margins
 from trueup.inferring.method import silent
 from trueup.inferring.within import parts_within
 from trueup.kernel.table_walks.columns import TreeMessages, column_sweep
-from trueup.layouts.columns import ColumnProblem
+from trueup.layouts.columns import ColumnProblem, MeasuredRow
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.run.deadline import Deadline
+from trueup.run.executor import runs_of
 
 Integers = NDArray[np.int64]
 MOST_CELLS, TOGETHER = 1 << 18, 1 << 14
@@ -67,22 +67,17 @@ class Chained(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PartOfHistogram:
+class PartOfHistogram(MeasuredRow):
     """A tree of places on which chains are run.
 
     Attributes
     ----------
-    constraints, headers, values
-        What must hold, and what was measured.
     given
         Concentrations of the prior; empty if they are learnt.
     seed
         Of its generator.
     """
 
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-    values: tuple[NDArray, ...]
     given: tuple[float, ...]
     seed: np.random.SeedSequence
 
@@ -146,31 +141,10 @@ def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class CutHistogram:
-    """A histogram that is cut at a level of its places.
+class CutHistogram(MeasuredRow):
+    """A histogram that is cut at a level of its places; concentrations of the prior that are `given`, empty if learnt."""
 
-    Attributes
-    ----------
-    constraints, headers, values
-        The whole.
-    given
-        Concentrations of the prior; empty if they are learnt.
-    """
-
-    constraints: Constraints
-    headers: tuple[Measured, ...]
-    values: tuple[NDArray, ...]
     given: tuple[float, ...] = ()
-
-    @property
-    def cells(self) -> Cells:
-        """Return the finest cells."""
-        return self.constraints.cells
-
-    @property
-    def columns(self) -> int:
-        """Return the number of cells of a place."""
-        return self.cells.n // self.cells.shape[0]
 
     @cached_property
     def level(self) -> int:
@@ -262,9 +236,7 @@ class CutHistogram:
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
         """Return first and last + 1 of the places that are drawn in one task: of small ones, `TOGETHER` cells."""
-        before = self.cells.tree.leaf_ptr(self.level)[:-1] * self.columns
-        first = np.unique(before // TOGETHER, return_index=True)[1]
-        return [*zip(first.tolist(), [*first[1:].tolist(), len(before)])]
+        return runs_of(self.cells.tree.leaf_ptr(self.level)[:-1] * self.columns, TOGETHER)
 
 
 def _down_to(constraints: Constraints, level: int) -> Constraints:

@@ -31,7 +31,7 @@ from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws
 from trueup.model.tables import place_keys, readable_names
 from trueup.planning.areas import AreaTable
-from trueup.run.executor import InTurn
+from trueup.run.executor import InTurn, runs_of
 from trueup.run.kept import KeptExecutor
 
 Integers = NDArray[np.int64]
@@ -133,21 +133,21 @@ class WrittenParts(WantedTables):
         assert top is not None
         items, exact, _, moved = top.tree.items(top, self.found.tops, rng)
         cut, rounding = top.tree.cut, 0.0
-        edges = runs_of(cut, self.most)
+        spans = runs_of(cut.leaves[:-1] - cut.leaves[0], self.most)
         means = np.empty(self.nested.level_ptr[-1])
         sums = np.zeros((int(np.prod(self.areas.shape)) if self.areas else 0, self.draws), np.int64)
 
         def given(k: int) -> PartGiven:
-            blocks = range(*edges[k : k + 2])
+            blocks = range(*spans[k])
             return PartGiven([items[b] for b in blocks], *self._labels(cut, blocks, k), self.level)
 
-        runs = InTurn(given, len(edges) - 1)
+        runs = InTurn(given, len(spans))
         for done, (k, part) in enumerate(executor.map(tables_of_part, runs), start=1):
             for file, held in part.files.items():
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_bytes(held)
             sums[part.rows] += part.sums
-            means[nodes_of(top.tree.child_ptr, cut, range(*edges[k : k + 2]))] = part.means
+            means[nodes_of(top.tree.child_ptr, cut, range(*spans[k]))] = part.means
             rounding = max(rounding, part.rounding)
             progress(self.draws * done // len(runs), self.draws)
         means[: cut.edges[0]] = self._write_top(folder, exact, int(cut.edges[0]))
@@ -231,9 +231,3 @@ def manifest_of(
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:
     """Return the nodes of some parts, one part after the other."""
     return np.concatenate([subtrees(child_ptr, *cut.edges[b : b + 2])[0] for b in blocks])
-
-
-def runs_of(cut: Partition, most: int) -> list[int]:
-    """Return where runs of parts begin that hold about `most` cells, and where the last ends."""
-    before = cut.leaves[:-1] - cut.leaves[0]
-    return [*np.unique(before // most, return_index=True)[1].tolist(), len(before)]

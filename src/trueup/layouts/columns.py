@@ -88,24 +88,18 @@ def _closed(header: Measured) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnProblem:
-    """One row of measured values on a hierarchy of histograms.
+class MeasuredRow:
+    """One row of measured values.
 
     Attributes
     ----------
     constraints, headers, values
         What must hold, and what was measured, header by header.
-    message
-        `(n, n)` precision and `(n,)` pull of a normal law of the root's table that is known besides.
-    a
-        Concentration of totals if it is given, else 0.
     """
 
     constraints: Constraints
     headers: tuple[Measured, ...]
     values: tuple[NDArray, ...]
-    message: tuple[NDArray, NDArray] | None = None
-    a: float = 0.0
 
     @property
     def cells(self) -> Cells:
@@ -116,6 +110,22 @@ class ColumnProblem:
     def columns(self) -> int:
         """Return the number of cells of a place."""
         return self.cells.n // self.cells.shape[0]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnProblem(MeasuredRow):
+    """One row of measured values on a hierarchy of histograms.
+
+    Attributes
+    ----------
+    message
+        `(n, n)` precision and `(n,)` pull of a normal law of the root's table that is known besides.
+    a
+        Concentration of totals if it is given, else 0.
+    """
+
+    message: tuple[NDArray, NDArray] | None = None
+    a: float = 0.0
 
     @cached_property
     def places(self) -> Places:

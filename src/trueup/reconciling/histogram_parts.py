@@ -12,14 +12,6 @@ segments take those of their bottom level too. The estimates of the segments bel
 order; the tables settled above as those of its top places. Segments and all that passes between them are plain
 arrays, so a task needs nothing but its arguments. The upward pass of a segment is run again on the way down: that costs
 less than to keep its estimates.
-
-    plan = segment_plan(constraints, headers)
-    root = plan.segment(constraints, 0, 2, 0, 1)
-    rest = [plan.segment(constraints, 2, 5, start, stop) for start, stop in pairwise(edges)]
-    below = Summary.join([up(s, answers_of(s)) for s in rest])
-    top = down(root, answers_of(root), below, None, seed)
-    for s in rest:
-        down(s, answers_of(s), None, top.tables[-1][s.start : s.stop], seed)
 """
 
 from __future__ import annotations
@@ -73,10 +65,6 @@ class Summary:
         """Join summaries of neighbouring segments, in the order of their places."""
         named = [p.arrays() for p in parts]
         return cls.of_arrays({name: np.concatenate([n[name] for n in named]) for name in named[0]})
-
-    def of(self, places: slice) -> Summary:
-        """Select places; those at the bottom of a segment are `segment.places(segment.bottom)`."""
-        return Summary.of_arrays({name: part[places] for name, part in self.arrays().items()})
 
     def arrays(self) -> dict[str, NDArray]:
         """Return the summary as named arrays, one row per place, for `numpy.savez` or columns of Arrow."""

@@ -101,24 +101,6 @@ class SegmentPlan:
             for name in constraints.cells.tree.levels
         )
 
-    def segment(self, constraints: Constraints, top: int, bottom: int, start: int, stop: int) -> Segment:
-        """Return the segment of places `start` to `stop` of level `top`, with all below them down to level `bottom`."""
-        tree, counts, firsts = constraints.cells.tree, [], [start]
-        first, last = tree.level_ptr[top] + start, tree.level_ptr[top] + stop
-        for level in range(top, bottom):
-            counts.append(np.diff(tree.child_ptr[first : last + 1]))
-            first, last = tree.child_ptr[first], tree.child_ptr[last]
-            firsts.append(int(first - tree.level_ptr[level + 1]))
-        counts.append(np.zeros(last - first, np.int64))
-        child_ptr = stop - start + np.append(0, np.cumsum(np.concatenate(counts)))
-        spine, bounds = Spine(child_ptr, stop - start), self.bounds(constraints)[top : bottom + 1]
-        within = [np.arange(f, f + spine.size(i)) for i, f in enumerate(firsts)]
-        own = tuple(
-            tuple(table if len(table) == 1 else table[rows] for table in tables)
-            for tables, rows in zip(bounds, within, strict=True)
-        )
-        return Segment(self, top, bottom, spine, tuple(firsts), own)
-
 
 @dataclass(frozen=True, eq=False)
 class Segment:
@@ -155,28 +137,6 @@ class Segment:
     def measured(self) -> range:
         """Return the levels whose measurements it takes."""
         return range(self.top, self.bottom + self.lowest)
-
-    @property
-    def start(self) -> int:
-        """Return the position of its first top place within the level."""
-        return self.firsts[0]
-
-    @property
-    def stop(self) -> int:
-        """Return the position after its last top place within the level."""
-        return self.firsts[0] + self.spine.roots
-
-    def places(self, level: int) -> slice:
-        """Return the slice of its places within a level of the whole tree."""
-        first = self.firsts[level - self.top]
-        return slice(first, first + self.spine.size(level - self.top))
-
-    @property
-    def memory(self) -> int:
-        """Return about how many bytes `up` and `down` need, answers and results included."""
-        places = self.spine.child_ptr.size - 1
-        answers = max(sum(size for _, size in columns) for columns in self.plan.columns)
-        return 8 * places * (3 * self.plan.cells + 2 * answers) + 100_000_000
 
 
 def segment_plan(

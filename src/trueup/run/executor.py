@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from trueup.errors import ResourceError, TrueupError, place_of
 
@@ -40,6 +44,17 @@ class InTurn(Sequence[Item]):
         if not 0 <= at < self._count:
             raise IndexError(at)
         return self._make(at)
+
+
+def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
+    """Return first and last + 1 of runs of parts with about `most` cells each, from the number of cells before each part.
+
+    Examples
+    --------
+    >>> runs_of(np.array([0, 3, 6, 9]), 5)
+    [(0, 2), (2, 4)]
+    """
+    return [*pairwise([*np.unique(before // most, return_index=True)[1].tolist(), len(before)])]
 
 
 class Executor(Protocol):

@@ -177,11 +177,6 @@ class StoredRelease(Release):
         """Return the number of places of every level, from the root."""
         return {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
 
-    @property
-    def place_cells(self) -> int:
-        """Return the number of cells of each place."""
-        return self.manifest["cells"]
-
     @cached_property
     def misses(self) -> tuple[Miss, ...]:
         """Return how far its counts are from the noisy ones."""
