@@ -64,10 +64,10 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Weighted = tuple[float, Solved, int]
 """Weight in a mixture of a solved tree, and how many of the draws come from it."""
-FIRST, ROUNDS, STRICTER = 1e-32, 3, 1e-6
-"""Fraction of their share of the tolerance that parts leave out while what is above is unknown, since bounds of it grow on the
-way up; most rounds in which windows below are widened to counts that the top finds unlikely, and the factor by which less is
-then left out."""
+FIRST, ROUNDS, STRICTER = 1e-53, 3, 1e-6
+"""Fraction of their share of the tolerance that parts leave out at first, since bounds of it grow on the way up: a pass on wide
+windows takes less time than several on wider ones; most rounds in which windows below are widened to counts that the top finds
+unlikely, and the factor by which less is then left out."""
 HOPELESS = 1e-3
 """Fraction of a root's message that may be lost for the top to say anything of it."""
 
@@ -216,7 +216,7 @@ class CutTree:
         settings: list[Any] = [None] * count
         answers: list[Any] = [None] * count
         again = np.arange(count)
-        for attempt in range(int(before is not None), ROUNDS + 1):
+        for attempt in range(ROUNDS + 1):
             passes = MOST_PASSES if attempt else 1  # once is enough for most
             tolerance = (STRICTER**attempt if attempt else FIRST) * self.tolerance
             fresh = self._parts(tilted.above, tilted.asked, evidence_above, tolerance, passes, seen.tau)
