@@ -180,7 +180,7 @@ def test_records_that_a_limit_leaves_out_are_part_of_the_answer():
     found = changes(visits(2025, 3), visits(2025, 5), "all")
     assert abs(found.figures["change"][0]) < 30
     assert (
-        "Every count is of at most 2 of each patient alone: visits beyond that are in none." in found.promise
+        "Every count is of at most 2 of each patient alone: what is beyond that is in none." in found.promise
     )
     said = re.search(
         r"Left out were about (\d+) before and (\d+) after, a change of \+(\d+) \(±(\d+)\)", found.promise
@@ -224,5 +224,5 @@ def test_a_share_is_compared_draw_by_draw(rng):
     with pytest.raises(SpecError, match="a question and a table are given"):
         changes(old, new, "county", question="county / all")
     releases = [trueup.reconcile(measured(table, rng)) for table in tables]
-    with pytest.raises(SpecError, match=r"a question about releases.*two posteriors"):
+    with pytest.raises(SpecError, match=r"questions about releases.*two posteriors"):
         changes(*releases, question="county / all")

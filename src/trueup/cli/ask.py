@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,9 +43,12 @@ def ask_command(
     from trueup.cli.options import refuse_idle
     from trueup.inferring.asking import ask as answer
     from trueup.io.bundle.kept_posterior import open_posterior
+    from trueup.model.tables import probability_of
 
     refuse_idle({"--column": column != "area"}, "--areas", areas)
     kept = open_posterior(folder)
+    if level is not None:  # the promise below is that of the intervals above it
+        kept = replace(kept, level=probability_of(level))
     answers = [answer(kept, one, areas=areas, column=column, level=level) for one in question]
     if as_json:
         print_json(

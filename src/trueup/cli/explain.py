@@ -120,6 +120,7 @@ def _show_expected(plan, *, quick: bool) -> None:
 def _show_bounds(plan) -> None:
     """Print what bounds on the records of one unit leave out, beside the noise that they require."""
     from trueup.planning.contributions import least_typical
+    from trueup.reporting.drawing.words import plural
 
     unit, tables = plan.guarantee.unit, [*plan.bounds[0].noise]
     rows = [
@@ -137,7 +138,10 @@ def _show_bounds(plan) -> None:
         rows,
     )
     best = (f"{least_typical(plan.bounds, table).records:,} ({table})" for table in tables)
-    print(f"As counts of all records, counts err least at a bound of {', '.join(best)}.")
+    print(
+        f"As counts of all records of {plan.units:,} {plural(unit)} (--persons says how many), counts err least at a bound "
+        f"of {', '.join(best)}."
+    )
 
 
 def _class_cells(row, label: str) -> list[str]:

@@ -26,7 +26,7 @@ def refuse_occupied(target: Path) -> None:
         raise BundleError(
             f"'{target}' already holds something",
             needed="a new or empty folder",
-            remedy="choose another --out; noise that is drawn again is charged again",
+            remedy="choose another --out",
         )
     _refuse_orphan(target)
 

@@ -31,7 +31,6 @@ from trueup.model.constraints import Constraints
 from trueup.model.methods import describe, entry_of, make, refuse_method
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
-from trueup.model.records.periods import PERIOD
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
 from trueup.model.records.released import ReleasedCounts
@@ -176,8 +175,10 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _with_named_values(error, measured, constraints) from None
-    if constraints.periods:  # a unit may stand in every period, so that sums over them count nothing
-        drawn = replace(drawn, tables=tuple(margin for margin in drawn.tables if PERIOD in margin.attributes))
+    kept = set(
+        measured.cells.coarsest.attributes
+    )  # a unit may stand in several of their values: sums over them count nothing
+    drawn = replace(drawn, tables=tuple(margin for margin in drawn.tables if kept <= set(margin.attributes)))
     doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)
     more = {"repeated_values": repeated, "doubt": doubt, **instead}

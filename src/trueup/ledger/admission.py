@@ -125,7 +125,7 @@ def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
             raise BudgetError(
                 f"the release asks {_whose(owner)} for more {currency} than is left",
                 needed=f"at most {max(cap - spent_in(currency, spent), 0)} of the cap {cap}",
-                remedy="ask for less, or close the dataset",
+                remedy="ask for less, or wait for the next year if the cap renews yearly",
             )
 
 

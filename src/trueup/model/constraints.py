@@ -111,10 +111,10 @@ class Constraints:
         if isinstance(self.cells, FamilyCells):
             return "family"
         conditional = any(margin.where for margin in self.invariants)
-        if self.linear or conditional or any(not a.partition for a in self.cells.attributes):
-            return "general"
         if self.periods:
             return "histogram"
+        if self.linear or conditional or any(not a.partition for a in self.cells.attributes):
+            return "general"
         if (nested := self.chain) is not None:
             return "sum" if len(nested) <= 2 else "tree"
         whole = all(set(m.attributes) <= set(self.cells.finest.attributes) for m in self._in_play)

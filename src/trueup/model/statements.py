@@ -137,7 +137,7 @@ def limited_sentence(spec: Spec | None) -> str:
     """Return that counts leave out records beyond the limit on those of a unit; empty if there is none."""
     if spec is None or not (most := limited(spec)):
         return ""
-    return f"Every count is of {most} alone: {spec.table.counts}s beyond that are in none."
+    return f"Every count is of {most} alone: what is beyond that is in none."
 
 
 def _contribution_sentences(spec: Spec) -> Iterator[str]:

@@ -93,6 +93,10 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
     """
     source = Path(folder)
     page = (source / "report.html").is_file()
+    if source.name == "public" and (source / "measurements").is_dir():
+        raise BundleError(
+            f"'{folder}' is the public folder of a bundle", remedy="give the folder that holds it as 'public'"
+        )
     if is_posterior(source) and (page or (source / "summary").is_dir()):  # else a public folder alone
         raise BundleError(
             f"'{folder}' is a posterior, which does not hold the spec that a report is made with",

@@ -130,7 +130,14 @@ def _promise(old: Record, new: Record, level: float) -> str:
         if _digest(old) == _digest(new):
             return f"The two are periods of one posterior, whose prior links them. {new.promise}"
         return f"The two are taken to be unrelated before anything was published. {' '.join(both)}"
-    both = dict.fromkeys(limited_sentence(record.spec) for record in (old, new))
+    each = [limited_sentence(record.spec) for record in (old, new)]
+    both = (
+        each[:1]
+        if each[0] == each[1]
+        else [
+            f"{when}: {said or 'every record is counted.'}" for when, said in zip(("Before", "After"), each)
+        ]
+    )
     of = " of what is counted" if any(both) else ""
     said = f"Each interval holds the true change{of} in about {100 * level:.3g} of 100 cases, by forecast."
     return " ".join(filter(None, (said, *both)))
@@ -144,9 +151,10 @@ def _left_out(old: Record, new: Record, level: float) -> str:
     unit = new.spec.privacy.unit if new.spec else "unit"
     values, reaches = zip(*((alone.value, alone.margin_of_error(level)) for alone in found))
     moved, reach = values[1] - values[0], math.ceil(math.hypot(*reaches))
+    most = " and ".join(dict.fromkeys(f"{alone.most:,}" for alone in found))
     return (
         f"Left out were about {max(values[0], 0):,} before and {max(values[1], 0):,} after, a change of {moved:+,} "
-        f"(±{reach:,}), where of each {unit} at most {found[1].most:,} of those left out are counted."
+        f"(±{reach:,}), where of each {unit} at most {most} of those left out are counted."
     )
 
 
@@ -230,7 +238,7 @@ def _drawn(
 def _asked(old: Record, new: Record, question: str, level: float, beside: str) -> CountChanges:
     """Compare the answers to a question place by place, draw by draw."""
     if not isinstance(old, Posterior) or not isinstance(new, Posterior) or beside:
-        given = f"a question and a {beside}" if beside else "a question about releases"
+        given = f"a question and a {beside}" if beside else "questions about releases"
         raise SpecError(
             f"{given} are given", needed="a question alone, about two posteriors (`trueup infer`)"
         )

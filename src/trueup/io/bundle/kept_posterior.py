@@ -105,6 +105,7 @@ def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
         manifest["level"],
         tuple(Ratio(**entry) for entry in manifest["ratios"]),
         conflicts=None if conflicts is None else tuple(Conflict(**entry) for entry in conflicts),
+        counted=manifest["counted"],
     )
 
 

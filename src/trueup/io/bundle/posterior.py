@@ -29,6 +29,7 @@ from trueup.io.bundle.manifest import FORMAT, digest, margin_out, slug
 from trueup.io.bundle.places import write_places
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.records.posterior import Posterior
+from trueup.model.statements import limited_sentence
 from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
@@ -209,6 +210,7 @@ def posterior_manifest(posterior: Posterior) -> dict[str, Any]:
         "shape": dict(zip(("chains", "draws", "cells"), posterior.draws.shape)),
         "draws": posterior.drawn.kind,
         "intervals": posterior.promise,
+        "counted": posterior.counted or limited_sentence(posterior.spec),
         "conflicts": None if posterior.conflicts is None else [one._asdict() for one in posterior.conflicts],
         "stats": {k: v.item() if isinstance(v, np.generic) else v for k, v in posterior.drawn.stats.items()},
     }

@@ -209,6 +209,7 @@ class KeptPosterior(_Part):
     drawn: _DrawnHow
     method: _InferredBy
     conflicts: list[_Conflict] | None
+    counted: str
     stats: _Stats
 
 

@@ -63,7 +63,7 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
         raise SpecError(
             f"periods cannot be linked here: {reason}", remedy="infer each period alone, and compare"
         )
-    cells = Cells(first.cells.tree, (*first.cells.attributes, Attribute(PERIOD, names)))
+    cells = Cells(first.cells.tree, (*first.cells.attributes, Attribute(PERIOD, names, partition=False)))
     both = replace(
         first,
         cells=cells,

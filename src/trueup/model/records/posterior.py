@@ -74,6 +74,8 @@ class Posterior(Tabled):
         The library of dataframes in which its tables are made; None for the first that is installed.
     spec
         The spec of what it was made from, where that is known.
+    counted
+        Of a posterior that was kept: what its counts leave out, as its spec said.
 
     Examples
     --------
@@ -97,6 +99,7 @@ class Posterior(Tabled):
     conflicts: tuple[Conflict, ...] | None = None
     frame: str | None = None
     spec: Spec | None = None
+    counted: str = ""
 
     def _lines(self) -> tuple[str, str, str]:
         chains, draws, cells = self.draws.shape
@@ -129,7 +132,7 @@ class Posterior(Tabled):
     @property
     def promise(self) -> str:
         """Return what its intervals promise, under which conditions and of which counts, no more than is known."""
-        return " ".join(filter(None, (self._promised, limited_sentence(self.spec))))
+        return " ".join(filter(None, (self._promised, self.counted or limited_sentence(self.spec))))
 
     @property
     def _promised(self) -> str:

@@ -214,4 +214,4 @@ def _entry(ledger: Ledger) -> tuple[Block, ...]:
                 "releases of the same data must add up their losses."
             ),
         )
-    return (Facts(tuple((f"Ledger: {plain(name)}", said(value)) for name, value in ledger.items())),)
+    return (Facts(tuple((f"Ledger: {plain(name)}", said(ledger[name])) for name in sorted(ledger))),)

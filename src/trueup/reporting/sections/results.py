@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
+from trueup.model.records.periods import PERIOD
 from trueup.model.records.readable import unreadable_tables
 from trueup.model.records.release import Release
 from trueup.reporting.drawing.blocks import Block, Notice, Section, Text
@@ -121,11 +122,12 @@ def _asked(columns: Mapping[str, NDArray], names: list[str], what: str, unit: st
 
 def _tables(cells: Cells, levels: list[str], measured: Sequence[Margin] = ()) -> list[Margin]:
     """List the tables to show: each level with several places, tables measured by attributes, the whole by each attribute."""
-    if any(not attribute.partition for attribute in cells.attributes):
+    if any(not attribute.partition and attribute.name != PERIOD for attribute in cells.attributes):
         return [Margin(cells.tree.levels[0], tuple(a.name for a in cells.attributes))]
+    kept = cells.coarsest.attributes
     sizes = dict(zip(cells.tree.levels, cells.tree.sizes))
-    places = [Margin(name) for name in sizes if name in levels and 1 < sizes[name] <= LARGEST_TABLE]
-    by = [Margin(cells.tree.levels[0], (attribute.name,)) for attribute in cells.attributes]
+    places = [Margin(name, kept) for name in sizes if name in levels and 1 < sizes[name] <= LARGEST_TABLE]
+    by = [Margin(cells.tree.levels[0], (*kept, a.name)) for a in cells.attributes if a.partition]
     shown = [margin for margin in places if cells.holds(margin)]
     shown += [margin for margin in by if cells.holds(margin)][:MOST_PICTURES]
     own = [margin for margin in measured if margin not in shown and cells.size(margin) <= LARGEST_TABLE]
