@@ -92,7 +92,8 @@ class InferenceByParts:
             return
         print(f"{self.draws:,} {manifest['draws']} of {manifest['shape']['cells']:,} cells, by parts.")
         print(manifest["intervals"])
-        print(f"Tables: {out}/summary" + ("" if self.summaries_alone else f", draws: {out}/draws"))
+        draws = next((f", draws: {path}" for path in out.glob("draws*")), "")
+        print(f"Tables: {out}/summary{draws}")
 
     def _executor(self) -> Any:
         if self.engine == "spark":

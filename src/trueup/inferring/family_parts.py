@@ -2,13 +2,14 @@
 
 Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
 chains on a family that ends there: of what was measured further down it knows the sums over each of its places, with normal
-noise. Below each place tables are drawn given every draw of its own: first settled as draws of the release's own estimates,
-then by sweeps of a chain that holds the place's tables. Concentrations are learnt in each part from what lies there.
+noise. Below these places tables are drawn given every draw of theirs: first settled as draws of the release's own estimates,
+then by sweeps of a chain that holds the places' tables. Neighbouring places with few cells are one part; concentrations are
+learnt in each part from what lies there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -42,7 +43,7 @@ Integers = NDArray[np.int64]
 SWEEPS = 20
 """Sweeps of a part's chain from where a draw begins."""
 TOGETHER, SMALL = 1_000_000, 1 << 14
-"""Cells of draws that are settled at a time; cells of small parts that are drawn in one task."""
+"""Cells of draws that are settled at a time; cells below neighbouring places that are one part, and learn together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +79,12 @@ def draw_above(given: FamilyAbove) -> Chained:
 
 @dataclass(frozen=True, eq=False)
 class FamilyPart(MeasuredRow):
-    """A place with all below it, and what was measured there.
+    """Neighbouring places with all below them, and what was measured there.
 
     Attributes
     ----------
     roots
-        Draws `(draws, cells)` of the place's own sums of each table.
+        Draws `(draws, places, cells)` of the places' own sums of each table.
     seed
         Of its generator.
     """
@@ -91,7 +92,7 @@ class FamilyPart(MeasuredRow):
     roots: Sequence[NDArray]
     seed: np.random.SeedSequence
 
-    def draw(self) -> Integers:
+    def draw(self) -> NDArray[np.int32]:
         """Return draws `(draws, n)` of its tables."""
         rng, cells = np.random.default_rng(self.seed), family_cells(self.constraints)
         roots = [Margin(cells.tree.levels[0], table.attributes) for table in cells.tables]
@@ -111,7 +112,7 @@ class FamilyPart(MeasuredRow):
             state = chain.state(found[draw], state.alpha)._replace(mass=state.mass, weights=state.weights)
             more = (means, tally, chain.chances, SWEEPS, SWEEPS, found[draw : draw + 1])
             walk(rng, layout, state, False, False, *more)
-        return found
+        return found.astype(np.int32)
 
     @property
     def _spread(self) -> float:
@@ -127,7 +128,7 @@ class FamilyPart(MeasuredRow):
     def _tables(
         self, problem: FamilyProblem, values: NDArray, some: slice, rng: np.random.Generator
     ) -> Integers:
-        above = {i: root[some].astype(np.int64) for i, root in enumerate(self.roots)}
+        above = {i: np.concatenate(root[some].astype(np.int64)) for i, root in enumerate(self.roots)}
         many = some.stop - some.start
         fit = problem.fit(np.tile(values, (many, 1)), subtrees=True)
         seeds = rng.integers(2**63, size=many, dtype=np.uint64)
@@ -138,11 +139,6 @@ class FamilyPart(MeasuredRow):
                     [settled[i].values[-1].reshape(many, -1) for i in range(len(settled))], axis=1
                 )
         raise ConvergenceError(Status.UNSOLVED)
-
-
-def draw_parts(parts: Sequence[FamilyPart]) -> list[NDArray]:
-    """Draw some parts one after the other."""
-    return [part.draw().astype(np.int32) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,42 +218,35 @@ class CutFamily(MeasuredRow):
         law = DiscreteGaussian(Fraction(float(spread.mean())).limit_denominator(1000))
         return Measured(header.query, margin, law), table.ravel(), 0.5 / spread
 
-    def parts(
-        self, above: FamilyCells, draws: NDArray, seeds: Sequence[np.random.SeedSequence], places: range
-    ) -> list[FamilyPart]:
+    def part(
+        self, above: FamilyCells, draws: NDArray, places: tuple[int, int], seed: np.random.SeedSequence
+    ) -> FamilyPart:
         """Return places of the level of parts with all below them, given draws `(draws, n)` of the tables above."""
-        name, tables = above.tree.levels[self.level], self.below(self.level)
+        tree, tables = above.tree, self.below(self.level)
         deep = [h.margin for h in self.headers if self.cells.tree.level(h.margin.level) > self.level]
         zeros = tuple(
-            z
-            for z in self.constraints.zeros
-            if any(self.cells.contains(Margin(above.tree.levels[0], tuple(z)), t) for t in tables)
+            zero
+            for zero in self.constraints.zeros
+            if any(self.cells.contains(Margin(tree.levels[0], tuple(zero)), table) for table in tables)
         )
         fixed = tuple(m for m in self.constraints.invariants if m in deep)
         lower = replace(self.constraints, margins=tuple(dict.fromkeys(deep)), invariants=fixed, zeros=zeros)
         measured = [(h, v) for h, v in zip(self.headers, self.values) if h.margin in deep]
         below = [h for h, _ in measured], [v for _, v in measured]
-        roots = {
-            t: above.sum(draws, Margin(name, t.attributes)).reshape(len(draws), above.tree.sizes[-1], -1)
-            for t in tables
-        }
-        found = []
-        for place in places:
-            some, headers, values, _ = parts_within(lower, *below, self.level, place)
-            own = [roots[t][:, place].astype(np.int32) for t in family_cells(some).tables]
-            found.append(FamilyPart(some, headers, values, own, seeds[place]))
-        return found
+        some, headers, values, _ = parts_within(lower, *below, self.level, *places)
+        sums = (above.sum(draws, Margin(tree.levels[-1], t.attributes)) for t in family_cells(some).tables)
+        roots = [x.reshape(len(x), tree.sizes[-1], -1)[:, slice(*places)].astype(np.int32) for x in sums]
+        return FamilyPart(some, headers, values, roots, seed)
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
-        """Return first and last + 1 of the places that are drawn in one task."""
+        """Return first and last + 1 of the places of every part."""
         return runs_of(np.cumsum(self.part_cells(self.level)) - 1, SMALL)
 
-    def joined(self, above: FamilyCells, top: NDArray, parts: Mapping[int, NDArray]) -> NDArray:
-        """Return draws `(draws, n)` of all tables from those above, and from those of each place's part."""
-        cells, tree = self.cells, self.cells.tree
-        found = np.empty((len(top), cells.n), np.int64)
-        deep, start = self.below(self.level), dict.fromkeys(parts, 0)
+    def joined(self, above: FamilyCells, top: NDArray, parts: Sequence[NDArray]) -> NDArray:
+        """Return draws `(draws, n)` of all tables from those above and from those of the parts."""
+        cells, tree, deep = self.cells, self.cells.tree, self.below(self.level)
+        found, starts = np.empty((len(top), cells.n), np.int64), [0] * len(parts)
         for i, table in enumerate(cells.tables):
             own = found[:, cells.starts[i] : cells.starts[i + 1]]
             if table not in deep:
@@ -265,8 +254,8 @@ class CutFamily(MeasuredRow):
                 continue
             level = tree.level(table.level)
             ends = tree.starts(self.level, level) * (cells.size(table) // tree.sizes[level])
-            for place, draws in parts.items():
-                first, size = start[place], int(ends[place + 1] - ends[place])
-                own[:, ends[place] : ends[place + 1]] = draws[:, first : first + size]
-                start[place] += size
+            for k, (places, drawn) in enumerate(zip(self.runs, parts, strict=True)):
+                first, end = ends[[*places]]
+                own[:, first:end] = drawn[:, starts[k] :][:, : end - first]
+                starts[k] += int(end - first)
         return found

@@ -47,10 +47,10 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
     return at, found[0]
 
 
-def cells_within(cells: Cells, top: int, place: int) -> Cells:
-    """Return the cells of a place of level `top` and of all below it."""
+def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> Cells:
+    """Return the cells of a place of level `top` and of all below it; or of places up to an `end`."""
     tree = cells.tree
-    return Cells(tree.branch(top, place, place + 1, len(tree.levels) - 1), cells.attributes)
+    return Cells(tree.branch(top, place, end or place + 1, len(tree.levels) - 1), cells.attributes)
 
 
 def within(
@@ -68,20 +68,27 @@ def within(
         return (
             record,
             some,
-            np.concatenate([first + _margin_groups(cells, *at, table) for first, table in tables]),
+            np.concatenate(
+                [first + _margin_groups(cells, at[0], (at[1], at[1] + 1), table) for first, table in tables]
+            ),
         )
     each = cells.n // cells.shape[0]
     return record, some, (leaves[:, None] * each + np.arange(each)).ravel()
 
 
 def parts_within(
-    constraints: Constraints, headers: Sequence[Measured], values: Sequence[NDArray], top: int, place: int
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    values: Sequence[NDArray],
+    top: int,
+    place: int,
+    end: int | None = None,
 ) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
-    """Return constraints, headers, values and lowest places of a place of level `top` and those below it."""
+    """Return constraints, headers, values and lowest places of a place of level `top`, or some, and those below."""
     cells, tree = constraints.cells, constraints.cells.tree
-    last, kept = len(tree.levels) - 1, tree.levels[top:]
-    own = cells_within(cells, top, place)
-    rows = partial(_margin_groups, cells, top, place)
+    last, kept, end = len(tree.levels) - 1, tree.levels[top:], end or place + 1
+    own = cells_within(cells, top, place, end)
+    rows = partial(_margin_groups, cells, top, (place, end))
 
     def bound(one: Bound) -> Bound:
         ends = {name: getattr(one, name) for name in ("lower", "upper")}
@@ -100,13 +107,13 @@ def parts_within(
         some = replace(some, cells=family_of(own, some.held))
     found = [_cut(h, v, rows(h.margin)) for h, v in zip(headers, values) if h.margin.level in kept]
     fewer, less = zip(*found) if found else ((), ())
-    return some, tuple(fewer), tuple(less), np.arange(*tree.starts(top, last)[[place, place + 1]])
+    return some, tuple(fewer), tuple(less), np.arange(*tree.starts(top, last)[[place, end]])
 
 
-def _margin_groups(cells: Cells, top: int, place: int, margin: Margin) -> NDArray[np.int64]:
-    """Return the groups of a margin that lie in a place of level `top`."""
+def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Margin) -> NDArray[np.int64]:
+    """Return the groups of a margin that lie in places of level `top`, from a first to an end."""
     level = cells.tree.level(margin.level)
-    first, stop = cells.tree.starts(top, level)[[place, place + 1]]
+    first, stop = cells.tree.starts(top, level)[[*places]]
     each = cells.size(margin) // cells.tree.sizes[level]
     return np.arange(first * each, stop * each)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.areas import infer_areas
-from trueup.inferring.family_parts import SWEEPS, CutFamily, FamilyPart, draw_above, draw_parts
+from trueup.inferring.family_parts import SWEEPS, CutFamily, FamilyPart, draw_above
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.written_parts import WantedTables
 from trueup.io.bundle.posterior import write_tables
@@ -33,20 +33,17 @@ class WrittenFamily(WantedTables):
     ) -> Drawn:
         """Write draws, summaries and areas; return the record of the draws."""
         cut, tree = self.cut, self.cut.cells.tree
-        seeds = rng.bit_generator.seed_seq.spawn(1 + tree.sizes[cut.level])  # pyright: ignore[reportAttributeAccessIssue]
+        seeds = rng.bit_generator.seed_seq.spawn(1 + len(cut.runs))  # pyright: ignore[reportAttributeAccessIssue]
         announce(progress, f"drawing tables of '{tree.levels[cut.level]}'")
         given = cut.above(self.draws, seeds[0])
         ((_, top),) = executor.map(draw_above, [given])
         above, found = family_cells(given.constraints), {}
-
-        def parts(k: int) -> list[FamilyPart]:
-            return cut.parts(above, top.draws, seeds[1:], range(*cut.runs[k]))
-
-        runs = InTurn(parts, len(cut.runs))
-        for done, (k, drawn) in enumerate(executor.map(draw_parts, runs), start=1):
-            found |= dict(zip(range(*cut.runs[k]), drawn, strict=True))
-            progress(self.draws * done // len(runs), self.draws)
-        return self._written(folder, cut.joined(above, top.draws, found), top.record)
+        parts = InTurn(lambda k: cut.part(above, top.draws, cut.runs[k], seeds[1 + k]), len(cut.runs))
+        for done, (k, drawn) in enumerate(executor.map(FamilyPart.draw, parts), start=1):
+            found[k] = drawn
+            progress(self.draws * done // len(parts), self.draws)
+        draws = cut.joined(above, top.draws, [found[k] for k in range(len(parts))])
+        return self._written(folder, draws, top.record)
 
     def _written(self, folder: Path, draws: NDArray, above: dict) -> Drawn:
         cells, name = self.cut.cells, self.cut.cells.tree.levels[self.cut.level]
@@ -58,7 +55,7 @@ class WrittenFamily(WantedTables):
         stats = {
             "tier": "approximate",
             "draws": self.draws,
-            "parts": self.cut.cells.tree.sizes[self.cut.level],
+            "parts": len(self.cut.runs),
             "above": above,
         }
         tables: Sequence = tuple(dict.fromkeys(canonical(cells, h.margin) for h in self.cut.headers))

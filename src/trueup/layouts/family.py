@@ -281,7 +281,7 @@ def family_problem(constraints: Constraints, headers: Sequence[Measured]) -> Fam
     ]
     seen = [m for level in plan for m, _ in level]
     axes = [Axis.of([np.zeros(base.size, np.int64), *(m[i] for m in seen)]) for i, base in enumerate(bases)]
-    spine = Spine(cells.tree.child_ptr)
+    spine = Spine(cells.tree.child_ptr, cells.tree.sizes[0])
     least_squares = FamilyLeastSquares.prepare(axes, spine, plan)
     known = invariant_margins(constraints)
     junction = rooted(cells, known, bounded_tables(constraints) if constraints.bounds else None)
