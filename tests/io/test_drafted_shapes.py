@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import openpyxl
 import pytest
 
 from tests.io.test_drafted_kinds import shown
+from trueup.errors import DataError, SpecError
+from trueup.files.likely_encoding import likely_encoding
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.drafting.indents import write_indented_places
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
+from trueup.model.published_rule import read_law
 
 
 def rows(text, *names):
@@ -85,3 +89,59 @@ def test_the_draft_reads_the_values(name, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     draft, measured = drafted(tmp_path / "t.csv", tmp_path)
     assert shown(measured) == right, draft.text
+
+
+def test_sheets_of_other_places_lie_in_the_places_that_name_them(tmp_path):
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for region, towns in {"West": ("Ayr", "Bute"), "East": ("Fife", "Perth", "Angus")}.items():
+        sheet = book.create_sheet(region)
+        for row in (
+            ["Town", "m", "f"],
+            *([town, 10 + k, 20] for k, town in enumerate(towns)),
+            [f"{region} total", 10 * len(towns), 99],
+        ):
+            sheet.append(row)
+    book.save(tmp_path / "t.xlsx")
+    draft, measured = drafted(tmp_path / "t.xlsx", tmp_path)
+    found = shown(measured)
+    assert (found["West/Ayr", "m"], found["East/Angus", "m"], found["East", "f"]) == (10, 12, 99), draft.text
+
+
+def test_columns_of_margins_of_error_are_variances(tmp_path):
+    (tmp_path / "t.csv").write_text("id,A_E,A_M\nplace,Estimate,Margin of Error\nx,100,32.9\ny,50,16.45\n")
+    _, measured = drafted(tmp_path / "t.csv", tmp_path)
+    assert sorted(float(header.law.sigma2) for header in measured.headers) == [100, 400]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [("Gemeinde;männlich\nKöln;3", "latin-1"), ("Kraj;ženy\nPlzeň;3", "cp1250"), ("都道府県,男\n北海道,3", "cp932"), ("Регион;Всего\nМосква;3", "cp1251"), ("행정구역,남자\n서울특별시,3", "euc_kr"), ("Περιφέρεια;ν\nΑττική;3", "cp1253"), ("Län;n\nSkåne;3", "utf-16-le")],
+)  # fmt: skip
+def test_the_likely_encoding_reads_the_text(text, encoding):
+    assert text.encode(encoding).decode(likely_encoding(text.encode(encoding))) == text
+
+
+ONE = 'format = 1\ntitle = "T"\ntable = { name = "t", counts = "n" }\nlevel = [{ name = "all" }, { name = "area", column = "area" }]\n[[published]]\nname = "t"\nlevel = "area"\ncount = "n"\nlaw = { name = "exact" }\n'
+
+
+def test_a_total_of_what_is_no_column_is_refused_with_the_nearest(tmp_path):
+    (tmp_path / "t.csv").write_text("area,n\na,1\n")
+    with pytest.raises(DataError, match="did you mean 'area'"):
+        read_perturbed(parse_perturbed(ONE + 'total = { areas = "T" }\n'), [tmp_path / "t.csv"])
+
+
+def test_below_counts_rows_as_the_file_has_them(tmp_path):
+    (tmp_path / "t.csv").write_text("area,n\na,1\nb,2\n\nc,9\n\nd,9\n\n")
+    read = read_perturbed(parse_perturbed(ONE + "below = 4\n"), [tmp_path / "t.csv"])
+    assert [values.tolist() for values in read.values] == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("given", "write"),
+    [({"name": "gaussian", "sd": 5}, 'sigma2 = "25"'), ({"name": "discrete-laplace", "scale": 4}, 'epsilon = "1/4"'), ({"name": "rounded", "multiple": 5}, "base = 5"), ({"name": "rounded"}, "give 'base'")],
+)  # fmt: skip
+def test_a_law_in_other_words_gets_the_line_to_write(given, write):
+    with pytest.raises(SpecError) as caught:
+        read_law(given, "t")
+    assert write in str(caught.value)

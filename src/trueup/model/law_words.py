@@ -1,4 +1,4 @@
-"""Words by which offices describe a law, and the law's own name or parameter for each."""
+"""Words by which offices describe the parameters of a law, and the law's own parameter for each."""
 
 from __future__ import annotations
 
@@ -23,29 +23,6 @@ _PARAMETERS = {
     ("change_variance", 1, Fraction(1)): "variance var v",
 }
 """What others call a parameter, by its name, and the power of what they give, times a factor, that it is."""
-_LAWS = {
-    "gaussian": "normal gauss normal-noise sampling-error margin-of-error moe",
-    "discrete-laplace": "geometric discrete-laplacian",
-    "laplace": "laplacian double-exponential",
-    "rounded": "rounding round nearest rounded-to-nearest round-to-nearest conventional-rounding",
-    "random-rounding": "rr3 rr5 randomly-rounded random-round unbiased-random-rounding stochastic-rounding",
-    "suppressed": "suppression suppress threshold small-cell-suppression primary-suppression",
-    "cell-key": "cellkey ckm cell-key-method cell-key-perturbation perturbation perturbed abs-perturbation",
-    "exact": "none no-noise unperturbed true identity",
-}
-"""Laws, and what others call them."""
-
-
-def law_meant(name: object) -> str:
-    """Return the law that other words describe; empty if there is none.
-
-    Examples
-    --------
-    >>> law_meant("Normal"), law_meant("random rounding"), law_meant("x")
-    ('gaussian', 'random-rounding', '')
-    """
-    word = str(name).casefold().replace(" ", "-").replace("_", "-")
-    return next((law for law, words in _LAWS.items() if word == law or word in words.split()), "")
 
 
 def law_by_its_names(law: str, given: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.model.law_words import law_by_its_names, law_meant
+from trueup.model.law_words import law_by_its_names
 from trueup.model.published_codes import CodeMeaning
 from trueup.noise import law_named
 from trueup.noise.laws.exact import Exact
@@ -148,13 +148,7 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
         raise SpecError(
             f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
         )
-    name = given.pop("name")
-    try:
-        kind: Any = law_named(name)
-    except SpecError as error:
-        if not (meant := law_meant(name)):
-            raise
-        raise SpecError(error.given, needed=error.needed, remedy=f"did you mean '{meant}'?") from None
+    kind: Any = law_named(given.pop("name"))
     if kind.name in READ:
         raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
     if not kind.factors:

@@ -149,8 +149,7 @@ def _drafted_table(
             totals[at.column] = label
         is_last = place is table.places[-1]
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
-            root = _root_of(at.column, place) if is_last else {}
-            totals |= root or _summing(at.column, place, table, undecided, totals)
+            totals |= _summing(at.column, place, table, undecided, totals)
     if table.places and not found:
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
@@ -176,14 +175,6 @@ def _drafted_table(
     alone = any(lacks_below(upper, table.places[-1], totals) for upper in uppers)
     ragged = ragged or alone or (lacks and not fill)
     return DraftedTable(table, level, cells, named, columns, totals, ragged, fill)
-
-
-def _root_of(name: str, column: SeenColumn) -> dict[str, str]:
-    """Return the code of places with which all others begin, as the one that stands for their sum."""
-    codes = sorted(set(column.held))
-    first = codes[0] if len(codes) > 2 else "1"
-    rooted = first != "1" and " " not in "".join(codes) and all(code.startswith(first) for code in codes)
-    return {name: first} if rooted else {}
 
 
 def _summing(

@@ -11,7 +11,8 @@ from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
 from trueup.model.published_codes import read_interval
 
 TOTAL = re.compile(
-    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:]total:?|all|all .*|both( sexes| genders)?|persons|insgesamt|gesamt|summe|alle|"
+    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:](totalt?|i alt|insgesamt|yhteensä|razem):?|all|all .*|both( sexes| genders)?|"
+    r"persons|insgesamt|gesamt|summe|alle|"
     r"ensemble|totale|totaal|i alt|totalt|yhteensä|ambos( (os )?sexos)?|(grand|sub)[- ]?total.*|sum|suma|somme|razem|celkem|"
     r"ogółem|spolu|összesen|ukupno|skupaj|kokku|kopā|iš viso|samtals|toplam|totalul|gesamtergebnis|gesamtsumme|zusammen|jumlah|"
     r"cyfanswm|people|beide( geschlechter)?|begge (kjønn|køn)|båda könen|molemmat( sukupuolet)?|les deux sexes|alle aldre|"

@@ -119,7 +119,7 @@ def _read_file_columns(
         return without_notes(part, select(open_table(source), names), values)
     plain = (
         _plain(source, names)
-        if path is not None and is_csv(path) and part.header == 1 and not part.skip
+        if path is not None and is_csv(path) and part.header == 1 and not part.skip and part.below is None
         else None
     )
     if plain is not None:
