@@ -28,9 +28,9 @@ MAX_DEPTHS_TRIED = 4
 """Depths of tables that are tried at one point of the hyperparameters: each costs up to twice the one before."""
 GRID_TIME_SHARE = 0.5
 """Share of a command's time after which trees are left to grids."""
-EVALUATIONS, JUDGED = 40, 3
-"""Hyperparameters at which a tree is usually solved, and of how many the middle one's time says how long these will take: what
-is compiled in one of them is not counted."""
+EVALUATIONS, JUDGED, MOST_UNUSUAL = 40, 3, 2.0
+"""Hyperparameters at which a tree is usually solved, of how many the least time says how long these will take, and how many
+times as much of one is counted: in others kernels are compiled, or other work slows them."""
 
 
 class TooCostly(Exception):
@@ -81,8 +81,9 @@ class AllowedWork:
         if self.ended is not None:
             self.times.append(now - self.ended)
         self.ended = now
-        usual = sorted(self.times[-JUDGED:])[JUDGED // 2] if len(self.times) >= JUDGED else 0.0
-        if sum(self.times) + usual * max(EVALUATIONS - len(self.times), 0) > self.seconds:
+        usual = min(self.times[-JUDGED:]) if len(self.times) >= JUDGED else 0.0
+        spent = sum(min(one, MOST_UNUSUAL * usual) for one in self.times)
+        if spent + usual * max(EVALUATIONS - len(self.times), 0) > self.seconds:
             raise TooCostly
 
 
