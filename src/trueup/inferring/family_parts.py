@@ -2,9 +2,9 @@
 
 Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
 chains on a family that ends there: of what was measured further down it knows the sums over each of its places, with normal
-noise. Below these places tables are drawn given every draw of theirs: first settled as draws of the release's own estimates,
-then by sweeps of a chain that holds the places' tables. Neighbouring places with few cells are one part; concentrations are
-learnt in each part from what lies there.
+noise. Below these places tables are drawn given every draw of theirs, one after the other: those of the last draw are moved
+to the nearest ones with the places' new tables, and sweeps of a chain that holds these follow. Neighbouring places with few
+cells are one part; concentrations are learnt in each part from what lies there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,8 +41,8 @@ from trueup.run.executor import runs_of
 Integers = NDArray[np.int64]
 SWEEPS = 20
 """Sweeps of a part's chain from where a draw begins."""
-TOGETHER, SMALL = 1_000_000, 1 << 14
-"""Cells of draws that are settled at a time; cells below neighbouring places that are one part, and learn together."""
+SMALL = 1 << 14
+"""Cells below neighbouring places that are one part, and learn together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,45 +99,39 @@ class FamilyPart(MeasuredRow):
         chain = FamilyWalk.of(self.constraints, (*self.headers, *held), roots)
         zeros = np.zeros(sum(map(cells.size, roots)))
         layout = chain.given(np.concatenate([*self.values, zeros]))
-        found = self._settled(rng)
-        state = chain.state(found[0], np.exp(rng.normal(size=chain.steps)))
+        problem, found = family_problem(self.constraints, self.headers), []
+        measured = np.concatenate(self.values)
+        start = self._settled(problem, measured, 0, rng, Settling(posterior=True, drawn=rng))
+        state = chain.state(start, np.exp(rng.normal(size=chain.steps)))
         means = np.full((len(cells.tables), 3), max(1.0, self._spread / 2))
+        tally, out = np.zeros((2, *means.shape), np.int64), np.empty((1, cells.n), np.int64)
         for _ in range(TUNING_ROUNDS):
-            tally, out = np.zeros((2, *means.shape), np.int64), np.empty((1, cells.n), np.int64)
+            tally[:] = 0
             more = (means, tally, chain.chances, TUNING_SWEEPS, TUNING_SWEEPS, out)
             walk(rng, layout, state, False, False, *more)
             means = tuned(means, tally)
-        for draw in range(len(found)):
-            state = chain.state(found[draw], state.alpha)._replace(mass=state.mass, weights=state.weights)
-            more = (means, tally, chain.chances, SWEEPS, SWEEPS, found[draw : draw + 1])
-            walk(rng, layout, state, False, False, *more)
-        return found.astype(np.int32)
+        for draw in range(len(self.roots[0])):
+            held = np.concatenate([h.sums(cells, state.x) for h in self.headers])
+            moved = self._settled(problem, held, draw, rng, Settling())
+            state = chain.state(moved, state.alpha)._replace(mass=state.mass, weights=state.weights)
+            walk(rng, layout, state, False, False, means, tally, chain.chances, SWEEPS, SWEEPS, out)
+            found.append(out[0].astype(np.int32))
+        return np.stack(found)
 
     @property
     def _spread(self) -> float:
         return float(np.sqrt(np.median([h.law.variance for h in self.headers])))
 
-    def _settled(self, rng: np.random.Generator) -> Integers:
-        """Return tables `(draws, n)` drawn at the estimates from the subtrees, given the place's own."""
-        problem = family_problem(self.constraints, self.headers)
-        values, draws = np.concatenate(self.values), len(self.roots[0])
-        edges = [*range(0, draws, max(1, TOGETHER // problem.cells.n)), draws]
-        return np.concatenate([self._tables(problem, values, slice(*ends), rng) for ends in pairwise(edges)])
-
-    def _tables(
-        self, problem: FamilyProblem, values: NDArray, some: slice, rng: np.random.Generator
+    def _settled(
+        self, problem: FamilyProblem, values: NDArray, draw: int, rng: np.random.Generator, how: Settling
     ) -> Integers:
-        above = {i: np.concatenate(root[some].astype(np.int64)) for i, root in enumerate(self.roots)}
-        many = some.stop - some.start
-        fit = problem.fit(np.tile(values, (many, 1)), subtrees=True)
-        seeds = rng.integers(2**63, size=many, dtype=np.uint64)
-        for how in (Settling(posterior=True, drawn=rng), Settling()):
-            settled = problem.settle_fit(fit, seeds, how, above)
-            if not any(table.misplaced for table in settled.values()):
-                return np.concatenate(
-                    [settled[i].values[-1].reshape(many, -1) for i in range(len(settled))], axis=1
-                )
-        raise ConvergenceError(Status.UNSOLVED)
+        """Return tables `(n,)` nearest to some values that have the places' own tables of a draw."""
+        above = {i: root[draw].astype(np.int64) for i, root in enumerate(self.roots)}
+        fit = problem.fit(values[None].astype(float), subtrees=True)
+        settled = problem.settle_fit(fit, rng.integers(2**63, size=1, dtype=np.uint64), how, above)
+        if any(table.misplaced for table in settled.values()):
+            raise ConvergenceError(Status.UNSOLVED)
+        return np.concatenate([settled[i].values[-1].ravel() for i in range(len(settled))])
 
 
 @dataclass(frozen=True, eq=False)
