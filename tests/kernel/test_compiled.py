@@ -157,6 +157,21 @@ def test_machine_code_is_made_of_what_python_calls_alone(package):
         called(10)
 
 
+@pytest.mark.parametrize(
+    ("loops", "options", "apart"), [(1, "", 0), (30, "", 1), (30, ", forceinline=True", 0)]
+)
+def test_large_kernels_are_linked_after_their_callers_are_optimized(package, loops, options, apart):
+    loop = "    for i in range(x):\n        total = (total * 3 + i % {}) % 1009\n"
+    body = "    total = 1\n" + "".join(loop.format(k + 2) for k in range(loops)) + "    return total\n"
+    other = CALLED.format(added=1).replace("    return x + 1\n", body).replace("=True", f"=True{options}")
+    calls = CALLS.format(name="called", body="called(x)")
+    for again in range(2):  # compiled, then kept
+        outer = package.load(other, calls)
+        assert outer(4) == sys.modules["kept.other"].called.py_func(4)
+        (code,) = outer.overloads.values()
+        assert again or len(code.library._large) == apart
+
+
 def test_compiling_is_announced_and_loading_is_not(package):
     calls = CALLS.format(name="STEP", body="x + STEP")
     for said in (["compiling"], []):

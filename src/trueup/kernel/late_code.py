@@ -66,7 +66,8 @@ class LateLibrary(JITCodeLibrary):
         functions: list[Any] = list(self._get_module_for_linking().functions)
         blocks = (block for function in functions for block in function.blocks)
         more = next(islice(blocks, INLINED_BLOCKS, None), None)
-        return more is not None and not any(b"alwaysinline" in function.attributes for function in functions)
+        groups = (group for function in functions for group in function.attributes)
+        return more is not None and not any(b"alwaysinline" in group for group in groups)
 
     def _optimize_functions(self, ll_module: Any) -> None:
         """Leave single functions to the passes over whole modules."""
