@@ -19,6 +19,11 @@ _SOURCES = {
     "Release": "trueup.reconcile makes one, trueup.read_release(folder) reads one",
 }
 """Where each record comes from."""
+_SEVERAL: dict[str, Any] = {
+    "Sequence[Measurements]": list | tuple,
+    "Mapping[str, Measurements | Release]": Mapping,
+}
+"""Ways to give several records, as annotations say them."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,13 +68,13 @@ def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str
 
 def _refuse_other_kinds(verb: str, name: str, annotation: str, given: Any) -> None:
     """Compare records by the names of their types, so that none need be imported."""
-    several = "Sequence[Measurements]"
-    kinds = [kind for kind in annotation.split(" | ") if kind not in (several, "None")]
+    several = {kind: type_ for kind, type_ in _SEVERAL.items() if kind in annotation}
+    for kind in several:
+        annotation = annotation.replace(f" | {kind}", "")
+    kinds = [kind for kind in annotation.split(" | ") if kind != "None"]
     if not set(kinds) <= set(_SOURCES) or any(kind.__name__ in kinds for kind in type(given).__mro__):
         return
-    if (given is None and "None" in annotation) or (
-        several in annotation and isinstance(given, list | tuple)
-    ):
+    if (given is None and "None" in annotation) or isinstance(given, tuple(several.values())):
         return
     raise TrueupError(
         f"trueup.{verb} was given a {type(given).__name__} as {name}",

@@ -128,8 +128,8 @@ def _about(record: Record, title: str, level: float):
             yield "Dataset", measured.spec.table.name
             most = limited(measured.spec)
             yield "Counted", measured.spec.table.counts + (f", {most}; others are left out" if most else "")
-        unit = measured.spec.privacy.unit if measured.spec else "unit"
         if (alone := measured.left_out) is not None:
+            unit = measured.spec.privacy.unit if measured.spec else "unit"
             yield (
                 "Left out",
                 f"{max(alone.value, 0):,} records, of each {unit} at most {alone.most:,}; "
