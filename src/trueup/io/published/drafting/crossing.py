@@ -22,7 +22,10 @@ _LEVEL = re.compile(
     r"(upper|lower|unitary)? ?(tier )?local authorit(y|ies).*|utla|ltla|la|land|kreis|gemeinde|région|commune)",
     re.IGNORECASE,
 )
-_KIND_OF_PLACE = re.compile(r".*(level|type|kind|ebene|niveau|layer).*", re.IGNORECASE)
+_KIND_OF_PLACE = re.compile(
+    r".*(level|type|kind|ebene|niveau|layer|soort|szint|nivel|nivå|taso|livello|tipo|poziom|úroveň).*",
+    re.IGNORECASE,
+)
 
 
 class SortedKeys(NamedTuple):
@@ -149,6 +152,10 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
         return False
     if _determines(one, other) and _determines(other, one):
         return True
+    fine, coarse = sorted((one, other), key=lambda c: -len(set(c.held)))
+    few = 0.8 * len(set(fine.held)) > len(set(coarse.held))
+    if not few and _wordy(coarse)[0] > 0.9 and _wordy(fine)[0] < 0.1 and _determines(fine, coarse):
+        return True  # the name of a place and of the one place within it
     if (_LABEL.fullmatch(one.name) is None) == (_LABEL.fullmatch(other.name) is None):
         return False
     for above in (c for c in columns if c is not one and c is not other):

@@ -44,7 +44,8 @@ NO_COUNTS = re.compile(
 
 
 _GEOMETRY = re.compile(
-    r"lat(itude)?|lon(g(itude)?)?|lng|[xy]|easting|northing|.*(km2|km²|sq[ _]?km|hectares?|shape[ _]?(area|len).*|geometry|wkt)",
+    r"lati?(tude?)?|lon(g(itude?)?)?|lng|[xy]|easting|northing|"
+    r".*(km2|km²|sq[ _]?km|hectares?|shape[ _]?(area|len).*|geometry|wkt)",
     re.IGNORECASE,
 )
 _SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
@@ -67,7 +68,8 @@ def holds_no_counts(column: SeenColumn) -> bool:
     """Return True for shares, rates and geometry, by the name of a column or by signs for per cent."""
     held = column.held
     named = NO_COUNTS.fullmatch(column.name) or _GEOMETRY.fullmatch(column.name)
-    return all(map(_SHARE.fullmatch, held)) or (named is not None and any(map(is_number, held)))
+    degrees = any("°" in text or is_number(text) for text in held)
+    return all(map(_SHARE.fullmatch, held)) or (named is not None and degrees)
 
 
 def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:

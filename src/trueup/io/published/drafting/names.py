@@ -58,8 +58,8 @@ def overlapping(values: Sequence[str]) -> list[str]:
     >>> overlapping(["0-14", "0-4", "5-14", "15-64", "65+", "80+"])
     ['0-14', '80+']
     """
-    if name_of(values) != "age" or not all(map(_NUMBERS.search, values)):
-        return []
+    if name_of(values) != "age" or not all(map(_NUMBERS.search, values)) or all(map(str.isdigit, values)):
+        return []  # of single years, or codes, none holds another
     ends = {value: _ages_of(value) for value in values}
     found: list[str] = []
     for value, (low, high) in ends.items():
