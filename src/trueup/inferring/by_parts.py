@@ -63,7 +63,7 @@ START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5,
 NODE_BYTES, ROW_BYTES = 400, 2.0
 """Bytes of the driver for each node, and of the disk for each draw of a cell."""
 SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
-"""Seconds of a processor for each cell of a histogram in a sweep, and for each draw of it in its tables."""
+"""Seconds of a processor for each cell of a histogram in a sweep, and for each draw of a count of its tables."""
 FAMILY_SECONDS = 4e-5
 """Seconds of a processor for each draw of a cell of a family below the cut."""
 PART_BYTES, VALUE_BYTES = (300, 9), 16
@@ -207,9 +207,8 @@ class LargeHistogram:
     def expected(self, draws: int, workers: int) -> Prediction:
         """Return the predicted cost, from the numbers of cells."""
         n, nodes = self.cut.cells.n, self.cut.cells.tree.level_ptr[-1]
-        seconds = n * (
-            SWEEP_SECONDS * (WARM_UP + THIN * draws) + TABLE_SECONDS * draws * len(self.cut.margins)
-        )
+        counts = sum(self.cut.cells.size(margin) for margin in self.cut.margins)
+        seconds = SWEEP_SECONDS * (WARM_UP + THIN * draws) * n + TABLE_SECONDS * draws * counts
         part = PART_BYTES[0] + PART_BYTES[1] * draws
         values = VALUE_BYTES * sum(map(len, self.cut.values))
         above = 8 * draws * self.cut.columns * self.cut.cells.tree.sizes[self.cut.level]
