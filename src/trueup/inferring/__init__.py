@@ -175,9 +175,8 @@ def infer(
             drawn = chosen.apply(state, values, draws, measured.rng(), tell, **more).accepted(chosen.name)
         except InfeasibleError as error:
             raise _with_named_values(error, measured, constraints) from None
-    kept = set(
-        measured.cells.coarsest.attributes
-    )  # a unit may stand in several of their values: sums over them count nothing
+    # A unit may stand in several values of these: sums over them count nothing.
+    kept = set(measured.cells.coarsest.attributes)
     drawn = replace(drawn, tables=tuple(margin for margin in drawn.tables if kept <= set(margin.attributes)))
     doubts = (chosen.doubt(constraints, used.headers), *getattr(measured.spec, "noted", ()))
     doubt = " ".join(said for said in doubts if said)

@@ -84,7 +84,7 @@ class WantedAreas:
 
 @dataclass(frozen=True, eq=False)
 class WantedTables:
-    """What a posterior by parts is made from, and what is written of it.
+    """The source of a posterior by parts, and the tables that are written of it.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _PARAMETERS = {
     ("maximum", 1, Fraction(1)): "max d max_change largest",
     ("change_variance", 1, Fraction(1)): "variance var v",
 }
-"""What others call a parameter, by its name, and the power of what they give, times a factor, that it is."""
+"""Other words for parameters, by the parameter, and the power of what they give, times a factor, that it is."""
 
 
 def law_by_its_names(law: str, given: Mapping[str, Any], names: Sequence[str]) -> str:

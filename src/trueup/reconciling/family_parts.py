@@ -67,7 +67,7 @@ class FamilyPlan:
 
 @dataclass(frozen=True, eq=False)
 class FamilySummary:
-    """What subtrees tell of places: estimates and covariances of each component, one row a place."""
+    """Estimates of places from the places below: values and covariances of each component, one row a place."""
 
     parts: Mapping[str, NDArray]
 

@@ -40,6 +40,17 @@ def code_lengths(codes: Sequence[str]) -> list[int]:
     return [] if any(" " in code for code in codes) else found
 
 
+def begins_all(code: str, codes: Sequence[str]) -> bool:
+    """Return True for a code with which all others begin, as X with X1 and X2.
+
+    Examples
+    --------
+    >>> begins_all("X", ["X", "X1", "X2"]), begins_all("X1", ["X", "X1", "X2"])
+    (True, False)
+    """
+    return all(other.startswith(code) for other in codes)
+
+
 def are_levels(codes: Sequence[str]) -> bool:
     """Return True if levels are told by the lengths of codes, each code but a single root having one of them.
 
@@ -50,6 +61,4 @@ def are_levels(codes: Sequence[str]) -> bool:
     """
     held = sorted(set(codes))
     lengths = [*code_lengths(held), max(map(len, held))]
-    return len(lengths) > 1 and all(
-        len(code) in lengths or all(other.startswith(code) for other in held) for code in held
-    )
+    return len(lengths) > 1 and all(len(code) in lengths or begins_all(code, held) for code in held)

@@ -1,4 +1,4 @@
-"""How the columns of keys of a table go together: places within each other, attributes that cross, labels, row numbers."""
+"""Relations among the columns of keys of a table: places within each other, attributes that cross, labels, row numbers."""
 
 from __future__ import annotations
 

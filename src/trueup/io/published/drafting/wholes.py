@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trueup.io.published.drafting.codes import begins_all
 from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import base_of, column_numbers
@@ -95,18 +96,14 @@ def summing_value(column: SeenColumn, table: SeenTable) -> SummingValue | None:
     ends = dict.fromkeys((*(values[0], values[-1]), min(values), max(values))) if len(values) > 2 else ()
     ends = [*ends, *(value for value in values[1:-1] if _WHOLE.fullmatch(value) and value not in ends)]
     if len(values) == 3 and column in table.places:  # one of three places is near the sum of two by chance
-        begun = [value for value in values if _begins_all(value, values)]
+        spaced = any(" " in value for value in values)
+        if begun := [value for value in values if not spaced and begins_all(value, values)]:
+            # Its code says so, too: one sum tells as much as it does among four values.
+            return _summing(column, begun[0], table, 4)
         plain = [value for value in values if not value.strip("0-–") or _WHOLE.fullmatch(value)]
         ends = plain or [end for end in ends if _is_no_chance(column, end, table)]
-        if begun:  # its code says so, too: one sum tells as much as among four values
-            return next((each for end in begun if (each := _summing(column, end, table, 4))), None)
     found = [each for end in ends if (each := _summing(column, end, table, len(values)))]
     return min(found, key=lambda each: (bool(each.differs), not each.taken), default=None)
-
-
-def _begins_all(code: str, codes: Sequence[str]) -> bool:
-    """Return True for a code with which all others begin, as X with X1 and X2."""
-    return all(other.startswith(code) and (" " not in other) for other in codes)
 
 
 def _is_no_chance(column: SeenColumn, value: str, table: SeenTable) -> bool:
