@@ -16,8 +16,8 @@ from benchmarks.harness import Case, Harness, Picture
 from trueup.assessing.comparators import PerturbedTables
 from trueup.assessing.strata import by_range
 from trueup.inferring import infer
+from trueup.inferring.questions import keep_zeros
 from trueup.inferring.tree_exact import TreeExact
-from trueup.inferring.zeros import keep_zeros
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.errors import TrueupError as TrueupError
     from trueup.files.source import JoinedTables as JoinedTables
     from trueup.inferring import infer as infer
-    from trueup.inferring.asking import ask as ask
+    from trueup.inferring.questions import ask as ask
     from trueup.io.bundle.areas import write_areas as write_areas
     from trueup.io.bundle.kept_posterior import read_posterior as read_posterior
     from trueup.io.bundle.read import read_measurements as read_measurements
@@ -79,7 +79,7 @@ _HOMES = {
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",
-    "ask": "trueup.inferring.asking",
+    "ask": "trueup.inferring.questions",
     "assess": "trueup.assessing",
     "changes": "trueup.releasing.changing",
     "check": "trueup.checking.bundle",

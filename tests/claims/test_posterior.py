@@ -16,8 +16,8 @@ from trueup.inferring import walk as walk_module
 from trueup.inferring.connect import Joined
 from trueup.inferring.independent import components
 from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.listed import weigh
 from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.without_chains import weigh
 from trueup.io.bundle.posterior import write_posterior
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.statistics.diagnostics import diagnose

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from trueup.errors import SpecError
-from trueup.inferring.asking import ask
+from trueup.inferring.questions import ask
 from trueup.model.cells import Attribute, Cells, Recode
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.posterior import Posterior

@@ -16,9 +16,8 @@ from tests.inferring.problems import laplace_tree, noisy, states, tree_constrain
 from tests.releasing.on_spark import killing
 from trueup.errors import BundleError, SpecError, TrueupError
 from trueup.inferring import by_parts, infer, tree_exact, tree_work
-from trueup.inferring.areas import infer_areas
-from trueup.inferring.asking import ask
 from trueup.inferring.by_parts import Prediction, infer_by_parts
+from trueup.inferring.questions import ask, infer_areas
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.bundle.kept_parts import DrawsInParts
 from trueup.io.bundle.kept_posterior import read_posterior

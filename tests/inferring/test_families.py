@@ -21,8 +21,8 @@ from tests.reference.families import divided, log_step
 from trueup.cli.infer import _areas
 from trueup.errors import SpecError
 from trueup.inferring import family_moves
-from trueup.inferring.areas import infer_areas
 from trueup.inferring.family_moves import FamilyMoves
+from trueup.inferring.questions import infer_areas
 from trueup.io.bundle.posterior import write_posterior
 from trueup.kernel.families.sets import maximal
 from trueup.kernel.statistics.diagnostics import diagnose

@@ -13,7 +13,7 @@ from tests.kernel.message_trees import p_value
 from tests.kernel.test_splits import log_w
 from tests.reference.kinds import part, sum_of_parts
 from trueup.errors import ConvergenceError
-from trueup.inferring import family_odds, infer, tree_exact, tree_parts
+from trueup.inferring import infer, tree_estimate, tree_exact, tree_parts
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.layouts.splits import splits_of
@@ -171,7 +171,7 @@ def test_where_families_differ_it_is_found_and_intervals_of_sums_hold(large, rng
         held.append((table["low"] <= sums) & (sums <= table["high"]))
         mass.append(table["mass"])
         with monkeypatch.context() as patched:
-            patched.setattr(family_odds, "ASKED", np.inf)
+            patched.setattr(tree_estimate, "ODDS_ASKED", np.inf)
             one = posterior_of(truth, np.random.default_rng(seed))
         assert NAME not in estimates(one)
         errors += [((each.draws[0].mean(axis=0) - truth) ** 2).sum() for each in (posterior, one)]

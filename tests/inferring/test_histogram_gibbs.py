@@ -28,10 +28,10 @@ from tests.inferring.histograms import (
 from tests.inferring.problems import noisy
 from trueup.errors import BundleError, ConvergenceError, SpecError, TrueupError
 from trueup.inferring import chain_driver, chains, histogram_gibbs, histogram_walk, infer
-from trueup.inferring.areas import infer_areas
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.histogram_walk import HistogramWalk
+from trueup.inferring.questions import infer_areas
 from trueup.io.bundle.posterior import margins
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.layouts.columns import ColumnProblem

@@ -16,7 +16,7 @@ from tests.inferring.problems import star
 from tests.parameters import one_in
 from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring import choose_inference, infer, listed
+from trueup.inferring import choose_inference, infer, without_chains
 from trueup.inferring import walk as walk_module
 from trueup.inferring.connect import Joined
 from trueup.inferring.histogram_gibbs import HistogramGibbs
@@ -141,7 +141,7 @@ def test_few_tables_are_enumerated(name, rng):
 
 def test_few_tables_far_apart_have_draws_but_no_windows(rng, monkeypatch):
     constraints, record = ruled("equality", rng)
-    monkeypatch.setattr(listed, "MOST_MASSES", 9)
+    monkeypatch.setattr(without_chains, "MOST_MASSES", 9)
     posterior = infer(record, LatticeMoves(prior={"name": "bounded", "upper": 3}), spec=constraints)
     assert posterior.drawn.independent
     assert not posterior.drawn.marginals.get(constraints.cells.finest)

@@ -11,7 +11,7 @@ from tests.inferring.perturbed_problems import crossing_places, published_tables
 from tests.inferring.problems import states
 from trueup.errors import DataError
 from trueup.inferring import infer
-from trueup.inferring.zeros import keep_zeros
+from trueup.inferring.questions import keep_zeros
 from trueup.model.cells import Margin
 from trueup.noise.perturbed import CellKey
 

@@ -22,7 +22,7 @@ from papers.wangreiter import summed_totals as wangreiter_summed_totals
 from papers.wangreiter import table_2 as wangreiter_table_2
 from papers.wangreiter import table_3 as wangreiter_table_3
 from papers.wangreiter.loop import modes
-from trueup.inferring.released import pair as released_pair
+from trueup.inferring.released import sums as released_sums
 from trueup.noise import DiscreteLaplace
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
@@ -195,11 +195,11 @@ def highest_first(first, second, k):
     return right_table(second, first, k[::-1]).T
 
 
-right_table = released_pair.mode_table
+right_table = released_sums.mode_table
 
 
 def test_the_table_settles_the_rule_for_ties(monkeypatch):
-    monkeypatch.setattr(released_pair, "mode_table", highest_first)
+    monkeypatch.setattr(released_sums, "mode_table", highest_first)
     assert wangreiter_table_3.WangReiterTable3().run(QUICK).status == "differs"
 
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.arrays.exact import check_draws, check_generator, whole_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.errors import SpecError
-from trueup.inferring.released.pair import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
+from trueup.inferring.released.sums import two_parts
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.layouts.released import ReleasedSum
 from trueup.model.three_lines import ThreeLines

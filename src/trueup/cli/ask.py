@@ -41,7 +41,7 @@ def ask_command(
 ) -> None:
     """Ask a kept posterior: sums, differences, ratios, ranks, comparisons and areas of your own; nothing is drawn anew."""
     from trueup.cli.options import refuse_idle
-    from trueup.inferring.asking import ask as answer
+    from trueup.inferring.questions import ask as answer
     from trueup.io.bundle.kept_posterior import open_posterior
     from trueup.model.tables import probability_of
 

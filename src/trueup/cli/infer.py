@@ -297,7 +297,7 @@ def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:
 
 def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[Any], dict]:
     """Read areas off the hierarchy; return a function that describes them given the posterior."""
-    from trueup.inferring.areas import infer_areas, refuse_overlapping
+    from trueup.inferring.questions import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
     from trueup.planning.areas import AreaTable
 

@@ -40,9 +40,8 @@ from trueup.inferring.method import InferenceMethod, Progress, announce, inferen
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_state import DEPTHS, FINE, TreeState
 from trueup.inferring.tree_work import AllowedWork, pass_cost
-from trueup.inferring.written_family import WrittenFamily
-from trueup.inferring.written_histogram import WrittenHistogram
 from trueup.inferring.written_parts import WantedAreas, WantedTables, WrittenParts, manifest_of
+from trueup.inferring.written_tables import WrittenFamily, WrittenHistogram
 from trueup.io.bundle.posterior import MOST_ROWS
 from trueup.layouts.family_rules import family_cells
 from trueup.model.constraints import Constraints

@@ -15,10 +15,9 @@ from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, u
 from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.independent import components, fixed_alone, pinned_counts
-from trueup.inferring.listed import Weighed, drawn, weigh
 from trueup.inferring.method import InferenceMethod, Progress, announce
-from trueup.inferring.spread_sums import SpreadSum, spread_sum
 from trueup.inferring.walk import Walk, no_counts
+from trueup.inferring.without_chains import SpreadSum, Weighed, drawn, spread_sum, weigh
 from trueup.layouts.linear import LinearProblem
 from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
@@ -41,7 +40,7 @@ class LatticeMoves(InferenceMethod):
     """The posterior of counts under crossing margins, invariants, bounds and linear rules.
 
     Counts that nothing links are separate problems. Where nothing but the sum of such a part is known, its law is exact, and so
-    are its draws (`spread_sums`). Where few tables of such a part satisfy what is exact, all are listed
+    are its draws (`without_chains`). Where few tables of such a part satisfy what is exact, all are listed
     and weighed: exact marginals, independent draws. Else Markov chains from opposite ends walk the whole-number tables by
     steps of one cell, moves between two cells, exchanges among four, and a Graver basis of what is exact. Runs are made
     longer until every count and every watched sum passes the diagnostics, else refused. Draws are said to have converged only

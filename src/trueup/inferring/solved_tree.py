@@ -1,14 +1,24 @@
-"""A tree that exact messages have solved, ready to be drawn from in memory or by parts."""
+"""A tree that exact messages have solved, ready to be drawn from, and the tables of its parts: draws, summaries, areas."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
+from trueup.files.columns import write_parquet
+from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch
+from trueup.io.bundle.posterior import write_drawn
+from trueup.kernel.messages.mixture import Exact
+from trueup.kernel.messages.partition import spread_messages
+from trueup.model.records.drawn import Columns, Marginals
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,3 +57,114 @@ class SolvedTree:
 def stats_of(dropped: float, depth: float, draws: int, *, interrupted: bool) -> dict:
     """Return the record of draws of a tree."""
     return {"dropped_mass": dropped, "table_depth": depth, "draws": draws, "interrupted": interrupted}
+
+
+Reals = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+class NodeTable(NamedTuple):
+    """A table of a part's nodes: the file, the nodes by their position in the part, and key and attribute columns."""
+
+    file: str
+    nodes: Integers
+    columns: Columns
+
+
+class AreaParts(NamedTuple):
+    """Pairs of an area and a leaf of a part that lies in it: rows of the table of areas, and positions of the leaves."""
+
+    rows: Integers
+    leaves: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class PartGiven:
+    """The subtrees of a part, and the tables that are wanted of them.
+
+    Attributes
+    ----------
+    parts
+        Subtrees, and what is above them.
+    summaries
+        A table for each margin.
+    drawn
+        File, leaves and columns of the draws; None if they are not kept.
+    areas
+        Where its leaves lie.
+    level
+        Probability of the intervals.
+    """
+
+    parts: Sequence[tuple[SubtreePart, FromAbove]]
+    summaries: Sequence[NodeTable]
+    drawn: NodeTable | None
+    areas: AreaParts
+    level: float
+
+
+class PartTables(NamedTuple):
+    """The tables of a part, and its sums over areas.
+
+    Attributes
+    ----------
+    files
+        Parquet files by name.
+    rows, sums
+        Of the table of areas, and draws of what the part adds to them `(rows, draws)`.
+    means
+        Posterior means of all its nodes; not finite where numbers do not hold a marginal.
+    rounding
+        Bound of the mass that rounding moved.
+    """
+
+    files: dict[str, bytes]
+    rows: Integers
+    sums: Integers
+    means: Reals
+    rounding: float
+
+
+def tables_of_part(given: PartGiven) -> PartTables:
+    """Draw a part given what is above it, and make its tables."""
+    found = [draw_part(item) for item in given.parts]
+    every = Marginals(*joined_marginals([below.marginals for below in found]))
+    figures = every.describe(given.level)
+    counts = np.concatenate([below.counts for below in found], axis=1)
+    rows, at = np.unique(given.areas.rows, return_inverse=True)
+    sums = np.zeros((len(rows), len(counts)), np.int64)
+    np.add.at(sums, at, counts[:, given.areas.leaves].T)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [
+            _written(
+                Path(folder), table.file, table.columns | {k: v[table.nodes] for k, v in figures.items()}
+            )
+            for table in given.summaries
+        ]
+        if given.drawn is not None:
+            path = Path(folder) / Path(given.drawn.file).name
+            own = np.ascontiguousarray(counts[:, given.drawn.nodes])
+            write_drawn([path], own, given.drawn.columns, len(own))
+            files.append((given.drawn.file, path.read_bytes()))
+    return PartTables(dict(files), rows, sums, every.mean, max(below.rounding for below in found))
+
+
+def _written(folder: Path, file: str, columns: Columns) -> tuple[str, bytes]:
+    path = folder / "table.parquet"
+    write_parquet(path, columns)
+    return file, path.read_bytes()
+
+
+def joined_marginals(pieces: Sequence[Exact]) -> Exact:
+    """Return marginals end to end."""
+    starts = np.cumsum([0, *(start[-1] for start, _, _ in pieces)])
+    start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(pieces, starts))])
+    return start, np.concatenate([p[1] for p in pieces]), np.concatenate([p[2] for p in pieces])
+
+
+def some_of(exact: Exact, nodes: Integers) -> Marginals:
+    """Return the marginals of some nodes."""
+    start, offset, masses = exact
+    sizes = np.diff(start)[nodes]
+    own = masses[spread_messages(start[nodes], sizes)]
+    return Marginals(np.concatenate([[0], np.cumsum(sizes)]), offset[nodes], own)

@@ -15,13 +15,19 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.closed_tree import ClosedTree
-from trueup.inferring.family_odds import cut_above_families, estimate_odds, families_at
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.solved_tree import SolvedTree, stats_of
 from trueup.inferring.tree_approximate import ApproximateDraws
-from trueup.inferring.tree_estimate import FAILURES, estimate_from, until_given_up
+from trueup.inferring.tree_estimate import (
+    FAILURES,
+    cut_above_families,
+    estimate_from,
+    estimate_odds,
+    families_at,
+    until_given_up,
+)
 from trueup.inferring.tree_parts import drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels

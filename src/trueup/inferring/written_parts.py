@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.files.columns import write_parquet
-from trueup.inferring.areas import labels_of_areas, refuse_overlapping
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.method import Progress
-from trueup.inferring.part_tables import AreaParts, NodeTable, PartGiven, some_of, tables_of_part
-from trueup.inferring.solved_tree import SolvedTree
+from trueup.inferring.questions import labels_of_areas, refuse_overlapping
+from trueup.inferring.solved_tree import AreaParts, NodeTable, PartGiven, SolvedTree, some_of, tables_of_part
 from trueup.inferring.tree_exact import refuse_endless
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.places import write_places

@@ -68,7 +68,7 @@ def report(
         Of a release: a GeoJSON file with the shapes of places, for a map. A property of each shape holds the key of its place.
     areas
         Of a posterior: areas off the hierarchy that were asked for, which the page pictures first; see
-        `trueup.inferring.areas.infer_areas`.
+        `trueup.inferring.questions.infer_areas`.
 
     Returns
     -------

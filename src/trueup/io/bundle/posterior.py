@@ -62,7 +62,7 @@ def write_posterior(
     page
         Its report, if there is to be one.
     areas
-        Columns of a table of areas off the hierarchy; see `trueup.inferring.areas`.
+        Columns of a table of areas off the hierarchy; see `trueup.inferring.questions`.
 
     Raises
     ------
