@@ -6,12 +6,16 @@ Broken on purpose: draws of noise that is thought half as wide, and draws whose 
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.conformance.structures import STRUCTURES
 from trueup.errors import SpecError
 from trueup.kernel.settling.split_draws import CONCENTRATIONS, EstimatedSplits
+from trueup.measuring import simulate
 from trueup.model.constraints import violations
+from trueup.model.problem import Problem
+from trueup.model.spec import parse_spec
 from trueup.reconciling.populations import drawn_populations
 
 NONE_DRAWN = "general"
@@ -82,3 +86,38 @@ def test_draws_of_narrower_noise_are_seen(rng):
 
 def test_draws_with_one_concentration_for_all_are_seen(rng):
     assert chi_square(ranks(rng, 60.0, 60.0, known=True)) > 4
+
+
+CROSSED = """
+format = 2
+title = "Dwellings"
+table = { name = "d", kind = "counts", counts = "home", count = "n" }
+privacy = { unit = "home", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "borough", column = "borough" }, { name = "ward", column = "ward" }]
+attribute = [{ name = "type", values = ["a", "b", "c"] }, { name = "tenure", values = ["own", "rent"] }]
+query = [
+  { name = "type", attributes = ["type"], epsilon = { borough = "1/4", ward = "1/8" } },
+  { name = "tenure", attributes = ["tenure"], epsilon = { ward = "1/8" } },
+  { name = "both", attributes = ["type", "tenure"], epsilon = { ward = "1/4" } },
+]
+"""
+
+
+def test_draws_of_some_places_follow_the_law_of_draws_of_all(rng):
+    """Means and deviations of 300 draws of a borough's wards; those of the borough beside it, 3 times as large, are seen."""
+    places = {"borough": np.repeat(list("vwxyz"), 6), "ward": [f"{i:02d}" for i in range(30)]}
+    problem = Problem.of(parse_spec(CROSSED), pandas.DataFrame(places))
+    truth = rng.poisson(np.repeat([10, 30, 10, 30, 10], 36))
+    values = simulate(problem, truth, rng).flat
+    at, beside = (places["borough"] == name for name in "wx")
+    drawn = problem.constraints, problem.headers, values, 300, rng
+    whole, some = (drawn_populations(*drawn, only).reshape(300, 30, 6) for only in (None, at))
+    assert not some[:, ~at].any()
+
+    def apart(ours, theirs):
+        error = np.sqrt((ours.var(axis=0) + theirs.var(axis=0)) / 300) + 1e-9
+        return float(np.abs((ours.mean(axis=0) - theirs.mean(axis=0)) / error).max())
+
+    assert apart(some[:, at], whole[:, at]) < 5
+    assert apart(some[:, at] ** 2.0, whole[:, at] ** 2.0) < 5
+    assert apart(some[:, at], whole[:, beside]) > 20

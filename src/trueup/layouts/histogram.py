@@ -121,11 +121,12 @@ class HistogramProblem:
     ) -> SettledTables:
         """Settle every level from the top along its settling sequence, given `fixed` tables and the problem's rules."""
         spine = self.tree.spine
+        leaves = None if how.leaves is None else np.tile(how.leaves, len(seeds))
         return settle(
             self.tree,
             fit.subtree,
             chains,
-            replace(how, nonnegative=self.constraints.nonnegative),
+            replace(how, nonnegative=self.constraints.nonnegative, leaves=leaves),
             required=[self.chain(level, ()) for level in range(spine.depth)],
             zeros=self.zeros or None,
             keys=[

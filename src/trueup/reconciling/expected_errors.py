@@ -66,12 +66,11 @@ class ErrorSimulation:
         """Simulate the errors of a release."""
         noisy = release.measurements
         if noisy.value_bounds:
-            return ExpectedErrors(
-                (), "Errors of perturbed values, whose limits depend on the values, are not simulated."
-            )
+            why = "Errors of perturbed values, whose limits depend on the values, are not simulated."
+            return ExpectedErrors((), why)
         rng = np.random.default_rng([int(noisy.digest, 16), 1])
-        some = noisy.spec if not noisy.bounds else None
-        found = self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=some, work=WORK)
+        spec = None if noisy.bounds else noisy.spec
+        found = self.simulate(release.counts, noisy.flat, noisy.headers, rng, spec=spec)
         return at_standard_errors(found, release.errors, self.constraints.cells, WORK // self.method.effort)
 
     def simulate(
@@ -89,33 +88,35 @@ class ErrorSimulation:
 
         With a spec, a sample of the places may be simulated.
         """
-        cells = self.constraints.cells
-        released = np.maximum(np.rint(counts), 0).astype(np.int64)
-        number = populations(cells, work)
+        cells, number = self.constraints.cells, populations(self.constraints.cells, work)
+        local, places = self._places(headers, spec, work, rng)
+        made = f"{number} populations" if number > 1 else "a population"
+        made += " drawn from what the measurements say"
         try:
-            drawn = drawn_populations(self.constraints, headers, values, number, rng)
-            made = f"{number} populations" if number > 1 else "a population"
-            made += " drawn from what the measurements say"
+            drawn = drawn_populations(self.constraints, headers, values, number, rng, places)
         except TrueupError:
-            drawn, made = released[None], "the released counts"
-        some = self._some(Sample(cells, drawn, self.constraints, headers, self.state), spec, work, rng)
-        of = said or some.of(cells)
-        return expected_errors(self.method, some, self.published, rng, said=f"{made}, of {of}", work=work)
+            drawn, made = np.maximum(np.rint(counts), 0).astype(np.int64)[None], "the released counts"
+        some = Sample(cells, drawn, self.constraints, headers, self.state)
+        if local:
+            drawn = drawn.reshape(len(drawn), cells.shape[0], -1)[:, places].reshape(len(drawn), -1)
+            some = Sample(local.cells, drawn, local.constraints, local.headers)
+        said = f"{made}, of {said or some.of(cells)}"
+        return expected_errors(self.method, some, self.published, rng, said=said, work=work)
 
-    def _some(self, whole: Sample, spec: Spec | None, work: int, rng: np.random.Generator) -> Sample:
-        """Return the sample restricted to some places, or whole if it fits or if rules name places left out."""
-        if spec is None or any(h.groups is not None for h in whole.headers):
-            return whole
-        cells, leaves = some_places(whole.cells, work // self.method.effort, rng)
-        if cells is whole.cells:
-            return whole
+    def _places(
+        self, headers: Sequence[Measured], spec: Spec | None, work: int, rng: np.random.Generator
+    ) -> tuple[Problem | None, NDArray[np.bool_] | None]:
+        """Return the problem of some places and their mask; None if all fit, or if rules name places left out."""
+        cells = self.constraints.cells
+        if spec is None or any(h.groups is not None for h in headers):
+            return None, None
+        some, leaves = some_places(cells, work // self.method.effort, rng)
+        local = Problem(spec, some)
         try:
-            local = Problem(spec, cells)
-            tables = whole.populations.reshape(len(whole.populations), whole.cells.shape[0], -1)
-            populations = tables[:, leaves].reshape(len(tables), -1)
-            return Sample(cells, populations, local.constraints, local.headers)
+            found = some is not cells and local.headers
         except TrueupError:
-            return whole
+            found = False
+        return (local, np.isin(np.arange(cells.shape[0]), leaves)) if found else (None, None)
 
 
 def populations(cells: Cells, work: int) -> int:

@@ -138,7 +138,8 @@ def _solve(
     }
     folded = settled.values[-1].astype(np.int64) if how.integer else settled.values[-1]
     counts = problem.fold.unfold(folded).reshape(len(values), -1)
-    exact = invariants_kept(problem.cells, problem.headers, values, counts) if how.integer else True
+    whole = how.integer and how.leaves is None
+    exact = invariants_kept(problem.cells, problem.headers, values, counts) if whole else True
     kept = np.full(len(values), exact)
     settled_all = not settled.misplaced and settled.residual <= tolerance_for(values, UNSETTLED)
     if settled_all and kept.all():

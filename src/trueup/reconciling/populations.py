@@ -34,8 +34,11 @@ def drawn_populations(
     values: NDArray,
     number: int,
     rng: np.random.Generator,
+    places: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Draw whole counts `(number, n)` given measured values `(q,)`; they keep every rule but upper bounds on crossing margins.
+
+    With `places`, a mask of those of the last level, counts elsewhere may be left out, and zero.
 
     Raises
     ------
@@ -83,7 +86,9 @@ def drawn_populations(
 
     some = replace(constraints, bounds=tuple(b for b in constraints.bounds if b.upper is None))
     problem = histogram_problem(some, headers, folded=True)
-    return _solved(solution(problem, rows, problem.chains, rng, Settling(posterior=True, drawn=rng)))
+    return _solved(
+        solution(problem, rows, problem.chains, rng, Settling(posterior=True, drawn=rng, leaves=places))
+    )
 
 
 def _solved(found: Solution) -> NDArray[np.int64]:

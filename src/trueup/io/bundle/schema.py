@@ -14,7 +14,7 @@ Currency = Literal["epsilon", "rho"]
 class _Part(BaseModel):
     """A part with known keys; unknown keys belong to a later version and are ignored."""
 
-    model_config = ConfigDict(strict=True)
+    model_config = ConfigDict(strict=True, defer_build=True)
 
 
 class _Margin(_Part):

@@ -90,6 +90,21 @@ class Spine:
         """Return the number of children of every inner node of a level."""
         return np.diff(np.append(self.firsts[level], self.size(level + 1)))
 
+    def above(self, leaves: np.ndarray) -> list[np.ndarray]:
+        """Return masks of the inner nodes of every level that have a leaf of a mask (of the last level's nodes) below them.
+
+        Examples
+        --------
+        >>> Spine(np.array([1, 3, 5, 6, 6, 6, 6])).above(np.array([False, False, True]))
+        [array([ True]), array([False,  True])]
+        """
+        found, mask = [], leaves
+        for level in range(self.depth - 2, -1, -1):
+            found.insert(0, np.logical_or.reduceat(mask, self.firsts[level]))
+            mask = np.zeros(self.size(level), bool)
+            mask[self.inner[level]] = found[0]
+        return found
+
     def sum_children(self, level: int, x: np.ndarray) -> np.ndarray:
         """Sum (nodes of the next level, ...) over every inner node of `level`."""
         if x.shape[0] == 1 and self.size(level + 1) > 1:

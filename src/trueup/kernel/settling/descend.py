@@ -93,6 +93,7 @@ class Settling:
     first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
         are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
     drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
+    leaves : mask of the last level's nodes; of other nodes those alone are settled that they depend on, and the rest is zero
     """
 
     nonnegative: bool = True
@@ -101,6 +102,7 @@ class Settling:
     posterior: bool = False
     first: Sequence[Marginal] = ()
     drawn: np.random.Generator | None = None
+    leaves: np.ndarray | None = None
 
 
 def settle(
@@ -154,6 +156,7 @@ def settle(
     """
     lower, upper = bounds
     results = [] if above is None else [_Result.given(above)]
+    wanted = None if how.leaves is None else tree.spine.above(how.leaves)
     for level in range(len(results), tree.spine.depth):
         parents = None if level == 0 else results[-1].x[tree.spine.inner[level - 1]].astype(float)
         known = None if fixed is None or level >= len(fixed[1]) else (fixed[0], fixed[1][level])
@@ -170,6 +173,10 @@ def settle(
         if parents is None and how.first and how.nonnegative and known is None and how.drawn is None:
             stage = stage.from_marginals(how.first, zeros[level] if zeros else None, how.tolerance)
         mask = None if zeros is None or not zeros[level].any() else zeros[level]
+        rows = np.arange(stage.metric.rows)
+        if wanted is not None and level:
+            stage, rows = stage.of_parents(np.flatnonzero(wanted[level - 1]))
+            mask = None if mask is None else mask[rows]
         chain, short = chains[level], required[level] if required else [chains[level][-1]]
         if known is not None:
             chain, short = finer_than(known[0], chain), finer_than(known[0], short)
@@ -178,10 +185,10 @@ def settle(
                 results.append(_Result.given(np.rint(x).astype(np.int64) if how.integer else x))
                 continue
         pieces = [
-            _with_fallback(stage.of_parents(some), chain, short, how, None if mask is None else mask[rows])
-            for some, rows in stage.pieces()
+            _with_fallback(stage.of_parents(some)[0], chain, short, how, None if mask is None else mask[part])
+            for some, part in stage.pieces()
         ]
-        results.append(_Result.joined(pieces))
+        results.append(_Result.joined(pieces).at(rows, tree.spine.size(level)))
     return SettledTables(
         tuple(r.x for r in results),
         largest(r.residual.max() for r in results),
@@ -229,6 +236,14 @@ class _Result:
         )
         return cls(x, residual, misplaced, max(p.iterations for p in parts), sum(p.relaxed for p in parts))
 
+    def at(self, rows: np.ndarray, size: int) -> _Result:
+        """Return the result with its tables at some rows of so many, and zeros elsewhere."""
+        if rows.size == size:
+            return self
+        x = np.zeros((size, self.x.shape[1]), self.x.dtype)
+        x[rows] = self.x
+        return replace(self, x=x)
+
 
 def _with_fallback(
     stage: _Level,
@@ -253,7 +268,7 @@ def _again(
     failed = ~(result.residual <= tolerance_for(stage.target, how.tolerance)) | (result.misplaced > 0)
     if not failed.any() or not chains:
         return result
-    part, rows = stage.of_parents(np.flatnonzero(failed)), np.repeat(failed, stage.metric.counts)
+    part, rows = stage.of_parents(np.flatnonzero(failed))
     mask = None if zeros is None else zeros[rows]
     again = _again(part, part.settle(chains[0], how, mask), how, mask, *chains[1:])
     result.x[rows] = again.x
@@ -302,15 +317,15 @@ class _Level:
             yield np.arange(start, stop), slice(last[start], last[stop])
             start = stop
 
-    def of_parents(self, keep: np.ndarray) -> _Level:
-        """Return the level for some of the parents (by position) only."""
+    def of_parents(self, keep: np.ndarray) -> tuple[_Level, np.ndarray]:
+        """Return the level for some of the parents (by position) only, and their rows."""
         metric, rows = self.metric.of_parents(keep)
         parents = None if self.parents is None else self.parents[keep]
         keys = None if self.keys is None else self.keys[rows]
         lower = None if self.lower is None else self.lower.at(rows)
         upper = None if self.upper is None else self.upper.at(rows)
         fixed = None if self.fixed is None else (self.fixed[0], self.fixed[1][rows])
-        return _Level(metric, self.estimates[rows], parents, keys, lower, upper, fixed)
+        return _Level(metric, self.estimates[rows], parents, keys, lower, upper, fixed), rows
 
     def from_marginals(
         self, marginals: Sequence[Marginal], zeros: np.ndarray | None, tolerance: float

@@ -16,7 +16,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts load when first used
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.split_laws import (
@@ -106,10 +105,13 @@ def _few_or_most(t, s):
 def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
     """Make Metropolis steps between pairs of children, `sweeps` for each child."""
     np.random.seed(seed)  # noqa: NPY002
+    logs = np.empty(draws.size)
     for p in range(first.size - 1):
         begin, children = first[p], first[p + 1] - first[p]
         if children < 2:
             continue
+        for c in range(begin, begin + children):
+            logs[c] = _log_density(draws[c], a, z[c], v[c])
         for _ in range(sweeps * children):
             c = begin + np.random.randint(children)  # noqa: NPY002
             d = begin + np.random.randint(children - 1)  # noqa: NPY002
@@ -136,10 +138,9 @@ def _exchange(seed, first, z, v, low, high, a, sweeps, draws):
                 continue
             if kind == 2:
                 log = math.log(_few_or_most(t, s) / _few_or_most(new, s))
-            log += _log_density(new, a, z[c], v[c]) + _log_density(s - new, a, z[d], v[d])
-            log -= _log_density(t, a, z[c], v[c]) + _log_density(s - t, a, z[d], v[d])
-            if math.log(1.0 - np.random.random()) < log:  # noqa: NPY002
-                draws[c], draws[d] = new, s - new
+            one, other = _log_density(new, a, z[c], v[c]), _log_density(s - new, a, z[d], v[d])
+            if math.log(1.0 - np.random.random()) < log + one + other - logs[c] - logs[d]:  # noqa: NPY002
+                draws[c], draws[d], logs[c], logs[d] = new, s - new, one, other
 
 
 class EstimatedSplits:
@@ -202,17 +203,8 @@ class EstimatedSplits:
         wide = np.minimum(
             self.v, np.repeat((MAX_RELATIVE_SPREAD * np.maximum(totals, 1.0)) ** 2, np.diff(self.first))
         )
-        _exchange(
-            int(rng.integers(2**32)),
-            self.first,
-            self.z,
-            wide,
-            self.low,
-            self.high,
-            a,
-            METROPOLIS_SWEEPS,
-            draws,
-        )
+        bounds, seed = (self.low, self.high), int(rng.integers(2**32))
+        _exchange(seed, self.first, self.z, wide, *bounds, a, METROPOLIS_SWEEPS, draws)
         return draws
 
     def _some(self) -> EstimatedSplits:
@@ -226,34 +218,34 @@ class EstimatedSplits:
 
     def _run(self, totals, a, counts, prices, steps, u, beyond=1.0):
         means, spreads, draws = (np.empty(self.z.size) for _ in range(3))
-        held = np.asarray(totals, float)
-        logs = write_laws(
-            self.first,
-            held,
-            self.z,
-            self.v,
-            self.low,
-            self.high,
-            a,
-            log_prior(*counts, a),
-            *counts,
-            prices,
-            steps,
-            u,
-            beyond,
-            means,
-            spreads,
-            draws,
-        )
+        given = self.first, np.asarray(totals, float), self.z, self.v, self.low, self.high, a
+        law = *given, log_prior(*counts, a), *counts, prices, steps, u, beyond
+        logs = write_laws(*law, means, spreads, draws)
         return means, spreads, draws, logs
 
 
 def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw from normal laws cut at zero, shaped like their means (counts)."""
+    """Draw from normal laws cut at zero, shaped like their means (counts), by rejection (Robert 1995).
+
+    Examples
+    --------
+    >>> drawn_totals(np.array([9.0, -40.0]), np.array([0.0, 1.0]), np.random.default_rng(1)).round(3).tolist()
+    [9.0, 0.008]
+    """
     s = np.sqrt(np.maximum(variances, 0.0)) + MIN_DRAWN_COUNT
-    below = scipy.special.log_ndtr(means / s)  # the chance that a normal one is above zero
-    upper = scipy.special.ndtri_exp(below + np.log(rng.random(means.shape)))
-    return np.maximum(means - s * upper, 0.0)
+    cut = -(means / s).ravel()
+    above = np.maximum(cut, 0.0)
+    rate = 0.5 * (above + np.hypot(above, 2.0))  # of the exponential law that starts at a cut above zero
+    found, left = np.empty(cut.size), np.arange(cut.size)
+    while left.size:
+        least, fast = cut[left], rate[left]
+        tail = least + rng.exponential(size=left.size) / fast
+        tried = np.where(least > 0.0, tail, rng.normal(size=left.size))
+        chance = np.where(least > 0.0, np.exp(-0.5 * (tail - fast) ** 2), tried >= least)
+        taken = rng.random(left.size) < chance
+        found[left[taken]] = tried[taken]
+        left = left[~taken]
+    return np.maximum(means + s * found.reshape(means.shape), 0.0)
 
 
 def tree_draws(
