@@ -22,8 +22,8 @@ from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
 from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.geometric import DiscreteLaplace
+from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling import default
 from trueup.reconciling.method import Method
 

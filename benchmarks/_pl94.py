@@ -20,7 +20,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")
 RHO = 2.556

@@ -14,8 +14,7 @@ import typer
 
 from trueup.cli.app import FAILURE, run_app
 from trueup.cli.options import AsJson
-from trueup.cli.printing import print_json, print_table
-from trueup.cli.progress import progress
+from trueup.cli.printing import print_json, print_table, progress
 from trueup.errors import DataError
 
 Name = Annotated[

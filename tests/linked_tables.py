@@ -12,7 +12,7 @@ import pandas
 
 from trueup.files.table import JoinedTables
 from trueup.io.microdata.truncate import Limit
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
 from trueup.model.joined import LinkedTables
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec

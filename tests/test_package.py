@@ -183,10 +183,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from trueup.noise.cost import Cost
+from trueup.noise.law import Cost
 from trueup.noise.laws.base import IntegerLaw
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.rational import rational
+from trueup.noise.laws.geometric import DiscreteLaplace
+from trueup.digits import rational
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ from trueup.model.linear import parse_linear
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
+from trueup.noise.laws.undrawn import Gaussian, Laplace
 
 Reals = NDArray[np.float64]
 

@@ -29,7 +29,7 @@ from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 
 KINDS = ("tree", "margins", "histogram", "general")
 SCALES = (10, 10**4, 10**9)

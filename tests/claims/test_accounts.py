@@ -9,8 +9,8 @@ from trueup.errors import BudgetError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariants
+from trueup.ledger.request import Terms
 from trueup.ledger.summary import picture
-from trueup.ledger.terms import Terms
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 from trueup.releasing import pipeline

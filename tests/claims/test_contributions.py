@@ -27,7 +27,7 @@ from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 from trueup.model.statements import DECLARED
-from trueup.noise.cost import Sensitivity
+from trueup.noise.law import Sensitivity
 from trueup.privacy.contribution import Records
 from trueup.releasing import pipeline
 from trueup.releasing.pipeline import release

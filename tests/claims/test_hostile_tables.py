@@ -26,7 +26,7 @@ from trueup.errors import TrueupError
 from trueup.files.table import JoinedTables
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
 from trueup.model.spec import Spec, parse_spec
 from trueup.releasing import pipeline
 from trueup.run.local import LocalPool

@@ -13,7 +13,7 @@ from tests.releasing.state import TERMS, write_state
 from trueup.errors import BudgetError, DataError, TrueupError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
 from trueup.measuring import entropy
 from trueup.releasing import data as by_parts_data
 from trueup.releasing import pipeline, whole

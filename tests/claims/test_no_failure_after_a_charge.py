@@ -26,7 +26,7 @@ from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
-from trueup.noise.lattice import cost, integer
+from trueup.noise.lattice import choice, integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.releasing.again import reconcile_bundle
 from trueup.releasing.engine import default_engine, plan_of
@@ -82,7 +82,7 @@ def worth_drawing(law) -> bool:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "shape"), list(product(JOINT, SHAPES)), ids=lambda p: getattr(p, "name", p))
 def test_lattice_noise_is_refused_in_planning_or_drawn(kind, shape, rng, monkeypatch):
-    monkeypatch.setattr(cost, "LARGEST_TABLE", 2**12)  # tests stay fast
+    monkeypatch.setattr(choice, "LARGEST_TABLE", 2**12)  # tests stay fast
     matrix = SHAPES[shape]
     drawn = 0
     for amount in BUDGETS:
@@ -143,11 +143,11 @@ def test_without_its_limits_a_set_up_takes_what_nobody_has(monkeypatch):
     with pytest.raises(TrueupError, match=r"table of .* entries|compositions of"):
         law.on(lattice)
     integer.composition.cache_clear()
-    monkeypatch.setattr(cost, "LARGEST_TABLE", np.inf)
+    monkeypatch.setattr(choice, "LARGEST_TABLE", np.inf)
     monkeypatch.setattr(integer, "LARGEST_COMPOSITION", np.inf)
-    choice = law.on(lattice).bound.pieces[0][1]
-    assert cost.half_norm(4, law.epsilon)[1] > 1e9
-    assert choice.sampler == "composition"
+    chosen = law.on(lattice).bound.pieces[0][1]
+    assert choice.half_norm(4, law.epsilon)[1] > 1e9
+    assert chosen.sampler == "composition"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_without_its_limits_a_set_up_takes_what_nobody_has(monkeypatch):
 def test_the_stated_size_of_a_table_is_never_too_small(n, epsilon):
     from trueup.noise.lattice.tables import Decisions, sizes
 
-    end, entries = cost.half_norm(n, Fraction(epsilon))
+    end, entries = choice.half_norm(n, Fraction(epsilon))
     steps = sizes(Decisions(), n, Fraction(epsilon))
     assert steps.counts[0] <= entries
     assert steps.low[0] + steps.counts[0] <= end

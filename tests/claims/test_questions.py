@@ -12,7 +12,7 @@ from trueup.errors import BudgetError, DataError, InfeasibleError
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import questions
-from trueup.ledger.terms import CHECKS, Terms
+from trueup.ledger.request import CHECKS, Terms
 from trueup.model.problem import public_cells
 from trueup.model.spec import load_spec
 from trueup.releasing import pipeline

@@ -30,7 +30,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling import general_projection, misfit
 from trueup.reconciling.general_projection import OPEN_TIES, GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree

@@ -18,7 +18,7 @@ from trueup.errors import BudgetError, DataError, InfeasibleError, TrueupError
 from trueup.files.table import JoinedTables
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import CHECKS, Terms
+from trueup.ledger.request import CHECKS, Terms
 from trueup.model.mechanism import plan_measurements
 from trueup.model.problem import public_cells
 from trueup.model.spec import Spec, parse_spec

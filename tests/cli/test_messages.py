@@ -16,7 +16,7 @@ from tests.areas import SPEC, write_areas
 from tests.command import run
 from trueup import Margin, errors
 from trueup.cli.app import EXIT_CODES, TERMINATED
-from trueup.cli.progress import LogLines, progress, writing_log
+from trueup.cli.printing import LogLines, progress, writing_log
 from trueup.errors import SpecError
 from trueup.measuring import simulate
 from trueup.model.problem import Problem
@@ -183,7 +183,7 @@ def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):
     clock = (
         time for time in (0.0, 10.0, 40.0, 80.0) for _ in range(2)
     )  # for the time left, for when to say it
-    monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("trueup.cli.printing.time.monotonic", lambda: next(clock))
     lines = LogLines()
     for done in range(4):
         lines.watch("measuring", done, 3)
@@ -193,7 +193,7 @@ def test_a_log_has_a_line_now_and_then_with_the_time_left(capsys, monkeypatch):
 
 def test_lines_of_json_have_the_time_left_too(tmp_path, monkeypatch):
     clock = iter([0.0, 10.0, 40.0, 80.0])
-    monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("trueup.cli.printing.time.monotonic", lambda: next(clock))
     seen = []
     with writing_log(tmp_path / "log.jsonl", lambda *given: seen.append(given)) as watch:
         for done in range(1, 5):  # one part was done by an earlier attempt
@@ -213,7 +213,7 @@ def test_a_stage_without_parts_is_said_once(capsys):
 
 def test_a_kind_of_stage_is_said_once_in_a_while(capsys, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("trueup.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("trueup.cli.printing.time.monotonic", lambda: now[0])
     lines = LogLines()
     for done in range(90):  # a second each
         lines.watch(f"warming up: {done} of 90 sweeps")

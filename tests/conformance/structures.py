@@ -20,7 +20,7 @@ from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
 from trueup.noise.lattice.laws import LatticeLaplace
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 
 NARROWEST = DiscreteLaplace(Fraction(230))
 """Just accepted: its variance is 2.6e-100."""

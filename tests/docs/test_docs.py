@@ -13,7 +13,7 @@ import trueup
 from tests.command import run
 from tests.docs.pages import run_page
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import keys_taken
+from trueup.ledger.request import keys_taken
 from trueup.model.spec import load_spec
 
 ROOT = Path(__file__).parents[2]

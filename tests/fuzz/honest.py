@@ -21,9 +21,8 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
-from trueup.releasing.again import assess_table
+from trueup.releasing.again import assess_table, reconcile_published
 from trueup.releasing.pipeline import measure_only
-from trueup.releasing.published import reconcile_published
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SDHC = Path(__file__).parents[2] / "examples" / "sdhc"

@@ -20,7 +20,7 @@ from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.tree import Tree
 from trueup.noise.perturbed import CellKey, CountInterval, RandomRounding, Rounded, Suppressed
-from trueup.noise.perturbed.suppressed import HIDDEN
+from trueup.noise.perturbed.ranges import HIDDEN
 
 LAWS = (
     RandomRounding(3),

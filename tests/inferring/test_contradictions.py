@@ -16,10 +16,10 @@ from trueup.model.constraints import Constraints
 from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import RandomRounding
 from trueup.noise.perturbed.hidden_values import HiddenValues
-from trueup.noise.perturbed.interval import CountInterval
+from trueup.noise.perturbed.ranges import CountInterval
 
 
 def published(cells, margins, values, base=3):

@@ -41,8 +41,8 @@ from trueup.model.header import Measured
 from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.run import deadline as deadline_of_run
-from trueup.run.deadline import Deadline
+from trueup.run import executor as deadline_of_run
+from trueup.run.executor import Deadline
 
 
 @pytest.mark.thorough

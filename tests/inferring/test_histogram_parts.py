@@ -24,8 +24,8 @@ from trueup.model.header import Measured
 from trueup.model.records.interval import ends_of_sorted
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.planning.areas import AreaTable
-from trueup.run import deadline
+from trueup.planning.targets import AreaTable
+from trueup.run import executor
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40
@@ -140,9 +140,9 @@ def test_roots_are_the_draws_that_are_given(rng):
 
 def test_parts_have_no_deadline(large, tmp_path, monkeypatch):
     """One in memory ends after ten minutes; here none may be begun."""
-    monkeypatch.setattr(deadline, "MINUTES", 0.0)
+    monkeypatch.setattr(executor, "MINUTES", 0.0)
     with pytest.raises(SpecError, match="0 minutes are given"):
-        deadline.Deadline.of()
+        executor.Deadline.of()
     assert written(large, tmp_path / "out")["kind"] == "posterior"
 
 

@@ -29,7 +29,7 @@ from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
 from trueup.model.prior import FLAT, Estimated, Poisson
 from trueup.model.records.measurements import Measurements
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CellKey, CountInterval, RandomRounding, Rounded, Suppressed
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.io.test_drafted_kinds import shown
 from trueup.errors import DataError, SpecError
-from trueup.files.likely_encoding import likely_encoding
+from trueup.files.csv_faults import likely_encoding
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.drafting.indents import write_indented_places
 from trueup.io.published.perturbed import read_perturbed

@@ -19,7 +19,7 @@ import sdmx
 import trueup
 from tests.model.people import DATA, SPEC
 from trueup.errors import BundleError, SpecError, TrueupError
-from trueup.files import sheets
+from trueup.files import workbook
 from trueup.io.export import excel
 
 KEYS = ["state", "county", "state name", "county name", "sex"]
@@ -97,7 +97,7 @@ def test_in_a_workbook_labels_are_text_and_counts_are_numbers(release, tmp_path)
 
 
 def test_a_workbook_holds_any_text_and_equal_tables_give_equal_bytes(monkeypatch):
-    monkeypatch.setattr(sheets, "BATCH", 3)
+    monkeypatch.setattr(workbook, "BATCH", 3)
     texts = [
         "<r>a</r>",
         "a & b",
@@ -112,9 +112,9 @@ def test_a_workbook_holds_any_text_and_equal_tables_give_equal_bytes(monkeypatch
     ]
     numbers = np.ma.masked_equal(np.arange(10), 4)
     columns = {"<key>": texts, "n": numbers, "x": np.where(np.arange(10) == 2, np.nan, 0.5)}
-    held = sheets.workbook_of([sheets.Sheet("a & b", columns, frozenset({"<key>"}), (8, 8, 8))], "<t>")
-    assert held == sheets.workbook_of(
-        [sheets.Sheet("a & b", columns, frozenset({"<key>"}), (8, 8, 8))], "<t>"
+    held = workbook.workbook_of([workbook.Sheet("a & b", columns, frozenset({"<key>"}), (8, 8, 8))], "<t>")
+    assert held == workbook.workbook_of(
+        [workbook.Sheet("a & b", columns, frozenset({"<key>"}), (8, 8, 8))], "<t>"
     )
     book = openpyxl.load_workbook(io.BytesIO(held))
     assert book.properties.title == "<t>"

@@ -24,8 +24,7 @@ from trueup.io.bundle.manifest import listed, read_manifest, refuse_altered
 from trueup.io.bundle.read import read_measurements, read_release
 from trueup.io.published.drafting import draft_published
 from trueup.model.spec import parse_spec
-from trueup.releasing.again import reconcile_bundle, render_bundle
-from trueup.releasing.published import reconcile_published
+from trueup.releasing.again import reconcile_bundle, reconcile_published, render_bundle
 
 
 @pytest.fixture(scope="module")

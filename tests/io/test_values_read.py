@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trueup.errors import DataError, SpecError
 from trueup.files.database import Relation
-from trueup.files.text import plain_text
+from trueup.files.values import plain_text
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.sql import position_sql
 from trueup.io.microdata.tabulate import read_counts

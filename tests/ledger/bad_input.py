@@ -16,12 +16,12 @@ from tests.ledger.helpers import epsilon, request, rho
 from trueup.arrays.losses import epsilon_of
 from trueup.errors import BudgetError, PrivacyError, SpecError
 from trueup.ledger.account import Account
-from trueup.ledger.caps import parse_analyst_caps, parse_caps
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import Question
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
+from trueup.ledger.state import parse_analyst_caps, parse_caps
 from trueup.model.spec import parse_spec
-from trueup.noise.cost import Cost
+from trueup.noise.law import Cost
 from trueup.planning.plan import plan
 from trueup.privacy.accountant import Loss, compose
 from trueup.privacy.contribution import Contribution

@@ -4,9 +4,8 @@ import json
 from fractions import Fraction
 
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.request import Request
-from trueup.ledger.terms import Terms
-from trueup.noise.cost import Cost
+from trueup.ledger.request import Request, Terms
+from trueup.noise.law import Cost
 from trueup.privacy.accountant import Loss, compose
 
 PERSON = Terms("person", "add-remove", public=("area",))

@@ -14,11 +14,10 @@ import pytest
 from tests.command import ordinary_user
 from tests.ledger.helpers import begin, epsilon, ledger_at, release, request, reserve, stage
 from trueup.errors import BudgetError, BundleError
-from trueup.ledger.entries import entry_digest, link
+from trueup.ledger.entries import Transaction, entry_digest, link
 from trueup.ledger.ledger import Ledger
+from trueup.ledger.request import Terms
 from trueup.ledger.store import SqliteStore
-from trueup.ledger.terms import Terms
-from trueup.ledger.transaction import Transaction
 from trueup.ledger.verify import verify_ledger
 
 

@@ -15,12 +15,11 @@ from trueup.files.target import claimed
 from trueup.ledger.admission import admit
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import Question
-from trueup.ledger.request import Request
+from trueup.ledger.request import Request, Terms
 from trueup.ledger.state import State
-from trueup.ledger.terms import Terms
 from trueup.ledger.totals import Shown
 from trueup.ledger.verify import verify_ledger
-from trueup.noise.cost import Cost
+from trueup.noise.law import Cost
 from trueup.privacy.accountant import Loss, compose
 
 
@@ -187,7 +186,7 @@ def test_a_bundle_must_carry_its_reservation(url, tmp_path):
 def test_recovery_finishes_a_rename(url, tmp_path, monkeypatch):
     ledger = ledger_at(url)
     with monkeypatch.context() as patch:
-        patch.setattr("trueup.ledger.publish.finish", interrupt)
+        patch.setattr("trueup.ledger.reservation.finish_publishing", interrupt)
         with pytest.raises(KeyboardInterrupt):
             release(ledger, tmp_path, key="2026")
     assert not (tmp_path / "out").exists()
@@ -205,7 +204,7 @@ def interrupt(*_):
 def test_a_target_that_waits_for_recovery_is_not_given_away(url, tmp_path, monkeypatch):
     ledger = ledger_at(url)
     with monkeypatch.context() as patch:
-        patch.setattr("trueup.ledger.publish.finish", interrupt)
+        patch.setattr("trueup.ledger.reservation.finish_publishing", interrupt)
         with pytest.raises(KeyboardInterrupt):
             release(ledger, tmp_path)
     late = begin(ledger, "1/10")

@@ -62,7 +62,7 @@ def test_a_ready_folder_that_is_not_of_our_making_is_left(tmp_path, monkeypatch,
         pytest.skip("only root can give a folder away")
     ledger = ledger_at(str(tmp_path / "ledger.db"))
     with monkeypatch.context() as patch:
-        patch.setattr("trueup.ledger.publish.finish", lambda *_: False)
+        patch.setattr("trueup.ledger.reservation.finish_publishing", lambda *_: False)
         release(ledger, tmp_path)
     (ready,) = tmp_path.glob(".out.ready-*")
     ready.chmod(0o700)
@@ -87,7 +87,7 @@ def test_a_ready_folder_that_is_not_of_our_making_is_left(tmp_path, monkeypatch,
 def test_an_own_committed_folder_is_moved_and_opened(tmp_path, monkeypatch):
     ledger = ledger_at(str(tmp_path / "ledger.db"))
     with monkeypatch.context() as patch:
-        patch.setattr("trueup.ledger.publish.finish", lambda *_: False)
+        patch.setattr("trueup.ledger.reservation.finish_publishing", lambda *_: False)
         release(ledger, tmp_path)
     assert len(ledger.recover()) == 1
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o755

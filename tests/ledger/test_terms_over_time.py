@@ -10,8 +10,8 @@ from trueup.errors import BudgetError, SpecError
 from trueup.ledger import account, entries, ledger, stored, verify
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.ledger import Ledger
+from trueup.ledger.request import Terms
 from trueup.ledger.summary import picture
-from trueup.ledger.terms import Terms
 from trueup.ledger.verify import verify_ledger
 
 

@@ -11,7 +11,7 @@ import pytest
 import trueup
 from tests.model.people import DATA, SPEC
 from trueup.errors import SpecError, TrueupError
-from trueup.files import frames
+from trueup.files import source
 
 KINDS = {
     "pandas": (DATA, pandas.DataFrame),
@@ -139,6 +139,6 @@ def test_what_is_no_table_is_refused_by_name(release):
 
 
 def test_a_library_that_is_missing_is_named_with_its_extra(release, monkeypatch):
-    monkeypatch.setattr(frames, "LIBRARIES", {"no_such_library": "frames"})
+    monkeypatch.setattr(source, "LIBRARIES", {"no_such_library": "frames"})
     with pytest.raises(TrueupError, match=r"'no_such_library' is not installed.*trueup\[frames\]"):
         release.table("county", backend="no_such_library")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.noise.bad_input import BAD
-from trueup.noise.rational import rational
+from trueup.digits import rational
 
 DOCS = Path(__file__).parents[2] / "docs" / "bad-input.md"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.reference.noise_laws import number
-from trueup.noise.samplers import gaussian_wide
-from trueup.noise.samplers.gaussian_wide import GaussianWide
+from trueup.noise.samplers import gaussian
+from trueup.noise.samplers.gaussian import GaussianWide
 
 SIGMA2 = ["1", "7/3", "1024", "1048577", "1000000000000", "123456789123456789/1000", "72057594037927936"]
 
@@ -34,22 +34,22 @@ def distances(sampler: GaussianWide, rng) -> list[int]:
 def test_the_integer_exponential_is_within_its_margin(sigma2, rng):
     sampler = GaussianWide(Fraction(sigma2))
     tried = distances(sampler, rng)
-    vector = sampler._exp(np.array(tried), *gaussian_wide._tables())
+    vector = sampler._exp(np.array(tried), *gaussian._tables())
     for distance, ours in zip(tried, vector.tolist()):
-        assert ours == sampler._exp(distance, *gaussian_wide._lists())
-        assert abs(ours - chance(sampler, distance) * 2**32) < gaussian_wide._MARGIN - 1
+        assert ours == sampler._exp(distance, *gaussian._lists())
+        assert abs(ours - chance(sampler, distance) * 2**32) < gaussian._MARGIN - 1
     beyond = sampler.furthest + 1
     for distance in (beyond, 2 * beyond, 40 * beyond):
-        assert chance(sampler, distance) * 2**32 < gaussian_wide._MARGIN - 1 - vector[4]
+        assert chance(sampler, distance) * 2**32 < gaussian._MARGIN - 1 - vector[4]
 
 
 def test_a_margin_of_a_quarter_would_not_do(rng):
     """The margin is needed: errors above a quarter of it occur."""
     sampler = GaussianWide(Fraction("1000000000000"))
     tried = distances(sampler, rng)
-    ours = sampler._exp(np.array(tried), *gaussian_wide._tables())
+    ours = sampler._exp(np.array(tried), *gaussian._tables())
     errors = [abs(int(o) - chance(sampler, d) * 2**32) for d, o in zip(tried, ours)]
-    assert max(errors) > gaussian_wide._MARGIN / 4
+    assert max(errors) > gaussian._MARGIN / 4
 
 
 @pytest.mark.parametrize("sigma2", SIGMA2)
@@ -71,7 +71,7 @@ def test_bits_that_agree_with_the_chance_for_long_are_refined(sigma2, agreed, ab
 
 
 def test_the_tables_of_the_exponential():
-    coarse, fine = gaussian_wide._tables()
+    coarse, fine = gaussian._tables()
     for table, unit in ((coarse, 2**10), (fine, 2**20)):
         for i in [*range(0, len(table), 97), len(table) - 1]:
             assert 0 <= mp.exp(-mp.mpf(i) / unit) * 2**31 - int(table[i]) < 1.001

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from tests.parameters import one_in
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise import law_named
-from trueup.noise.cost import Sensitivity
+from trueup.noise.law import Sensitivity
 from trueup.noise.perturbed import (
     PERTURBATIONS,
     READ,

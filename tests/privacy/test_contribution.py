@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.errors import SpecError
-from trueup.noise.cost import Sensitivity
+from trueup.noise.law import Sensitivity
 from trueup.privacy.contribution import Contribution
 
 bounds = st.builds(Contribution, st.integers(1, 50), st.integers(1, 50)) | st.just(Contribution.partition())

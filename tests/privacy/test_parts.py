@@ -11,9 +11,8 @@ from trueup.errors import PrivacyError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, law_named
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeLaplace
-from trueup.privacy.accountant import compose
+from trueup.privacy.accountant import NoisePart, compose, tight_epsilon
 from trueup.privacy.contribution import Contribution, Records
-from trueup.privacy.parts import NoisePart, tight_epsilon
 
 DELTA = Fraction(1, 10**6)
 GAUSSIAN, LAPLACE = DiscreteGaussian("9"), DiscreteLaplace("1/20")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from trueup.noise.cost import Cost
+from trueup.noise.law import Cost
 from trueup.privacy.accountant import compose, outward
 
 RHOS = [Fraction(i, 100) for i in range(1, 400)]

@@ -15,7 +15,7 @@ from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.header import Measured, simulate_many
 from trueup.model.linear import parse_linear
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling import default
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree

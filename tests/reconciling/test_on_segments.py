@@ -19,7 +19,7 @@ from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.header import Measured, split
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling import histogram_parts as on_segments
 from trueup.reconciling.histogram_parts import Summary, down, tie_seed, up
 from trueup.reconciling.histogram_tree import HistogramTree

@@ -11,7 +11,7 @@ from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling.tree_equality import TreeEquality
 from trueup.reconciling.tree_topdown import TreeTopDown
 

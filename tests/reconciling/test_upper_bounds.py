@@ -12,7 +12,7 @@ from trueup.errors import InfeasibleError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.header import Measured
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.reconciling.histogram_tree import HistogramTree
 

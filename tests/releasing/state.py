@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 
 from trueup.ledger.questions import invariants
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 from trueup.releasing.run_folder import RunFolder

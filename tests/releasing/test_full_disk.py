@@ -14,7 +14,7 @@ from trueup.errors import ResourceError
 from trueup.files.database import writing_by_duckdb
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
 from trueup.releasing.pipeline import release
 
 TABLE = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})

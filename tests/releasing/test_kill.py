@@ -27,7 +27,7 @@ from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Terms
 from trueup.ledger.verify import verify_ledger
 from trueup.releasing import pipeline
 from trueup.releasing.again import reconcile_bundle
@@ -272,7 +272,7 @@ DELICATE = [
     "trueup.releasing.parts:link_part",  # settled, nothing staged
     "trueup.releasing.pipeline:finish_bundle",  # half staged
     "trueup.ledger.ledger:Reservation._record",  # staged whole, not committed
-    "trueup.ledger.publish:publish",  # committed, not in place
+    "trueup.ledger.reservation:publish",  # committed, not in place
     "trueup.releasing.run_folder:RunFolder.remove",  # in place, the run folder not gone
     "trueup.releasing.run_folder:RunFolder.finish_removing",  # the run folder renamed, and whole
     "trueup.releasing.run_folder:remove_plan",  # all of it gone but the plan

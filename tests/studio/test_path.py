@@ -17,13 +17,12 @@ from tests.studio.helpers import ORIGIN, SECRET, Visit
 from trueup.demo.synthetic import made_up_shapes
 from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms, keys_taken
+from trueup.ledger.request import Terms, keys_taken
 from trueup.planning.margins import normal_ratio
 from trueup.releasing.by_size import MarginsBySize, SizeClass
 from trueup.studio import job, jobs
 from trueup.studio.accuracy import Wishes, precedents
-from trueup.studio.rendering import ExploredPage
-from trueup.studio.words import PRECEDENTS, WORDS
+from trueup.studio.rendering import PRECEDENTS, WORDS, ExploredPage
 
 pytest.importorskip("starlette")
 

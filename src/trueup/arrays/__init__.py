@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from trueup.arrays.losses import delta_of as delta_of
     from trueup.arrays.losses import epsilon_of as epsilon_of
     from trueup.arrays.losses import rho_of as rho_of
+    from trueup.arrays.posteriors import ReleasedPosterior as ReleasedPosterior
+    from trueup.arrays.posteriors import TreePosterior as TreePosterior
+    from trueup.arrays.posteriors import posterior_of_released as posterior_of_released
+    from trueup.arrays.posteriors import posterior_of_tree as posterior_of_tree
     from trueup.arrays.projection import Projected as Projected
     from trueup.arrays.projection import project as project
-    from trueup.arrays.released import ReleasedPosterior as ReleasedPosterior
-    from trueup.arrays.released import posterior_of_released as posterior_of_released
-    from trueup.arrays.tree_posterior import TreePosterior as TreePosterior
-    from trueup.arrays.tree_posterior import posterior_of_tree as posterior_of_tree
     from trueup.arrays.trees import project_table as project_table
     from trueup.arrays.trees import reconcile_tree as reconcile_tree
     from trueup.arrays.within import NoiseWithin as NoiseWithin
     from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
     from trueup.kernel.statistics.fieller import fieller as fieller
-    from trueup.noise.cost import Cost as Cost
-    from trueup.noise.cost import Sensitivity as Sensitivity
+    from trueup.noise.law import Cost as Cost
+    from trueup.noise.law import Sensitivity as Sensitivity
     from trueup.privacy.accountant import compose as compose
     from trueup.theory.bias import bias_bound as bias_bound
     from trueup.theory.bias import projection_bias as projection_bias
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from trueup.theory.bias import region as region
 
 _HOMES = {
-    "Cost": "trueup.noise.cost",
+    "Cost": "trueup.noise.law",
     "CountsWithin": "trueup.arrays.drawing",
     "JudgedChain": "trueup.arrays.chains",
     "LatticeNoise": "trueup.arrays.lattice",
     "NoiseWithin": "trueup.arrays.within",
     "NoisyCounts": "trueup.arrays.drawing",
     "Projected": "trueup.arrays.projection",
-    "ReleasedPosterior": "trueup.arrays.released",
-    "Sensitivity": "trueup.noise.cost",
+    "ReleasedPosterior": "trueup.arrays.posteriors",
+    "Sensitivity": "trueup.noise.law",
     "SumsPosterior": "trueup.arrays.inequalities",
-    "TreePosterior": "trueup.arrays.tree_posterior",
+    "TreePosterior": "trueup.arrays.posteriors",
     "add_up": "trueup.arrays.drawing",
     "bias_bound": "trueup.theory.bias",
     "compose": "trueup.privacy.accountant",
@@ -77,8 +77,8 @@ _HOMES = {
     "noise_keeping": "trueup.arrays.drawing",
     "noise_within": "trueup.arrays.drawing",
     "posterior_keeping": "trueup.arrays.inequalities",
-    "posterior_of_released": "trueup.arrays.released",
-    "posterior_of_tree": "trueup.arrays.tree_posterior",
+    "posterior_of_released": "trueup.arrays.posteriors",
+    "posterior_of_tree": "trueup.arrays.posteriors",
     "posterior_within": "trueup.arrays.inequalities",
     "project": "trueup.arrays.projection",
     "project_table": "trueup.arrays.trees",

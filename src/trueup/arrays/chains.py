@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trueup.arrays.exact import Matrix, Number, check_generator, exact_number, matrix_rows, real_vector
 from trueup.arrays.lattice import column_count
@@ -14,9 +14,8 @@ from trueup.errors import SpecError
 from trueup.kernel.lattice.algebra import index
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.statistics.diagnostics import diagnose
+from trueup.noise.law import Integers, Reals
 
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
 CHAINS, KEPT = 4, 1000
 """Chains from dispersed starts, and the states that are kept of the second half of each."""
 WIDEST = 10**6

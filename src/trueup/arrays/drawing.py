@@ -15,8 +15,7 @@ from trueup.arrays.trees import level_order
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import DataError, SpecError
 from trueup.measuring.entropy import words
-from trueup.noise.cost import Cost
-from trueup.noise.law import Integers, Law
+from trueup.noise.law import Cost, Integers, Law
 
 Charge: TypeAlias = Callable[[Cost | None], object]
 """Takes the loss out of a budget, or raises."""

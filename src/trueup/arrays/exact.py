@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trueup.digits import rational
 from trueup.errors import DataError, SpecError
-from trueup.noise.rational import rational
 
 if TYPE_CHECKING:
     import scipy

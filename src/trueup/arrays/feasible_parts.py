@@ -26,12 +26,11 @@ from trueup.arrays.whole_weights import (
 )
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.kernel.table_walks.rows import enumerate_fibre
-from trueup.noise.lattice.cost import laplace_factor, log_mass, tries_for
+from trueup.noise.lattice.choice import laplace_factor, log_mass, tries_for
 from trueup.noise.lattice.laws import LatticeLaplace
-from trueup.noise.law import Integers, Words
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.laws.geometric import DiscreteLaplace
 
-Reals = NDArray[np.float64]
 LISTED = 600
 """Tables of a part up to which they are listed."""
 WIDEST_SLOW = 2**16

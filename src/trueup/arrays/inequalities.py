@@ -30,9 +30,8 @@ from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.header import Measured
 from trueup.model.linear import Linear, Sense
 from trueup.model.tree import Tree
+from trueup.noise.law import Integers, Reals
 
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
 MIN_ACCEPTED_SHARE = 1e-5
 """Share of proposals below which draws under inequalities are refused."""
 

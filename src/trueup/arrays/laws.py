@@ -12,10 +12,8 @@ from trueup.errors import SpecError
 from trueup.noise.law import Law
 from trueup.noise.laws.base import BaseLaw, probabilities
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-from trueup.noise.laws.gaussian import Gaussian
-from trueup.noise.laws.laplace import Laplace
-from trueup.noise.laws.truncated_geometric import TruncatedGeometric
+from trueup.noise.laws.geometric import DiscreteLaplace, TruncatedGeometric
+from trueup.noise.laws.undrawn import Gaussian, Laplace
 
 Laws: TypeAlias = "Law | Sequence[Law | None]"
 """One law for all counts, or one for each; None where a count is not measured."""

@@ -19,11 +19,11 @@ from trueup.kernel.linear.programs import Answer, constrained_least_squares
 from trueup.kernel.linear.secants import FitLoss
 from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_nearest
 from trueup.kernel.status import Status
+from trueup.noise.law import Reals
 
 Norm = Literal["l2", "l1"]
 Whole: TypeAlias = bool | Literal["near", "optimal"]
 Limit: TypeAlias = ArrayLike | None
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

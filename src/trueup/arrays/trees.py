@@ -20,9 +20,7 @@ from trueup.kernel.margins.whole import whole_table
 from trueup.kernel.status import Status
 from trueup.kernel.tree.least_squares import least_squares, messages, unidentified
 from trueup.kernel.tree.rounding import controlled_rounding
-
-Integers = NDArray[np.int64]
-Reals = NDArray[np.float64]
+from trueup.noise.law import Integers, Reals
 
 
 class LevelOrder(NamedTuple):

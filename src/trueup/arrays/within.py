@@ -16,7 +16,7 @@ from math import inf
 
 import numpy as np
 import scipy  # its parts load when first used
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trueup.arrays.exact import (
     LARGEST_COUNT,
@@ -29,10 +29,8 @@ from trueup.arrays.exact import (
 )
 from trueup.arrays.feasible_parts import PINNED, FeasiblePart, Rules, boxes, ruled
 from trueup.errors import DataError, PrivacyError, SpecError
-from trueup.noise.law import Integers, Words
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
-
-Reals = NDArray[np.float64]
+from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.laws.geometric import DiscreteLaplace
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import numpy as np
 from trueup import inferring as inference
 from trueup.assessing.comparators import IMPLIED, Comparator
 from trueup.assessing.estimators import POSTERIOR, RULES, Estimator, Inferrer, IntervalRule, Reconciler
+from trueup.digits import rational
 from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod as InferMethod
 from trueup.model.cells import Cells
@@ -25,7 +26,6 @@ from trueup.model.records.assessment import Assessed, Budget
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
-from trueup.noise.rational import rational
 from trueup.reconciling import Prepared, build, choose
 from trueup.reconciling.method import Method
 

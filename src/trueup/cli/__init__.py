@@ -1,4 +1,4 @@
-"""The command `trueup`: parse, call the verb, print; one file per command, listed here."""
+"""The command `trueup`: parse, call the verb, print."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import typer
 
 from trueup.cli.app import new_app, run_app
 
-COMMANDS = (
-    "new",
-    "release",
-    "explain",
-    "plan",
-    "measure",
-    "reconcile",
-    "infer",
-    "ask",
-    "change",
-    "assess",
-    "report",
-    "export",
-    "areas",
-    "check",
-    "budget",
-    "audit",
-    "methods",
-    "schema",
-    "demo",
-    "studio",
-    "synth",
-)
-"""Modules of one command each, in the order of `trueup --help`; of a group of commands, `budget`."""
+COMMANDS = {
+    "new": "new",
+    "release": "release",
+    "explain": "explain",
+    "plan": "plan",
+    "measure": "steps",
+    "reconcile": "steps",
+    "infer": "infer",
+    "ask": "questions",
+    "change": "questions",
+    "assess": "assess",
+    "report": "bundles",
+    "export": "bundles",
+    "areas": "bundles",
+    "check": "bundles",
+    "budget": "budget",
+    "audit": "listings",
+    "methods": "listings",
+    "schema": "listings",
+    "demo": "starting",
+    "studio": "starting",
+    "synth": "starting",
+}
+"""Commands and their modules, in the order of `trueup --help`; `budget` is a group of commands."""
 
 EXAMPLES = {
     "new": "trueup new towns.toml --data people.csv --geography places.csv",
@@ -64,7 +64,7 @@ def whole_app(asked: str | None = None) -> typer.Typer:
     """Return the application with all its commands, or with the one that is asked for."""
     app = new_app()
     for name in [asked] if asked in COMMANDS else COMMANDS:
-        module = import_module(f"trueup.cli.{name}")
+        module = import_module(f"trueup.cli.{COMMANDS[name]}")
         if name == "budget":
             app.add_typer(module.budget_group(), name=name)
         else:

@@ -18,8 +18,7 @@ from trueup.cli.options import (
     refuse_idle,
     with_encoding,
 )
-from trueup.cli.printing import print_json, print_table
-from trueup.cli.progress import progress
+from trueup.cli.printing import print_json, print_table, progress
 from trueup.digits import error_digit, to_digits
 from trueup.errors import SpecError
 

@@ -92,8 +92,8 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Make a ledger if there is none, and declare a dataset's account: unit, relation, caps. They never change."""
-    from trueup.ledger.caps import parse_analyst_caps, parse_caps
     from trueup.ledger.ledger import Ledger
+    from trueup.ledger.state import parse_analyst_caps, parse_caps
 
     caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
     terms = _terms(unit, neighbours, checks, listed, geography, renews, series, public_keys or [])
@@ -145,7 +145,7 @@ def _terms(
     public: Sequence[str] = (),
 ) -> Any:
     """Return the terms that options state; None if they state none."""
-    from trueup.ledger.terms import CHECKS, Terms
+    from trueup.ledger.request import CHECKS, Terms
     from trueup.model.problem import public_cells
     from trueup.model.spec import load_spec
 

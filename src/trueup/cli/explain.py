@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from trueup.cli.options import AsJson, Encoding, GeographyPath, Memory, SpecPath, option, with_encoding
-from trueup.cli.printing import print_json, print_table
-from trueup.cli.progress import progress
-from trueup.cli.reconcile import MethodName
+from trueup.cli.printing import print_json, print_table, progress
+from trueup.cli.steps import MethodName
 from trueup.digits import to_digits
 
 Persons = Annotated[

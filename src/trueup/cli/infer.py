@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.app import say_resume
-from trueup.cli.infer_parts import EngineOfParts, InferenceByParts, SummariesAlone
+from trueup.cli.infer_parts import (
+    EngineOfParts,
+    InferenceByParts,
+    SummariesAlone,
+    posterior_as_json,
+    print_missed,
+    print_posterior,
+)
 from trueup.cli.options import (
     AsJson,
     Encoding,
@@ -30,9 +37,7 @@ from trueup.cli.options import (
     refuse_idle,
     with_encoding,
 )
-from trueup.cli.posterior_printed import posterior_as_json, print_missed, print_posterior
-from trueup.cli.printing import print_json
-from trueup.cli.progress import Tell, progress
+from trueup.cli.printing import Tell, print_json, progress
 from trueup.cli.published import is_census_file, read_periods, read_source
 from trueup.errors import SpecError
 
@@ -299,7 +304,7 @@ def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[
     """Read areas off the hierarchy; return a function that describes them given the posterior."""
     from trueup.inferring.questions import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
-    from trueup.planning.areas import AreaTable
+    from trueup.planning.targets import AreaTable
 
     kept = [name.strip() for name in (by or "").split(",") if name.strip()]
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(kept)))

@@ -62,8 +62,8 @@ def plan_command(
     as_json: AsJson = False,
 ) -> None:
     """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
+    from trueup.digits import rational
     from trueup.model.spec import load_spec
-    from trueup.noise.rational import rational
     from trueup.planning.allocation import planned_spec
     from trueup.planning.plan import plan as plan_spec
 

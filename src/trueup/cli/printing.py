@@ -1,12 +1,23 @@
-"""Printing of tables, JSON and sentences by commands."""
+"""Printing by commands: tables, JSON and sentences; progress on a terminal, in a log off it, in a file."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import re
+import socket
 import sys
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from trueup.files.staging import writing
+from trueup.kernel.announce import telling_of_compilation
+from trueup.version import __version__
 
 
 def say_repeated(key: Any) -> None:
@@ -64,3 +75,141 @@ def shown(text: str) -> str:
 def shown_lines(text: str) -> str:
     """Return the same for a text of several lines."""
     return "\n".join(map(shown, text.split("\n")))
+
+
+Watch = Callable[[str, int, int], None]
+"""Called with what is being done, how many parts of it are done, and how many there are."""
+
+
+class Tell(Protocol):
+    """A `Watch` that is also called with the name of a stage alone."""
+
+    def __call__(self, what: str, done: int = 0, of: int = 0) -> None: ...
+
+
+COMPILING = "compiling numerical kernels, once: what is compiled is kept"
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Tell]:
+    """Show the running stage, how much of it is done and how long the rest may take; off a terminal, as dated lines."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield lambda what, done=0, of=0: None
+    elif console.is_terminal:
+        with _bars(console) as tell, telling_of_compilation(lambda: console.print(COMPILING)):
+            yield tell
+    else:
+        with telling_of_compilation(lambda: say_dated(COMPILING)):
+            yield LogLines().watch
+
+
+@contextmanager
+def _bars(console: Any) -> Iterator[Tell]:
+    """Show one row for stages without parts, and a row with a bar for each stage with parts."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[parts]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as shown:
+        stage = shown.add_task("starting", total=None, parts="")
+        rows: dict[str, Any] = {}
+
+        def tell(what: str, done: int = 0, of: int = 0) -> None:
+            if of <= 1:
+                if not done:
+                    shown.update(stage, description=what)
+                return
+            if what not in rows:
+                rows[what] = shown.add_task(what, total=of, parts="")
+            shown.update(rows[what], completed=done, parts=f"{done:,} of {of:,}")
+
+        yield tell
+
+
+@contextmanager
+def writing_log(path: Path | None, watch: Watch) -> Iterator[Watch]:
+    """Also write progress and the end of the attempt to a private file, one JSON object per line.
+
+    Raises
+    ------
+    BundleError
+        If the file cannot be written.
+    """
+    if path is None:
+        yield watch
+        return
+    with writing(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "w", buffering=1) as file:
+
+        def line(**fields: Any) -> None:
+            file.write(json.dumps({"time": datetime.now().astimezone().isoformat(), **fields}) + "\n")
+
+        left = TimeLeft()
+
+        def both(what: str, done: int, of: int) -> None:
+            seconds = left(what, done, of)
+            line(
+                stage=what, done=done, of=of, **({} if seconds is None else {"seconds left": round(seconds)})
+            )
+            watch(what, done, of)
+
+        line(attempt="begun", trueup=__version__, process=os.getpid(), host=socket.gethostname())
+        try:
+            yield both
+        except BaseException as error:
+            line(attempt="ended", by=type(error).__name__)
+            raise
+        line(attempt="done")
+
+
+class TimeLeft:
+    """Estimate of the seconds that the rest of a stage takes; None before any part is done."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[float, int]] = {}
+
+    def __call__(self, what: str, done: int, of: int) -> float | None:
+        """Update the estimate; a stage may begin with parts that an earlier attempt has done."""
+        now = time.monotonic()
+        begun, before = self._begun.setdefault(what, (now, done))
+        return (now - begun) / (done - before) * (of - done) if before < done < of else None
+
+
+class LogLines:
+    """Dated lines of a run's stages for a log: each kind of stage once, and at most one line more in `PERIOD` seconds.
+
+    Stages are of a kind if they differ from a number on, as in "warming up: 5 of 100 sweeps".
+    """
+
+    PERIOD = 30.0
+
+    def __init__(self) -> None:
+        self._left = TimeLeft()
+        self._said = 0.0
+        self._kinds: set[tuple[str, bool]] = set()
+
+    def watch(self, what: str, done: int = 0, of: int = 0) -> None:
+        """Print what is being done, or how many parts are, if it is time."""
+        left, now = self._left(what, done, of), time.monotonic()
+        kind, whole = re.split(r"\d", what)[0], of <= 1
+        due, known = now - self._said >= self.PERIOD, (kind, whole) in self._kinds
+        if (done if whole else done < of and not due) or (known and not due):
+            return
+        self._kinds.add((kind, whole))
+        self._said = now
+        parts = "" if whole else f": {done:,} of {of:,}"
+        say_dated(what + parts + ("" if left is None else f", about {left:.0f} s left"))
+
+
+def say_dated(text: str) -> None:
+    """Print a line with the time before it on standard error."""
+    print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {text}", file=sys.stderr)

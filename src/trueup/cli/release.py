@@ -34,8 +34,7 @@ from trueup.cli.options import (
     option,
     with_encoding,
 )
-from trueup.cli.printing import print_json, say_repeated
-from trueup.cli.progress import progress, writing_log
+from trueup.cli.printing import print_json, progress, say_repeated, writing_log
 from trueup.errors import BusyError, SpecError
 
 Spec = Annotated[Path | None, argument("The spec, a TOML file.")]

@@ -16,33 +16,9 @@ import numpy as np
 from trueup.errors import DataError
 from trueup.files.csv_faults import DAMAGED, DELIMITERS, opened_csv
 from trueup.files.database import Relation, by_letter, damaged, literal
-from trueup.files.paths import files_of, is_csv, is_zst
-from trueup.files.table import Held, Source
+from trueup.files.table import Encoded, Held, Source, files_of, is_csv, is_zst
 
 _UTF_8 = "utf-8-sig"
-
-
-class Encoded(str):
-    """The path of a CSV file that is not in UTF-8.
-
-    Examples
-    --------
-    >>> Encoded("people.csv", "latin-1").encoding
-    'latin-1'
-    """
-
-    encoding: str
-
-    def __new__(cls, path: str, encoding: str) -> Encoded:
-        made = super().__new__(cls, path)
-        try:
-            "".encode(encoding)
-        except LookupError:
-            raise DataError(
-                f"there is no encoding '{encoding}'", needed="one such as utf-8, latin-1, cp1252 or utf-16"
-            ) from None
-        made.encoding = encoding
-        return made
 
 
 def is_utf8(path: Path) -> bool:

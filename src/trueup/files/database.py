@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, ResourceError
 from trueup.files.csv_faults import csv_fault, delimiter_of, line_of_row
-from trueup.files.paths import is_csv, is_parquet, is_zst
-from trueup.files.table import COUNT, Columns
+from trueup.files.table import COUNT, Columns, is_csv, is_parquet, is_zst
 
 ROW = "trueup_row"
 """Name of the column with the numbers of rows, where a query needs them."""

@@ -5,18 +5,28 @@ Messages never quote a reader's own error: it may hold a line of confidential da
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trueup.errors import DataError
-from trueup.files.csv_files import Encoded, open_csv, open_encoded
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError, TrueupError, load_extra
+from trueup.files.csv_files import open_csv, open_encoded
 from trueup.files.database import Relation, connect, parquet, quiet_duckdb
-from trueup.files.frames import open_frame
-from trueup.files.paths import (
+from trueup.files.table import (
+    COUNT,
     CSV,
     PARQUET,
     WORKBOOK,
+    Columns,
+    Encoded,
+    JoinedTables,
+    Source,
     files_of,
     is_address,
     is_csv,
@@ -24,7 +34,148 @@ from trueup.files.paths import (
     is_workbook,
     named_folder,
 )
-from trueup.files.table import JoinedTables, Source
+
+LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
+"""Libraries that hold tables, and the extra that installs each."""
+
+
+def frame_library(data: Any) -> str | None:
+    """Name the library of a dataframe; return None for anything else, such as a path.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> frame_library(pandas.DataFrame()), frame_library("people.csv")
+    ('pandas', None)
+    """
+    data = data.persons if isinstance(data, JoinedTables) else data
+    name = type(data).__module__.partition(".")[0]
+    return name if name in LIBRARIES else None
+
+
+def as_frame(columns: Mapping[str, NDArray], library: str | None = None, *, known: str | None = None) -> Any:
+    """Return equally long columns as a dataframe; masked entries are missing values.
+
+    Parameters
+    ----------
+    columns
+        Names and values.
+    library
+        `"pandas"`, `"polars"` or `"pyarrow"` (also `"arrow"`).
+    known
+        Where none is named: the library of the table that the numbers come from. By default the first one installed.
+
+    Raises
+    ------
+    TrueupError
+        If no such library is known or installed.
+
+    Examples
+    --------
+    >>> as_frame({"area": np.array(["a", "b"]), "released": np.array([3, 4])}, "polars").to_dicts()
+    [{'area': 'a', 'released': 3}, {'area': 'b', 'released': 4}]
+    """
+    name = _library(library, known)
+    load_extra(name, LIBRARIES[name])
+    import narwhals
+
+    backend: Any = name
+    held = {k: _entries(c) for k, c in columns.items()}
+    if name == "pandas":  # in which a column of nothing but None is one of objects
+        held = {k: c if any(x is not None for x in c) else [float("nan")] * len(c) for k, c in held.items()}
+    return narwhals.from_dict(held, backend=backend).to_native()
+
+
+def _library(wanted: str | None, known: str | None) -> str:
+    if wanted is not None:
+        name = "pyarrow" if wanted == "arrow" else wanted
+        if name not in LIBRARIES:
+            raise TrueupError(
+                f"a table is asked for as '{wanted}'", needed=f"one of {', '.join(map(repr, LIBRARIES))}"
+            )
+        return name
+    return known or next((name for name in LIBRARIES if find_spec(name)), "pandas")
+
+
+def _entries(column: NDArray) -> list[Any]:
+    """Return a column's entries as Python values, None for missing ones."""
+    if column.dtype.kind != "f":
+        return column.tolist()
+    return [None if x is None or x != x else x for x in np.ma.asarray(column).tolist()]
+
+
+class _Frame:
+    """A dataframe that narwhals reads."""
+
+    def __init__(self, name: str, frame: Any) -> None:
+        self.name, self._given = name, frame
+
+    @cached_property
+    def _frame(self) -> Any:
+        import narwhals as nw
+
+        return self._given.collect() if isinstance(self._given, nw.LazyFrame) else self._given
+
+    def columns(self) -> list[str]:
+        return self._given.collect_schema().names()  # of a lazy frame, without a row
+
+    def select(self, columns: Sequence[str]) -> Columns:
+        with _quiet(self.name):
+            return {name: self._frame.get_column(name).to_numpy() for name in columns}
+
+    def tabulate(self, columns: Sequence[str]) -> Columns:
+        import narwhals as nw
+
+        with _quiet(self.name):
+            if not columns:
+                return {COUNT: np.array([len(self._frame)])}
+            counted = self._frame.group_by(*columns).agg(nw.len().alias(COUNT))
+            return {name: counted.get_column(name).to_numpy() for name in counted.columns}
+
+    def row(self, number: int) -> str:
+        return f"row {number} of {self.name}"
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        rows = zip(*self.select(list(held)).values())
+        same = (i for i, row in enumerate(rows, 1) if list(map(str, row)) == list(map(str, held.values())))
+        number = next(same, None)
+        return self.row(number) if number else f"a row of {self.name}"
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """Turn what a library of dataframes raises, which may quote values, into an error that quotes none."""
+    try:
+        yield
+    except (TrueupError, MemoryError):
+        raise
+    except Exception:
+        raise DataError(
+            f"{name} cannot be read", needed="columns of texts, numbers, dates or truth values"
+        ) from None
+
+
+def open_frame(source: Any) -> Source:
+    import narwhals as nw
+
+    try:
+        frame = nw.from_native(source)
+        frame.collect_schema()
+    except nw.exceptions.DuplicateError:
+        raise DataError(
+            f"the {type(source).__name__} has columns of the same name",
+            needed="a name of its own for each column",
+        ) from None
+    except TypeError:
+        if isinstance(source, JoinedTables):
+            raise DataError(
+                "a second table of households is given, and the spec links none to the first",
+                remedy="leave it out (--households), or link them by [table.join]",
+            ) from None
+        raise DataError(
+            f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"
+        ) from None
+    return _Frame(f"the {type(source).__name__}", frame)
 
 
 def open_table(source: Any, connection: Any = None) -> Source:

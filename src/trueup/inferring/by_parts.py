@@ -50,10 +50,9 @@ from trueup.model.prior import Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.planning.areas import AreaTable
-from trueup.run.deadline import Deadline
-from trueup.run.executor import Executor
-from trueup.run.kept import KeptExecutor
+from trueup.planning.targets import AreaTable
+from trueup.run.executor import Deadline, Executor
+from trueup.run.parts import KeptExecutor
 
 TOGETHER = 16
 """Parts of the tree that a worker looks at or solves at a time."""

@@ -34,9 +34,8 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
 from trueup.noise import DiscreteGaussian
-from trueup.noise.laws.exact import Exact
-from trueup.run.deadline import Deadline
-from trueup.run.executor import runs_of
+from trueup.noise.laws.undrawn import Exact
+from trueup.run.executor import Deadline, runs_of
 
 Integers = NDArray[np.int64]
 SWEEPS = 20

@@ -27,8 +27,7 @@ from trueup.layouts.columns import ColumnProblem, MeasuredRow
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
-from trueup.run.deadline import Deadline
-from trueup.run.executor import runs_of
+from trueup.run.executor import Deadline, runs_of
 
 Integers = NDArray[np.int64]
 MOST_CELLS, TOGETHER = 1 << 18, 1 << 14

@@ -39,7 +39,7 @@ from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
-from trueup.run.deadline import Deadline
+from trueup.run.executor import Deadline
 from trueup.run.local import cores
 
 CELLS_AT_ONCE = 100_000

@@ -29,9 +29,9 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws
 from trueup.model.tables import place_keys, readable_names
-from trueup.planning.areas import AreaTable
+from trueup.planning.targets import AreaTable
 from trueup.run.executor import InTurn, runs_of
-from trueup.run.kept import KeptExecutor
+from trueup.run.parts import KeptExecutor
 
 Integers = NDArray[np.int64]
 NO_AREAS = AreaParts(np.zeros(0, np.int64), np.zeros(0, np.int64))

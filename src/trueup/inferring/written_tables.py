@@ -31,7 +31,7 @@ from trueup.model.records.drawn import Columns, Drawn
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
 from trueup.run.executor import InTurn
-from trueup.run.kept import KeptExecutor
+from trueup.run.parts import KeptExecutor
 
 Integers = NDArray[np.int64]
 AT_ONCE = 1 << 22

@@ -270,7 +270,7 @@ def redrawn(law, true: Integers, drawn: Integers) -> Reals:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+    >>> from trueup.noise.laws.geometric import DiscreteLaplace
     >>> mass = redrawn(DiscreteLaplace(Fraction(2)), np.arange(2), np.arange(40))
     >>> mass.sum(axis=1).round(9).tolist()
     [1.0, 1.0]

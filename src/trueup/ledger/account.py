@@ -23,9 +23,8 @@ from trueup.ledger.admission import account_terms, afford
 from trueup.ledger.entries import this_time
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import invariant_question, invariants, questions
-from trueup.ledger.request import Request
+from trueup.ledger.request import Request, keys_taken, place_columns
 from trueup.ledger.reservation import Reservation
-from trueup.ledger.terms import keys_taken, place_columns
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.changes import smallest_change

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from trueup.errors import BudgetError
-from trueup.ledger.request import Owner, Request
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Owner, Request, Terms
 from trueup.ledger.totals import Caps, Totals, spent_in
 from trueup.privacy.accountant import Loss
 

@@ -2,6 +2,8 @@
 
 The body of an entry is one line of canonical JSON that holds the SHA-256 of the body before it.
 An exported ledger is these lines, so that anybody can recompute the chain with `sha256sum`.
+
+A store hands them out in transactions that are whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from trueup.errors import BudgetError
+from trueup.errors import BudgetError, LedgerError
 
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
@@ -124,4 +128,60 @@ def broken(number: int, how: str) -> BudgetError:
         f"entry {number} of the ledger {how}: the ledger was altered or damaged",
         needed="the chain of entries as it was written",
         remedy="stop releasing, keep the file as it is, and compare it with a backup and with `budget verify --against`",
+    )
+
+
+WAIT_SECONDS = 60
+"""How long a writer waits for its turn."""
+
+
+class Transaction:
+    """The entries as one transaction sees them."""
+
+    def __init__(self, connection: Any, mark: str) -> None:
+        self._connection, self._mark = connection, mark
+
+    def after(self, number: int) -> list[Entry]:
+        """Read the entries after a number, in order."""
+        query = f"SELECT number, body, hash FROM trueup_ledger WHERE number > {self._mark} ORDER BY number"
+        return [Entry(*row) for row in self._connection.execute(query, (number,)).fetchall()]
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry, durable once the transaction ends."""
+        values = ", ".join([self._mark] * 3)
+        command = f"INSERT INTO trueup_ledger (number, body, hash) VALUES ({values})"
+        self._connection.execute(command, (entry.number, entry.body, entry.hash))
+
+
+class Store(Protocol):
+    """A store of entries."""
+
+    @property
+    def keeper(self) -> Path | None:
+        """Return the default keeper's folder; None if one has to be named."""
+        ...
+
+    def create(self) -> None:
+        """Make an empty table if there is none."""
+        ...
+
+    def exists(self) -> bool:
+        """Return True if there is a table."""
+        ...
+
+    def grant(self, analyst: str) -> None:
+        """Let an analyst draw and not declare; raise BudgetError if the store cannot tell them apart."""
+        ...
+
+    def transaction(self, *, writing: bool) -> AbstractContextManager[Transaction]:
+        """Open a transaction as a context manager; a writing one excludes other writers."""
+        ...
+
+
+def unusable(where: str, said: object) -> LedgerError:
+    """Return the error for a store that cannot be read or written."""
+    return LedgerError(
+        f"the ledger in {where} cannot be used: {str(said).strip()}",
+        needed="a ledger that can be read and written; no budget was granted",
+        remedy="check path, permissions and free space",
     )

@@ -22,19 +22,16 @@ from typing import Any
 
 from trueup.errors import BudgetError
 from trueup.files.target import is_claimed
-from trueup.ledger import publish
+from trueup.ledger import reservation as reservations
 from trueup.ledger.admission import account_terms, admit, agree
-from trueup.ledger.caps import CapsGiven, new_caps, read_caps
-from trueup.ledger.entries import Entry, this_time
+from trueup.ledger.entries import Entry, Store, this_time
 from trueup.ledger.keeper import Keeper
-from trueup.ledger.request import Request, check_request, read_name, write_request
+from trueup.ledger.request import Request, Terms, check_request, read_name, write_request
 from trueup.ledger.reservation import Reservation
-from trueup.ledger.state import State
+from trueup.ledger.state import CapsGiven, State, new_caps, read_caps
 from trueup.ledger.store import store_at
 from trueup.ledger.stored import StoredLedger
-from trueup.ledger.terms import Terms
 from trueup.ledger.totals import Commit
-from trueup.ledger.transaction import Store
 
 
 class Ledger:
@@ -291,7 +288,9 @@ class Ledger:
         return [
             commit
             for commit in state.commits.values()
-            if publish.finish(Path(commit.ready), Path(commit.final), commit.reservation, commit.manifest)
+            if reservations.finish_publishing(
+                Path(commit.ready), Path(commit.final), commit.reservation, commit.manifest
+            )
         ]
 
 

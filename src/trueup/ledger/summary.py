@@ -10,8 +10,8 @@ from typing import Any
 
 from trueup.errors import BundleError
 from trueup.ledger.entries import Entry
+from trueup.ledger.request import Terms
 from trueup.ledger.state import State
-from trueup.ledger.terms import Terms
 from trueup.ledger.totals import Shown, spent_in
 from trueup.privacy.accountant import Loss
 
@@ -100,7 +100,7 @@ def picture(state: State, dataset: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from trueup.ledger.terms import Terms
+    >>> from trueup.ledger.request import Terms
     >>> state = State(terms={"survey": Terms("person", "replace")}, shown={"survey": Shown()})
     >>> picture(state, "survey")["sentences"][1]
     'Questions about the confidential table that were answered exactly: 0 of the 3 that are allowed. ...'

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 
 from trueup.ledger.entries import GENESIS, Entry
 from trueup.ledger.questions import Question
-from trueup.ledger.request import Owner, Request
-from trueup.ledger.terms import Terms
+from trueup.ledger.request import Owner, Request, Terms
 from trueup.privacy.accountant import Loss
 
 

@@ -16,7 +16,7 @@ from trueup.errors import BudgetError, BundleError
 from trueup.ledger.entries import Entry, this_time
 from trueup.ledger.keeper import Keeper
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.publish import MANIFEST, published_manifest
+from trueup.ledger.reservation import MANIFEST, published_manifest
 from trueup.ledger.state import State
 from trueup.ledger.stored import refuse_cut, refuse_unsigned
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.frames import frame_library
-from trueup.files.whole import MAX_COUNT
+from trueup.files.source import frame_library
+from trueup.files.values import MAX_COUNT
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.io.microdata.truncate import Limit

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from trueup.files.text import plain_text
+from trueup.files.values import plain_text
 
 ISO = "2026-03-14"
 """The date by which messages show the form that needs no statement."""

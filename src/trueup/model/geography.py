@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
-from trueup.files.text import as_text, without_blanks
-from trueup.files.whole import public_numbers, whole_limits
+from trueup.files.values import as_text, public_numbers, whole_limits, without_blanks
 from trueup.model.spec import Spec
 from trueup.model.spec_table import Level, Parents
 from trueup.model.tree import Tree

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Literal
 
 from trueup.errors import PrivacyError
-from trueup.noise.cost import Cost, Currency
+from trueup.noise.law import Cost, Currency
 from trueup.privacy.accountant import Loss, compose, outward
 from trueup.privacy.contribution import Relation
 

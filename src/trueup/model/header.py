@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.noise.law import Law, Words
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 
 VANISHING = 1e-100
 """Variance (counts squared) below which noise is none: one draw in 10^100 would differ from 0, and weights

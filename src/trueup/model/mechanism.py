@@ -23,9 +23,8 @@ from trueup.model.spec_queries import LeftOutPart, Query
 from trueup.model.stacking import COUNTED
 from trueup.model.statements import known, statements
 from trueup.noise import law_named
-from trueup.noise.cost import Cost, Currency, Sensitivity
-from trueup.noise.law import Law
-from trueup.privacy.accountant import Loss, compose
+from trueup.noise.law import Cost, Currency, Law, Sensitivity
+from trueup.privacy.accountant import Loss, NoisePart, compose
 from trueup.privacy.contribution import (
     RELATIONS,
     Contribution,
@@ -34,7 +33,6 @@ from trueup.privacy.contribution import (
     Relation,
     records_left_out,
 )
-from trueup.privacy.parts import NoisePart
 
 
 def plan_measurements(

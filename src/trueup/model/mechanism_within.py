@@ -22,7 +22,7 @@ from trueup.model.linear_system import rule_blocks
 from trueup.model.mechanism_on_lattice import LatticePlan, invariants_over, rows_over, slowest_of
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
-from trueup.noise.lattice.within import WithinLaplace
+from trueup.noise.lattice.feasible import WithinLaplace
 from trueup.privacy.contribution import Reach
 
 

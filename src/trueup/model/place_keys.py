@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.text import as_text
-from trueup.files.whole import Numbered, rows_at
+from trueup.files.values import Numbered, as_text, rows_at
 
 Keys = dict[str, NDArray]
 

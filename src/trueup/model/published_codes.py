@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from trueup.noise.perturbed.interval import CountInterval
+from trueup.noise.perturbed.ranges import CountInterval
 
 UNKNOWN, HIDDEN = "unknown", "hidden"
 """The meaning of a code that says nothing, and of one for whatever the law does not show."""

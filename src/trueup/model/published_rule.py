@@ -11,9 +11,8 @@ import numpy as np
 from trueup.errors import SpecError
 from trueup.model.law_words import law_by_its_names
 from trueup.model.published_codes import CodeMeaning
-from trueup.noise import law_named
-from trueup.noise.laws.exact import Exact
-from trueup.noise.laws.of_variance import OF_VARIANCE
+from trueup.noise import OF_VARIANCE, law_named
+from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import READ, CountInterval, HiddenValues, ShownCounts, Suppressed
 from trueup.noise.perturbed.ranges import Range
 

@@ -13,11 +13,11 @@ from pydantic import (
 )
 from pydantic.json_schema import WithJsonSchema
 
+from trueup.digits import rational
 from trueup.model.linear import parse_linear
 from trueup.model.spec_table import _LARGEST, Name, SpecPart
 from trueup.noise import law_named
-from trueup.noise.cost import Currency
-from trueup.noise.rational import rational
+from trueup.noise.law import Currency
 
 
 def _budget(value: Any) -> Fraction | dict[str, Fraction]:

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from trueup.files.text import folded_case, plain_text
+from trueup.files.values import folded_case, plain_text
 from trueup.model.date_forms import refuse_date
 from trueup.model.linear import parse_sum
 from trueup.model.names import is_figure, refuse_repeats, refuse_unknown_name, repeated
@@ -32,7 +32,7 @@ Name = Annotated[str, Field(pattern=r"\S")]
 
 
 _LARGEST = 2**62
-"""What a count may be at most; see `trueup.files.whole`."""
+"""What a count may be at most; see `trueup.files.values`."""
 
 
 class SpecPart(BaseModel):

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from trueup.noise.rational import rational
+from trueup.digits import rational
 
 RECORD, COUNTED, OTHER = "record", "counted", "-"
 """The attribute that tells records apart, its recode by table, and the group of the records of the other table."""

@@ -11,9 +11,8 @@ from trueup.model.guarantee import Change
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
 from trueup.model.spec import Spec
-from trueup.noise.cost import Currency
-from trueup.privacy.accountant import Loss, outward
-from trueup.privacy.parts import NoisePart, tight_epsilon
+from trueup.noise.law import Currency
+from trueup.privacy.accountant import Loss, NoisePart, outward, tight_epsilon
 
 DECLARED = "declared by the agency, not verified"
 SHOWN_DELTA = Fraction(1, 10**10)

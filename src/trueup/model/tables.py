@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError, load_extra
-from trueup.files.frames import as_frame
+from trueup.files.source import as_frame
 from trueup.model.cells import Cells, Margin
 from trueup.model.tree import Tree
 
@@ -55,7 +55,7 @@ def table_of(
     wide, figure
         The attribute whose values become columns, and the figure that these hold; by default the first.
     backend, known
-        The library of the dataframe; see `trueup.files.frames.as_frame`.
+        The library of the dataframe; see `trueup.files.source.as_frame`.
 
     Raises
     ------

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.text import encoded
+from trueup.files.values import encoded
 from trueup.model.place_keys import (
     Keys,
     first_rows,

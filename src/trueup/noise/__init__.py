@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
+from math import log, sqrt
 from typing import Any
 
 from trueup.errors import SpecError, did_you_mean
-from trueup.noise.cost import Cost, Currency, Sensitivity
-from trueup.noise.law import Law, Words
+from trueup.noise.law import Cost, Currency, Law, Sensitivity, Words
 from trueup.noise.perturbed import PERTURBATIONS
 from trueup.registry import Registry
 
 LAWS: Registry[Law] = Registry(
     "trueup.noise",
     {
-        "discrete-laplace": "laws.discrete_laplace.DiscreteLaplace",
+        "discrete-laplace": "laws.geometric.DiscreteLaplace",
         "discrete-gaussian": "laws.discrete_gaussian.DiscreteGaussian",
-        "truncated-geometric": "laws.truncated_geometric.TruncatedGeometric",
-        "exact": "laws.exact.Exact",
-        "laplace": "laws.laplace.Laplace",
-        "gaussian": "laws.gaussian.Gaussian",
+        "truncated-geometric": "laws.geometric.TruncatedGeometric",
+        "exact": "laws.undrawn.Exact",
+        "laplace": "laws.undrawn.Laplace",
+        "gaussian": "laws.undrawn.Gaussian",
     },
 )
-"""Laws of one count, one file and one line each."""
+"""Laws of one count, one line each."""
 JOINT_LAWS: Registry[Any] = Registry(
     "trueup.noise.lattice",
     {
         "lattice-laplace": "laws.LatticeLaplace",
         "lattice-l2-laplace": "laws.LatticeL2Laplace",
         "lattice-gaussian": "laws.LatticeGaussian",
-        "add-up-laplace": "add_up.AddUpLaplace",
-        "within-laplace": "within.WithinLaplace",
+        "add-up-laplace": "feasible.AddUpLaplace",
+        "within-laplace": "feasible.WithinLaplace",
     },
 )
 _EVERY = (LAWS, JOINT_LAWS, PERTURBATIONS)
@@ -40,6 +42,7 @@ __all__ = [
     "ALIASES",
     "JOINT_LAWS",
     "LAWS",
+    "OF_VARIANCE",
     "PERTURBATIONS",
     "Cost",
     "Currency",
@@ -47,6 +50,7 @@ __all__ = [
     "Sensitivity",
     "Words",
     "law_named",
+    "law_of_variance",
 ]
 
 
@@ -85,3 +89,29 @@ def law_named(name: object) -> type[Any]:
         needed=f"one of {', '.join(names)}",
         remedy=did_you_mean(name, [*names, *ALIASES]),
     )
+
+
+OF_VARIANCE: dict[str, Callable[[Fraction], Fraction]] = {
+    "discrete-gaussian": lambda variance: variance,
+    "discrete-laplace": lambda variance: _epsilon(float(variance)),
+    "gaussian": lambda variance: variance,
+    "laplace": lambda variance: Fraction(sqrt(variance / 2)).limit_denominator(10**9),
+}
+"""The parameter of each law that tables with a variance in every row may have, given the variance."""
+
+
+def law_of_variance(name: str, variance: Fraction) -> Law:
+    """Return the law with a name and a variance (counts squared); no noise if it is 0.
+
+    Examples
+    --------
+    >>> law_of_variance("gaussian", Fraction(4)), law_of_variance("gaussian", Fraction(0))
+    (Gaussian(sigma2=Fraction(4, 1)), Exact())
+    """
+    law: Any = LAWS.named(name if variance else "exact")
+    return law(OF_VARIANCE[name](variance)) if variance else law()
+
+
+def _epsilon(variance: float) -> Fraction:
+    """Solve `2 q / (1 - q)^2 = variance` for epsilon = -log q, to the digits the file gives."""
+    return Fraction(-log((variance + 1 - sqrt(2 * variance + 1)) / variance)).limit_denominator(10**9)

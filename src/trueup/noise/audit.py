@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Integers, Reals, Words
+from trueup.noise.law import Integers, Reals, Sensitivity, Words
 from trueup.noise.laws.base import draws as checked_draws
 from trueup.noise.samplers.first_words import FirstWords, check_first_words
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.noise.law import Reals
 
-Reals = NDArray[np.float64]
 Shape = tuple[tuple, ...]
 Shapes = Mapping[Shape, int]
 
@@ -82,7 +82,7 @@ def convolved(shapes: Shapes, distance: int) -> MassTable:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+    >>> from trueup.noise.laws.geometric import DiscreteLaplace
     >>> table = convolved({((DiscreteLaplace(Fraction(1)), 0),): 2}, 5)
     >>> q = np.exp(-1.0)
     >>> bool(np.isclose(np.exp(table.at([0])[0]), ((1 - q) / (1 + q)) ** 2 * (1 + q**2) / (1 - q**2)))

@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trueup.model.cells import Margin
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.model.three_lines import ThreeLines
-from trueup.noise.law import Law
+from trueup.noise.law import Law, Reals
 from trueup.planning.optimum import Hyperbolic, LinearPrices, Prices
 from trueup.planning.targets import Target
-
-Reals = NDArray[np.float64]
 
 DIGITS = 7
 """Budgets are whole multiples of about a ten-millionth of the total."""

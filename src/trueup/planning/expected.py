@@ -20,10 +20,8 @@ from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells
 from trueup.model.kept_of_family import MOST_COMBINATIONS
-from trueup.planning.areas import AreaTable
-from trueup.planning.targets import Target
-
-Reals = NDArray[np.float64]
+from trueup.noise.law import Reals
+from trueup.planning.targets import AreaTable, Target
 
 FUSED_CODES = 12
 """Structural zeros are held while they tie together at most so many combinations of values: dense blocks cost their cube.

@@ -13,6 +13,7 @@ from trueup.errors import SpecError
 from trueup.model.cells import Margin
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
+from trueup.noise.law import Reals
 from trueup.planning.allocation import Allocation, Certificate, exact_amounts
 from trueup.planning.margins import margin_ratio, normal_ratio
 from trueup.planning.optimum import GAP, Hyperbolic, Optimum, least_hyperbolic
@@ -26,7 +27,7 @@ from trueup.planning.outcome import (
     pruned,
 )
 from trueup.planning.targets import Target, read_targets
-from trueup.planning.task import PlanningTask, Reals
+from trueup.planning.task import PlanningTask
 
 
 def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -> Allocation:

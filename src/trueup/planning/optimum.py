@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError
+from trueup.noise.law import Reals
 
-Reals = NDArray[np.float64]
 Evaluate = Callable[[Reals], tuple[Reals, Reals]]
 """From precisions (k,) to variances as shares of their limits (j,), and minus their derivatives (j, k)."""
 

@@ -1,20 +1,189 @@
-"""Results of a plan, laid out by table, with the sentences that state what is proved."""
+"""Results of a plan, laid out by table, with the sentences that state what is proved.
+
+Lower bounds on the budget of any mechanism that adds Gaussian noise to linear queries, whichever queries they are.
+
+Let H be the information of such a mechanism about the cells (its queries' `A'A / sigma^2`). Its rho is at least half of
+any weighted mean of H's diagonal under `add-remove`, with weights u that sum to 1 over the cells; under `replace`, of
+`(e_x - e_y)'H(e_x - e_y)` averaged over x and y, which leaves the sum of all cells out. Errors are
+`tr(W H^-1)`, `W = sum_t lambda_t / limit_t sum_g w_tg 1_g 1_g'` for weights w_t over the groups g of target t's table:
+a mean is at most the largest. With `w_tg = omega_t / u(g)`, the matrix `D W D`, `D = diag(u)^(1/2)`, is `sum_t
+(omega_t / limit_t) Pi_t`, and the projections Pi_t on functions `sqrt(u) f(group)` commute wherever tables are built
+from nested levels and nested recodes. So it has eigenvalues `theta_e` of multiplicity `m_e` for every
+combination e of steps down these chains, and by Cauchy and Schwarz (Li and Miklau, 2013)
+
+    2 rho >= (sum_e m_e sqrt(theta_e))^2,   under replace without the top e, and rho >= ....
+
+What invariants fix is left out of the sum. It is a concave function of lambda, which is then made largest. On uniform
+trees without recodes the bound is the one of the closed form in the ANOVA basis.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise, product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.digits import to_digits
-from trueup.model.cells import Margin
+from trueup.kernel.histogram.marginals import Marginal, refines
+from trueup.model.cells import Cells, Margin
 from trueup.model.mechanism import contribution
+from trueup.noise.law import Reals
 from trueup.planning.allocation import Allocation, Certificate, Reached
-from trueup.planning.bound import Wanted, least_rho
 from trueup.planning.optimum import Hyperbolic
-from trueup.planning.task import PlanningTask, Reals, priced_table
+from trueup.planning.task import PlanningTask, priced_table
+
+ROUNDS = 300
+
+
+@dataclass(frozen=True)
+class NestedGroups:
+    """Nested groupings of places or of an attribute's values, coarse first: sizes, and the sums over groups of 1 / u."""
+
+    sizes: Reals
+    inverse: Reals
+    least: Reals
+
+    @classmethod
+    def of(cls, groupings: Sequence[NDArray[np.int64]], weights: Reals) -> NestedGroups:
+        """Build nested groupings from the group of every element in each grouping, and the elements' weights."""
+        masses = [np.bincount(groups, weights) for groups in groupings]
+        return cls(
+            *(
+                np.array(v)
+                for v in (
+                    [len(m) for m in masses],
+                    [(1 / m).sum() for m in masses],
+                    [m.min() for m in masses],
+                )
+            )
+        )
+
+    @property
+    def steps(self) -> Reals:
+        """Return how much larger each grouping is than the one before."""
+        return np.diff(self.sizes, prepend=0.0)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A target's table and its limit on the largest variance, or on the mean if `mean`."""
+
+    level: int
+    marginal: Marginal
+    limit: float
+    mean: bool = False
+
+
+def least_rho(
+    cells: Cells,
+    wanted: Sequence[Wanted],
+    invariants: Sequence[tuple[int, Marginal]],
+    *,
+    replace: bool,
+    fixed: bool = False,
+) -> float | None:
+    """Return a lower bound of rho over all Gaussian linear mechanisms; None if recodes of one attribute cross.
+
+    Parameters
+    ----------
+    fixed
+        Keep the weights of the targets equal, as where their sum is what was made least.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> round(least_rho(cells, [Wanted(1, (), 1.0)], [], replace=False), 3)  # add noise of variance 1 to both counts
+    0.5
+    """
+    chains = _nested_groupings(cells, [w.marginal for w in wanted] + [m for _, m in invariants])
+    if chains is None:
+        return None
+    bounds = []
+    for even in (False, True):
+        parts = [_places(cells, even=even), *(_values(c, even=even) for c in chains)]
+        at = [(w.level, *_position(chains, w.marginal)) for w in wanted]
+        known = [(level, *_position(chains, m)) for level, m in invariants]
+        bounds.append(_rho_bound(parts, at, wanted, known, replace=replace, fixed=fixed))
+    return max(bounds)
+
+
+def _nested_groupings(cells: Cells, marginals: Sequence[Marginal]) -> list[list[NDArray[np.int64]]] | None:
+    """Return for every attribute its nested groupings, coarse first; None if two of them cross."""
+    chains = []
+    for axis, attribute in enumerate(cells.attributes):
+        groupings = {m[axis].tobytes(): m[axis] for m in marginals}
+        whole = (np.zeros(attribute.size, np.int64), np.arange(attribute.size))
+        groupings |= {g.tobytes(): g for g in whole}
+        ordered = sorted(groupings.values(), key=lambda g: int(g.max()))
+        if not all(refines((fine,), (coarse,)) for coarse, fine in pairwise(ordered)):
+            return None
+        chains.append(ordered)
+    return chains
+
+
+def _position(chains, marginal: Marginal) -> tuple[int, ...]:
+    return tuple(
+        next(i for i, g in enumerate(chain) if np.array_equal(g, groups))
+        for chain, groups in zip(chains, marginal)
+    )
+
+
+def _places(cells: Cells, *, even: bool) -> NestedGroups:
+    """Return the levels, with equal weights of the finest places or of the children of each place."""
+    tree, last = cells.tree, len(cells.tree.levels) - 1
+    ancestors = [tree.ancestors(last, level) for level in range(last + 1)]
+    return NestedGroups.of(ancestors, _weights(ancestors, even=even))
+
+
+def _values(groupings: list[NDArray[np.int64]], *, even: bool) -> NestedGroups:
+    return NestedGroups.of(groupings, _weights(groupings, even=even))
+
+
+def _weights(groupings: Sequence[NDArray[np.int64]], *, even: bool) -> Reals:
+    n = len(groupings[-1])
+    if even:
+        return np.full(n, 1 / n)
+    weights = np.ones(n)
+    for coarse, fine in pairwise(groupings):
+        first = np.unique(fine, return_index=True)[1]
+        weights /= np.bincount(coarse[first])[coarse]
+    return weights / weights.sum()
+
+
+def _rho_bound(parts, at, wanted: Sequence[Wanted], known, *, replace: bool, fixed: bool) -> float:
+    combinations = list(product(*(range(len(p.sizes)) for p in parts)))
+    free = [
+        not any(all(x <= y for x, y in zip(e, k)) for k in known) and not (replace and not any(e))
+        for e in combinations
+    ]
+    kept = [e for e, is_free in zip(combinations, free) if is_free]
+    if not kept:
+        return 0.0
+    times = np.array([np.prod([p.steps[i] for p, i in zip(parts, e)]) for e in kept])
+    scale = [_scale(parts, position, w) for position, w in zip(at, wanted)]
+    holds = np.array([[all(x <= y for x, y in zip(e, position)) for position in at] for e in kept], float)
+    rows = holds * np.array([s / w.limit for s, w in zip(scale, wanted)])
+    share = np.ones(len(wanted)) if fixed else np.full(len(wanted), 1 / len(wanted))
+    best = 0.0
+    for _ in range(1 if fixed else ROUNDS):
+        roots = np.sqrt(rows @ share)
+        best = max(best, float(times @ roots))
+        share = share * (rows.T @ np.divide(times, roots, out=np.zeros_like(roots), where=roots > 0))
+        share /= max(share.sum(), 1e-300)
+    return best**2 / (1.0 if replace else 2.0)
+
+
+def _scale(parts, position, wanted: Wanted) -> float:
+    """Return omega per unit of lambda: weights proportional to 1 / u, or for a mean the most that equal weights exceed."""
+    if not wanted.mean:
+        return float(1 / np.prod([p.inverse[i] for p, i in zip(parts, position)]))
+    return float(np.prod([p.least[i] / p.sizes[i] for p, i in zip(parts, position)]))
+
 
 MIN_BUDGET_SHARE = 2e-6
 """A table with a smaller share of the budget is not measured, unless it is needed to determine the finest cells."""

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from trueup.digits import rational
 from trueup.errors import ConvergenceError, SpecError
 from trueup.model.mechanism import noise_parts
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.model.verb import takes_records
-from trueup.noise.rational import rational
+from trueup.noise.law import Reals
 from trueup.planning.allocation import Allocation, Certificate, exact_amounts, planned_spec
 from trueup.planning.meeting import meet
 from trueup.planning.optimum import Hyperbolic, least_error, local_errors
@@ -29,9 +30,8 @@ from trueup.planning.outcome import (
     least_of_mechanisms,
     pruned,
 )
-from trueup.planning.task import PlanningTask, Preset, Reals
-from trueup.privacy.accountant import outward
-from trueup.privacy.parts import NoisePart, tight_epsilon
+from trueup.planning.task import PlanningTask, Preset
+from trueup.privacy.accountant import NoisePart, outward, tight_epsilon
 
 
 @takes_records
@@ -82,7 +82,7 @@ def plan(
     Errors are those of weighted least squares on all tables together, structural zeros held (where they tie together
     more than 12 combinations of values they are left out, which only makes errors larger), before nonnegativity and
     rounding. See `trueup.planning.optimum` for how the least is found and proved, and
-    `trueup.planning.bound` for the bound over all mechanisms.
+    `trueup.planning.outcome` for the bound over all mechanisms.
 
     Examples
     --------

@@ -21,14 +21,13 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
+from trueup.noise.law import Reals
 from trueup.planning.allocation import Priced, prices
-from trueup.planning.areas import AreaTable
 from trueup.planning.expected import Expected
 from trueup.planning.margins import normal_ratio
 from trueup.planning.optimum import Limits
-from trueup.planning.targets import Target, read_table, read_targets
+from trueup.planning.targets import AreaTable, Target, read_table, read_targets
 
-Reals = NDArray[np.float64]
 Noise = dict[Margin, tuple[Measured, Charge | None]]
 Preset = Literal["equal", "relative", "no-worse"]
 

@@ -26,7 +26,7 @@ from fractions import Fraction
 from typing import ClassVar, Literal
 
 from trueup.errors import SpecError, did_you_mean
-from trueup.noise.cost import Sensitivity
+from trueup.noise.law import Sensitivity
 
 Relation = Literal["add-remove", "replace"]
 RELATIONS: tuple[Relation, ...] = ("add-remove", "replace")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.files.memory import CELL, PROCESS, memory_text
-from trueup.files.text import OBJECT
+from trueup.files.values import OBJECT
 from trueup.model.build import build_constraints, cells_of_sizes
 from trueup.model.cells import Cells
 from trueup.model.header import Measured

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from trueup.errors import DataError, SpecError, did_you_mean
 from trueup.files.source import open_table
 from trueup.files.table import require
-from trueup.files.text import as_text, without_blanks
+from trueup.files.values import as_text, without_blanks
 from trueup.model.cells import Cells, Margin
 
 BEFORE, AFTER = "before", "after"

@@ -24,9 +24,9 @@ from warnings import catch_warnings
 
 from trueup import reporting
 from trueup.errors import BundleError
-from trueup.files.addresses import refuse_addresses, source_at
 from trueup.files.owner import owning
 from trueup.files.staging import staged
+from trueup.files.table import refuse_addresses, source_at
 from trueup.files.target import claimed, is_own, refuse_strange
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
@@ -40,8 +40,7 @@ from trueup.model.verb import takes_records
 from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.populations import warm
-from trueup.releasing.log import Log, Watch, quiet, stages
-from trueup.releasing.refusals import read_under
+from trueup.releasing.log import Log, Watch, quiet, read_under, stages
 from trueup.releasing.whole import Whole
 from trueup.run.executor import Executor
 
@@ -210,9 +209,8 @@ def resume(
     TrueupError
         If something differs from what the run began with, or another process works on it.
     """
-    from trueup.releasing.data import refuse_other_data
+    from trueup.releasing.data import refuse_changes, refuse_other_data, same_account
     from trueup.releasing.parts import ByParts
-    from trueup.releasing.resume import refuse_changes, same_account
     from trueup.releasing.run_folder import REMOVED, RunFolder
 
     run = RunFolder(Path(folder).absolute())  # workers may stand elsewhere

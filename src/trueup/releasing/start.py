@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError, SpecError
-from trueup.files.addresses import address_of
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning, refuse_owned
 from trueup.files.staging import writing
+from trueup.files.table import address_of
 from trueup.files.target import is_own, refuse_occupied, refuse_strange
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from trueup.files.frames import frame_library
+from trueup.files.source import frame_library
 from trueup.io.bundle.read import read_measurements, read_release
 from trueup.io.bundle.write import write_measurements, write_release
 from trueup.io.microdata.truncate import Limit

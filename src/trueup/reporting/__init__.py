@@ -35,7 +35,7 @@ def _page(home: str) -> LayOut:
 PAGES: dict[str, LayOut] = {
     "Measurements": _page("release.measurements_page"),
     "Release": _page("release.release_page"),
-    "Allocation": _page("plan.plan_page"),
+    "Allocation": _page("assessment.plan_page"),
     "Assessment": _page("assessment.assessment_page"),
     "Posterior": _page("posterior.posterior_page"),
 }

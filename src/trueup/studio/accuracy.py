@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 from trueup import Planner, Problem, Spec, TrueupError, parse_spec
 from trueup.arrays.losses import epsilon_of
-from trueup.digits import to_digits
+from trueup.digits import rational, to_digits
 from trueup.model.guarantee import Guarantee
-from trueup.noise.rational import rational
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
 from trueup.releasing.by_size import MarginsBySize
 from trueup.studio.project import Choices
-from trueup.studio.words import PRECEDENTS
+from trueup.studio.rendering import PRECEDENTS
 
 DELTA = Fraction(1, 10**10)
 """Probability with which the bound on the odds may fail, where the budget is in rho."""

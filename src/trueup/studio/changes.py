@@ -10,7 +10,7 @@ from pathlib import Path
 import trueup
 from trueup.errors import TrueupError
 from trueup.ledger.ledger import Ledger
-from trueup.ledger.terms import Terms, place_columns
+from trueup.ledger.request import Terms, place_columns
 from trueup.planning.contributions import RecordsOfUnits
 from trueup.reconciling import choose
 from trueup.reporting.drawing.outlines import read_shapes

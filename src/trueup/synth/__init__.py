@@ -18,11 +18,11 @@ from trueup.synth.totals import (
     PERSONS_PER_BLOCK,
     PERSONS_PER_PLACE,
     SynthRegion,
+    WideTable,
     chosen,
     sized,
     stated_regions,
 )
-from trueup.synth.wide import WideTable
 from trueup.synth.write import RegionPlan, WriteRegion
 from trueup.version import __version__
 

@@ -19,8 +19,7 @@ from trueup.model.spec import Spec
 from trueup.model.tree import Tree
 from trueup.synth.people import Households, PeopleDomain, Sparse, populate
 from trueup.synth.places import Digits, grow, leaf_codes
-from trueup.synth.totals import SynthRegion
-from trueup.synth.wide import WideTable
+from trueup.synth.totals import SynthRegion, WideTable
 from trueup.version import __version__
 
 UNITS, ROWS = 4_000_000, 2_000_000

@@ -7,9 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.noise.law import Law
+from trueup.noise.law import Law, Reals
 
-Reals = NDArray[np.float64]
 DROPPED = 1e-18
 """Mass beyond either end of an integer law's table."""
 

@@ -21,11 +21,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from trueup.kernel.lattice import algebra
-
-Reals = NDArray[np.float64]
+from trueup.noise.law import Reals
 
 
 class LatticeShape(NamedTuple):

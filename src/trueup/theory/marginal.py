@@ -31,9 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
+from trueup.noise.law import Reals
 from trueup.theory.characteristic import Noise, characteristic, characteristic_reach
-
-Reals = NDArray[np.float64]
 
 GRID = 2**17
 """Points of the grid on which distribution functions of continuous errors are computed."""

@@ -12,10 +12,10 @@ from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers.free import draw_free, draw_sums
 from trueup.kernel.lattice_samplers.tape import run
-from trueup.noise.cost import Sensitivity
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_aggregates, laplace_steps, sizes
+from trueup.noise.law import Sensitivity
 
 DRAWS = 200_000
 FALSE_ALARM = 1e-6

@@ -28,8 +28,8 @@ from trueup.model.header import Measured
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.spec import Spec, parse_spec
 from trueup.noise import law_named
-from trueup.noise.cost import Cost
-from trueup.noise.laws.exact import Exact
+from trueup.noise.law import Cost
+from trueup.noise.laws.undrawn import Exact
 
 if TYPE_CHECKING:
     from trueup.model.perturbed import PerturbedSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from trueup.errors import TrueupError
-from trueup.files.sheets import Sheet, workbook_of
+from trueup.files.workbook import Sheet, workbook_of
 from trueup.io.export.content import Exported, ExportedTable
 from trueup.model.tables import position_of
 

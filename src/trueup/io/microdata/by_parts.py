@@ -23,7 +23,7 @@ from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.staging import staged
 from trueup.files.table import Source, require
-from trueup.files.whole import whole_counts
+from trueup.files.values import whole_counts
 from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.row_places import plain_keys, require_columns
 from trueup.io.microdata.sparse import SparseCounts

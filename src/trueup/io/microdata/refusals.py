@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.files.table import Source
-from trueup.files.whole import Where, is_missing, rows_at
+from trueup.files.values import Where, is_missing, rows_at
 from trueup.model.date_forms import ISO
 from trueup.model.reading import topic_of
 from trueup.model.spec_table import AttributePart

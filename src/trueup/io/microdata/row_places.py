@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.files.table import Columns, Source, require
-from trueup.files.text import plain_texts
-from trueup.files.whole import Where, rows_at
+from trueup.files.values import Where, plain_texts, rows_at
 from trueup.io.microdata.refusals import PLACES, refuse_missing
 from trueup.model.cells import Cells
 from trueup.model.geography import key_columns

@@ -11,8 +11,7 @@ from string import ascii_lowercase, ascii_uppercase
 
 from trueup.errors import DataError
 from trueup.files.database import Relation, literal, quoted
-from trueup.files.text import BLANKS, LARGEST_WHOLE
-from trueup.files.whole import MAX_COUNT, MAX_FLOAT
+from trueup.files.values import BLANKS, LARGEST_WHOLE, MAX_COUNT, MAX_FLOAT
 from trueup.io.microdata.row_places import key_levels, plain_keys
 from trueup.io.microdata.values import NUMBER, compared_values, own_value
 from trueup.model.cells import Cells

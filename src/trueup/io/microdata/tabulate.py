@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table
 from trueup.files.table import COUNT, Columns, Source, select
-from trueup.files.text import plain_texts
-from trueup.files.whole import MAX_COUNT, Numbered, Where, rows_at, whole_counts
+from trueup.files.values import MAX_COUNT, Numbered, Where, plain_texts, rows_at, whole_counts
 from trueup.io.microdata.refusals import (
     IDS,
     outside_domain,

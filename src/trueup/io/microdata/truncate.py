@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
 from trueup.files.database import connect, quiet_duckdb
-from trueup.files.text import plain_text
+from trueup.files.values import plain_text
 from trueup.model.reading import Reading
 from trueup.model.spec import Spec
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from trueup.files.text import folded_case, plain_text
+from trueup.files.values import folded_case, plain_text
 from trueup.model.date_forms import forms_of
 from trueup.model.spec_table import AttributePart, bin_labels
 

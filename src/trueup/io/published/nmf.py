@@ -36,7 +36,7 @@ from trueup.model.spec_queries import Query
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 
 _COLUMNS = {
     "DPQuery": ("geocode", "query_name", "query_shape", "value", "variance"),

@@ -27,10 +27,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import rational
 from trueup.errors import DataError, SpecError
 from trueup.files.source import open_table
 from trueup.files.table import Columns, select
-from trueup.files.whole import MAX_COUNT
+from trueup.files.values import MAX_COUNT
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
@@ -39,9 +40,8 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
 from trueup.model.tree import Tree
+from trueup.noise import law_of_variance
 from trueup.noise.law import Law
-from trueup.noise.laws.of_variance import law_of_variance
-from trueup.noise.rational import rational
 
 _CELL = re.compile(r"(PH\d+)_(?:(NUM|DENOM)_)?DATA_CELL")
 _FIXED = ["REGION_ID", "REGION_TYPE", "COUNT", "NOISE_DISTRIBUTION", "VARIANCE"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.digits import to_figure
 from trueup.errors import SpecError
-from trueup.files.frames import as_frame
+from trueup.files.source import as_frame
 from trueup.model.records.asked import AskedDraws
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import described_where_defined

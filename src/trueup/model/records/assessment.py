@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError, SpecError, did_you_mean, load_extra
-from trueup.files.frames import as_frame
+from trueup.files.source import as_frame
 from trueup.model.cells import Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec

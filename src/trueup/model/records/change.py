@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.frames import as_frame
+from trueup.files.source import as_frame
 from trueup.model.cells import Margin
 from trueup.model.three_lines import ThreeLines
 

@@ -1,16 +1,135 @@
-"""Choice of the sampler of noise on a lattice, without fallbacks: what is chosen is what draws."""
+"""Choice of the sampler of noise on a lattice, and those in doubles: Klein's walk and the Gaussian mixture.
+
+There are no fallbacks: what is chosen is what draws.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
-from trueup.errors import SpecError
+import numpy as np
+from scipy.linalg import block_diag
+
+from trueup.errors import PrivacyError, SpecError
 from trueup.kernel.lattice.structure import Lattice, Piece
-from trueup.noise.lattice.choice import BoundSampler, Choice
-from trueup.noise.lattice.double import klein_walk, whole_noise
+from trueup.noise.lattice.choice import CELL, STEP, BoundSampler, Choice, nothing_drawn
 from trueup.noise.lattice.in_basis import in_basis
 from trueup.noise.lattice.integer import composition, free, integer_table
+from trueup.noise.law import Words
+
+LARGEST_WALK = 2000
+"""Dimensions of Klein's walk: its matrices take some hundred megabytes."""
+MOST_KINDS = 500
+"""Kinds of cells, each with invariants of its own, up to which a piece's basis is reduced."""
+
+
+def klein_walk(piece: Piece, sigma: float) -> Choice:
+    """Return Klein's walk as a choice: on the path basis for one sum, else on the reduced basis."""
+    from trueup.kernel.lattice_samplers import klein
+    from trueup.kernel.lattice_samplers.tape import run
+
+    n, d = piece.cells.size, piece.dimension
+    if piece.kind == "sum":
+        ranks = np.arange(1.0, n)
+        tries = _tries(np.sqrt((ranks + 1) / ranks), sigma)
+        path = lambda count, words: run(klein.draw_sum_gaussians, (sigma,), (count, n), words, _nothing_open)  # noqa: E731
+        return Choice("path", "double", tries, tries * n * STEP, path)
+    if beyond := unwalkable([piece]):
+        return Choice("klein", "double", math.inf, math.inf, nothing_drawn, beyond=beyond)
+    steps = klein.KleinWalk.of(piece.basis)
+    tries = _tries(steps.norms, sigma)
+    draw = lambda count, words: run(klein.draw_gaussians, (steps, sigma), (count, n), words, _nothing_open)  # noqa: E731
+    return Choice("klein", "double", tries, tries * d * (d * CELL / 8 + STEP), draw)
+
+
+def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
+    """Draw L2-norm Laplace noise: the norm makes all pieces dependent, so one walk on the whole basis."""
+    from trueup.kernel.lattice_samplers import klein
+    from trueup.kernel.lattice_samplers.tape import run
+
+    if weights is not None:
+        raise SpecError(
+            "weights are given with the L2 norm", remedy="use 'lattice-laplace' or 'lattice-gaussian'"
+        )
+    if beyond := unwalkable(lattice.pieces):
+        given = f"the L2 norm on {lattice.n} cells would need {beyond}"
+        raise SpecError(given, needed="a smaller table", remedy="use 'lattice-laplace'")
+    cells = np.concatenate([piece.cells.ravel() for piece in lattice.pieces])
+    blocks: Any = block_diag(*(piece.basis for piece in lattice.pieces))
+    steps = klein.KleinWalk.of(blocks.astype(np.int64))
+    epsilon, d = float(law.epsilon), len(blocks)
+    mixture = klein.Mixture.of(steps.norms, epsilon)
+
+    def draw(count: int, words: Words):
+        arguments = (steps, epsilon, mixture)
+        return run(klein.draw_l2_laplaces, arguments, (count, len(cells)), words, _nothing_open)
+
+    seconds = mixture.tries * d * (d * CELL / 8 + STEP)
+    rounding = rounding_of(steps, epsilon, mixture.tries)
+    return BoundSampler(
+        lattice, ((cells, Choice("mixture", "double", mixture.tries, seconds, draw, rounding=rounding)),)
+    )
+
+
+def rounding_of(steps: Any, epsilon: float, tries: float) -> float:
+    """Bound the total variation between L2-norm Laplace noise and what `klein.draw_l2_laplaces` draws in doubles.
+
+    Let u = 2^-53, d the dimension, n the cells, g_i the Gram-Schmidt norms, mu the largest slope, kappa the basis' condition
+    number, and s_i = sqrt(t) / g_i the spread of coefficient i. Each decision is coupled with that in real numbers on the same
+    uniform, of which a double differs by u at most. In one try they fall out otherwise with probability at most
+
+    - t: `split U^2` and Gamma variates have a relative error e with E[min(1, e)] <= 2^6 u, since E[min(1, u / U)] <= 38 u;
+      a relative error e of t moves d Gaussians by at most d e, and the Gamma's own acceptance by 2^6 d u: 2^8 d u in all;
+    - a coefficient of spread s >= 1.5: two geometric variates, each with at most 37 s + 1 values, whose limits move by 2 u
+      each, and by 3 u s for the rounding of the logarithm, hence by 160 (s + 1) u; with the decision to accept, 16 u, and
+      given acceptance after fewer than 4 tries, times 8: 2^11 (s + 1) u. By inversion 64 subtractions of numbers below 4,
+      each with 4 u: less;
+    - its centre: a sum of d products, off by at most 2 d u mu sum |z_j| <= 2 d^1.5 u mu |v| / (least singular value). A shift
+      by c moves a Gaussian of spread s by c / s, and by c 2 d where s is small: there z is zero, and the centre exact, but
+      with probability 2 d exp(-1 / (2 s^2)). With |v| about sqrt(d t), all d together: 4 d^3 mu kappa u;
+    - the acceptance of the whole: 2 d logarithms below 2^6 with their sum, 2^7 d^2 u.
+
+    A try comes out as v with mass a(v), sum A = 1 / tries; if tries differ with probability eta, then what is accepted differs by
+    at most 1.5 eta / A. Last, slopes and norms are those of a basis B + E with |E| <= 8 n d^0.5 u |B| by columns (Householder;
+    Higham, "Accuracy and Stability of Numerical Algorithms", theorem 19.4), so that norms of v are off by the factor 1 +- x,
+    x <= 8 n d u kappa, and the law by E[epsilon |v|] x, about (d + 1) x. Of s_i the mean is below sqrt(d + 1) / (epsilon g_i),
+    for t is Gamma((d + 1) / 2, epsilon^2 / 2). All is doubled, for the quantities in it are doubles, too.
+    """
+    basis = steps.basis.astype(np.float64)
+    d, n = basis.shape
+    singular = np.linalg.svd(basis, compute_uv=False)
+    kappa, slope = float(singular[0] / singular[-1]), max(1.0, float(np.abs(steps.slopes).max()))
+    spreads = float((math.sqrt(d + 1) / (epsilon * steps.norms) + 1).sum())
+    a_try = 2**8 * d + 2**11 * spreads + 4 * d**3 * slope * kappa + 2**7 * d**2
+    return 2 * 2.0**-53 * (1.5 * tries * a_try + 2 * (d + 1) * 8 * n * d * kappa)
+
+
+def unwalkable(pieces: Sequence[Piece]) -> str:
+    """Return which limit a walk on all pieces together exceeds; empty if none."""
+    dimension = sum(piece.dimension for piece in pieces)
+    if dimension > LARGEST_WALK:
+        return f"a walk in {dimension:,} dimensions, at most {LARGEST_WALK:,}"
+    kinds = max((int(p.aggregates.max()) + 1 for p in pieces if p.kind in ("general", "grid")), default=0)
+    return (
+        f"a reduced basis of {kinds:,} kinds of cells, at most {MOST_KINDS:,}" if kinds > MOST_KINDS else ""
+    )
+
+
+def _nothing_open(*_) -> int:
+    raise PrivacyError("a sampler in doubles left a decision open", remedy="report this")
+
+
+def _tries(norms: np.ndarray, sigma: float) -> float:
+    """Bound the tries of Klein's walk by `prod rho(s_i, 0) / (s_i sqrt(2 pi))`."""
+    spreads = sigma / norms
+    narrow = spreads[spreads < 2]
+    z = np.arange(-40, 41)[:, None]
+    sums = np.exp(-(z**2) / (2 * narrow**2)).sum(axis=0) / (narrow * math.sqrt(2 * math.pi))
+    return float(np.exp(min(np.log(sums).sum(), 700)))
+
 
 FEW_TRIES = 8
 """Tries of free cells up to which no basis is looked for."""

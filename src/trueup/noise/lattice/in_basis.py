@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.lattice.structure import Piece
-from trueup.noise.lattice.choice import Choice
-from trueup.noise.lattice.cost import (
+from trueup.noise.lattice.choice import (
     CELL,
     LARGEST_SUM,
     NOISE_REACH_NATS,
+    Choice,
     laplace_factor,
     log_mass,
     too_long,
@@ -103,7 +103,7 @@ def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
     @lru_cache(maxsize=1)
     def tables():
         from trueup.noise.lattice.tables import Decisions, laplace_steps
-        from trueup.noise.samplers.interval import Powers
+        from trueup.noise.samplers.inversion import Powers
 
         decisions, laws = Decisions(), sorted(set(own))
         plan = BasisPlan(piece.basis, rates, PARTS, np.array([laws.index(rate) for rate in own], np.int64))

@@ -12,19 +12,20 @@ import numpy as np
 
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.structure import Piece
-from trueup.noise.lattice.choice import Choice, nothing_drawn
-from trueup.noise.lattice.cost import (
+from trueup.noise.lattice.choice import (
     CELL,
     LARGEST_COMPOSITION,
     LARGEST_SUM,
     NOISE_REACH_NATS,
     ROW,
+    Choice,
     aggregate_gain,
     gaussian_factor,
     half_norm,
     laplace_factor,
     log_mass,
     noise_reach,
+    nothing_drawn,
     too_long,
     tries_for,
 )

@@ -21,14 +21,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trueup.digits import rational
 from trueup.errors import SpecError
-from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import Integers, Reals, Tail, Words
+from trueup.noise.law import Cost, Integers, Reals, Sensitivity, Tail, Words
 from trueup.noise.laws.base import BaseLaw, refuse_extreme_width
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
-from trueup.noise.laws.discrete_laplace import DiscreteLaplace
+from trueup.noise.laws.geometric import DiscreteLaplace
 from trueup.noise.losses import Losses
-from trueup.noise.rational import rational
 
 
 class OnLattice:
@@ -187,7 +186,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
     """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, with the delta of its sampler).
 
     The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost
-    (see `lattice.double.rounding_of`).
+    (see `lattice.draw.rounding_of`).
 
     It is far wider than `lattice-laplace` at equal privacy: its norm grows with the dimension of the
     lattice. It is no product over cells, so it has no mass for one cell.

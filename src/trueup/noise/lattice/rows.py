@@ -22,16 +22,13 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from trueup.kernel.lattice_samplers.rows import ACCEPT, RowLaw
-from trueup.noise.lattice.cost import NOISE_REACH_NATS, too_long
+from trueup.noise.lattice.choice import NOISE_REACH_NATS, too_long
 from trueup.noise.lattice.tables import Aggregate, Decisions, flip, laplace_steps
-from trueup.noise.law import Words
-from trueup.noise.samplers.interval import Interval, exp_neg
-
-Reals = NDArray[np.float64]
+from trueup.noise.law import Reals, Words
+from trueup.noise.samplers.inversion import Interval, exp_neg
 
 LARGEST_GRID, LONGEST = 2**14, 60.0
 """Most cells, and seconds that setting up may take."""

@@ -14,11 +14,10 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from trueup.digits import rational
 from trueup.errors import DataError, PrivacyError, SpecError
-from trueup.noise.cost import Cost, Sensitivity
-from trueup.noise.law import NO_LIMIT, Form, Integers, Reals, Tail, Words
+from trueup.noise.law import NO_LIMIT, Cost, Form, Integers, Reals, Sensitivity, Tail, Words
 from trueup.noise.losses import Losses
-from trueup.noise.rational import rational
 
 MAX_SCALE = 2**28
 """Largest scale or standard deviation (counts). Beyond it sums of noisy counts could leave int64."""

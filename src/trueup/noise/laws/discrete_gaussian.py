@@ -13,8 +13,7 @@ import numpy as np
 from trueup.noise.law import Reals
 from trueup.noise.laws.base import IntegerLaw, Sampler, SquaredScale
 from trueup.noise.losses import Losses, gaussian_losses
-from trueup.noise.samplers.gaussian_table import GaussianTable
-from trueup.noise.samplers.gaussian_wide import GaussianWide
+from trueup.noise.samplers.gaussian import GaussianTable, GaussianWide
 
 TABLE_UP_TO = 2**20
 """Largest sigma2 (counts squared) that is drawn and summed from a table of its own."""

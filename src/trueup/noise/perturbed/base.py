@@ -15,13 +15,33 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.errors import PrivacyError
-from trueup.noise.cost import Sensitivity
-from trueup.noise.law import Form, Integers, Reals, Tail, Words
+from trueup.errors import PrivacyError, SpecError
+from trueup.noise.law import Form, Integers, Reals, Sensitivity, Tail, Words
 from trueup.noise.laws.base import BaseLaw
 
 MAX_PARAMETER = 10_000
 """Largest base, threshold or change (counts)."""
+
+
+def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER) -> int:
+    """Read a whole number from a number or text.
+
+    Examples
+    --------
+    >>> whole_number("3", "the base", 2)
+    3
+    """
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, str) and text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) < 20:
+        text = int(text)
+    if isinstance(text, bool) or not isinstance(text, int) or not least <= text <= most:
+        shown = (
+            repr(value)
+            if isinstance(value, int | float | str) and len(str(value)) < 30
+            else type(value).__name__
+        )
+        raise SpecError(f"{what} is {shown}", needed=f"a whole number from {least:,} to {most:,}")
+    return int(text)
 
 
 class Perturbation(BaseLaw):

@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from trueup.digits import rational
 from trueup.errors import SpecError
 from trueup.noise.law import Reals
-from trueup.noise.perturbed.base import ByChange
+from trueup.noise.perturbed.base import ByChange, whole_number
 from trueup.noise.perturbed.entropy import maximum_entropy, rising_entropy
-from trueup.noise.perturbed.whole import whole_number
-from trueup.noise.rational import rational
 
 LARGEST_CHANGE = 100
 WORDS = {"None": None, "True": True, "False": False}

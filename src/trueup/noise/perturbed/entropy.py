@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+from trueup.noise.law import Reals
+
 MAX_NEWTON_STEPS = 200
 AT_THE_END = 1e-9
 """Relative distance from the least or largest variance within which the distribution is that of the end."""

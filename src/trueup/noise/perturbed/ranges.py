@@ -1,13 +1,18 @@
-"""Ranges of numbers, as codes and thresholds name them."""
+"""Ranges published in the place of counts: intervals, suppressed small counts, and how codes name them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import SpecError
+from trueup.noise.law import NO_LIMIT, Integers, Reals
+from trueup.noise.perturbed.base import OneValue, Perturbation, whole_number
 
 Range = tuple[float, float]
 """Smallest and largest number of a range, minus and plus infinity where there is none."""
@@ -61,3 +66,174 @@ def range_text(ranges: Iterable[Range]) -> str:
         else f"from {low:g}" + ("" if np.isinf(high) else f" to {high:g}")
         for low, high in ranges
     )
+
+
+@dataclass(frozen=True)
+class CountInterval(OneValue, Perturbation):
+    """A published interval in place of a count: "1-9", "<5", "10 or more".
+
+    Whatever value stands for the code says the same.
+
+    Parameters
+    ----------
+    low
+        Smallest count, from 0.
+    high
+        Largest count; None where there is no limit.
+
+    Examples
+    --------
+    >>> law = CountInterval(1, 9)
+    >>> np.exp(law.log_mass(0, [0, 1, 9, 10])).tolist(), round(law.variance, 3), law.centre
+    ([0.0, 1.0, 1.0, 0.0], 6.667, 5)
+    """
+
+    name: ClassVar[str] = "interval"
+    title: ClassVar[str] = "An interval in the place of a count"
+    low: int
+    high: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "low", whole_number(self.low, "the lower end of an interval", 0, 2**53))
+        high = None if self.high in (None, "None") else whole_number(self.high, "its upper end", 0, 2**53)
+        object.__setattr__(self, "high", high)
+        if high is not None and high < self.low:
+            raise SpecError(f"an interval is given from {self.low} to {high}", needed="the lower end first")
+
+    @property
+    def centre(self) -> int:
+        """Return the count that represents the interval among numbers."""
+        return self.low if self.high is None else (self.low + self.high) // 2
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Return the log probability of the code given true counts: 0 inside, minus infinity outside."""
+        x = np.asarray(true, np.float64) + 0 * np.asarray(published, np.float64)
+        inside = (x >= self.low) & (x <= (np.inf if self.high is None else self.high))
+        return np.where(inside, 0.0, -np.inf)
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Return the smallest and largest true count, whatever value represents the code."""
+        high = NO_LIMIT if self.high is None else self.high
+        shape = np.shape(published)
+        return np.full(shape, self.low, np.int64), np.full(shape, high, np.int64)
+
+    def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
+        """Tabulate the counts of the interval; return an empty table if it has no upper end."""
+        return (self.low, np.zeros(0)) if self.high is None else super().table(published, depth)
+
+    def says(self, published: float) -> str:
+        """Return in words what the code implies about the true count."""
+        return f"from {self.low}" + ("" if self.high is None else f" to {self.high}")
+
+    @property
+    def variance(self) -> float:
+        """Return the mean squared distance of counts in the interval from its middle (counts squared)."""
+        return np.inf if self.high is None else ((self.high - self.low + 1) ** 2 - 1) / 12
+
+    @property
+    def shift(self) -> float:
+        """Return the difference of the whole `centre` from the middle."""
+        return 0.0 if self.high is None else self.centre - (self.low + self.high) / 2
+
+    @property
+    def reach(self) -> int:
+        """Return the largest distance of the value that represents the code from a count of the interval."""
+        return int(NO_LIMIT) if self.high is None else self.high - self.centre
+
+    def sentence(self) -> str:
+        """Return the law in one plain sentence."""
+        says = f"it is {self.low} or more" if self.high is None else f"it lies from {self.low} to {self.high}"
+        return f"Of each count it was published that {says}. No formal guarantee is known."
+
+
+HIDDEN = -1
+"""The value of a count that is not shown."""
+
+
+@dataclass(frozen=True)
+class Suppressed(Perturbation):
+    """Suppression of counts below a threshold; all others are exact.
+
+    Parameters
+    ----------
+    threshold
+        Smallest count that is shown, from 2.
+    least
+        Smallest count that is not: 1 where zeros are shown, else 0.
+
+    Examples
+    --------
+    >>> law = Suppressed(10)
+    >>> law.publish([0, 3, 9, 10], 0.5).tolist(), law.bounds([-1, 12])
+    ([0, -1, -1, 10], (array([ 1, 12]), array([ 9, 12])))
+    """
+
+    name: ClassVar[str] = "suppressed"
+    title: ClassVar[str] = "Suppression of counts below a threshold"
+    numeric: ClassVar[bool] = False
+    threshold: int
+    least: int = 1
+
+    def __post_init__(self) -> None:
+        at = whole_number(self.threshold, f"the threshold of law '{self.name}'", 2)
+        object.__setattr__(self, "threshold", at)
+        object.__setattr__(self, "least", whole_number(self.least, "the smallest count not shown", 0))
+        if self.least > at - 1:
+            raise SpecError(
+                f"counts from {self.least} and below {at} are not shown",
+                needed="a threshold above that count",
+            )
+
+    def _hides(self, x: Integers):
+        return (x >= self.least) & (x < self.threshold)
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Return the log probability of published values given true counts (broadcast together): 0 or minus infinity."""
+        y, x = np.asarray(published, np.int64), np.asarray(true, np.int64)
+        return np.where(y == np.where(self._hides(x), HIDDEN, np.where(x < 0, HIDDEN - 1, x)), 0.0, -np.inf)
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
+        y = np.asarray(published, np.int64)
+        never = (y != HIDDEN) & (self._hides(y) | (y < 0))
+        low, high = np.where(y == HIDDEN, self.least, y), np.where(y == HIDDEN, self.threshold - 1, y)
+        return low, np.where(never, y - 1, high)
+
+    def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Return a mask of the published values that are numbers: all that are shown."""
+        return np.asarray(published) != HIDDEN
+
+    def numbers(self, published: ArrayLike) -> Reals:
+        """Return published values, with the middle of the interval in place of those not shown."""
+        y = np.asarray(published, np.float64)
+        return np.where(y == HIDDEN, (self.least + self.threshold - 1) / 2, y)
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Return the mean of the number that represents the published value."""
+        return self.numbers(self.publish(true, 0.0))
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Return the variance of the published value given the true count: none, since nothing is random."""
+        return np.zeros(np.shape(true))
+
+    @property
+    def variance(self) -> float:
+        """Return the mean squared distance of the counts not shown from the middle (counts squared); others are exact."""
+        return max(((self.threshold - self.least) ** 2 - 1) / 12, 0.25)
+
+    @property
+    def reach(self) -> int:
+        """Return the largest distance of a count that is not shown from the middle of the interval, rounded up."""
+        return (self.threshold - self.least) // 2
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the published values of true counts, independent of keys."""
+        x = np.asarray(true, np.int64) + 0 * np.asarray(keys, np.int64)
+        return np.where(self._hides(x), HIDDEN, x)
+
+    def sentence(self) -> str:
+        """Return the law in one plain sentence."""
+        return (
+            f"Counts from {self.least} to {self.threshold - 1} are not shown; all others are exact. "
+            "No formal guarantee is known."
+        )

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trueup.noise.samplers.gaussian_table import GaussianTable
-from trueup.noise.samplers.gaussian_wide import GaussianWide
+from trueup.noise.samplers.gaussian import GaussianTable, GaussianWide
 from trueup.noise.samplers.geometric import TwoSidedGeometric
 from trueup.noise.samplers.inversion import UNDECIDED, Inversion
 

@@ -17,10 +17,19 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
-from trueup.reporting.drawing.map import Map, draw_map, shaded_by_count
 from trueup.reporting.drawing.outlines import read_shapes
 from trueup.reporting.drawing.pictures import Figure, strips
-from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, table_name
+from trueup.reporting.drawing.words import (
+    Map,
+    draw_map,
+    number,
+    numbers,
+    percent,
+    plain,
+    plural,
+    shaded_by_count,
+    table_name,
+)
 from trueup.reporting.sections.counts import enumerated, noisy_counts, released_counts
 from trueup.reporting.sections.error import noise_error, release_error
 from trueup.reporting.sections.opening import about, counted, counted_line, glossary, opening
@@ -35,13 +44,13 @@ def release_page(
     """Lay out the report of a release; for one that came in many parts, a summary without its single counts."""
     if release.parts > 1:
         from trueup.io.bundle.read import StoredRelease
-        from trueup.reporting.pages.release_by_parts import parts_page  # it reads bundles
+        from trueup.reporting.pages.other_releases import parts_page  # it reads bundles
 
         assert isinstance(release, StoredRelease)
         refuse_map(shapes)
         return parts_page(release, spec, ledger, level)
     if release.guarantee.kind == "none":
-        from trueup.reporting.pages.published import published_page
+        from trueup.reporting.pages.other_releases import published_page
 
         return published_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
@@ -134,7 +143,7 @@ def _typical(release: Release, unit: str, level: float | str) -> list[tuple[str,
 def measurements_page(measurements: Measurements, spec: Spec, ledger: Ledger) -> Page:
     """Lay out the report of measurements."""
     if measurements.guarantee.kind == "none":
-        from trueup.reporting.pages.published import published_tables_page
+        from trueup.reporting.pages.other_releases import published_tables_page
 
         return published_tables_page(measurements, spec, ledger)
     unit = plural(spec.table.counts)

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
-from trueup.files.paths import is_csv, is_parquet, is_workbook
+from trueup.files.table import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.indents import indented_places, write_indented_places
 from trueup.io.published.drafting.joined import joined
@@ -21,7 +21,7 @@ from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
 from trueup.model.perturbed import parse_perturbed
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import Rounded
 
 NEAREST = Rounded.name

@@ -13,7 +13,7 @@ from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_num
 from trueup.model.cells import Margin
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CountInterval
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trueup.errors import DataError
-from trueup.files.whole import MAX_COUNT, MAX_FLOAT
+from trueup.files.values import MAX_COUNT, MAX_FLOAT
 from trueup.model.perturbed import PublishedTable
 
 _SPACES = " \u00a0\u2009\u202f"

@@ -14,7 +14,7 @@ from trueup.errors import DataError
 from trueup.io.published.perturbed.numbers import Convention, read_number
 from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
-from trueup.noise.laws.of_variance import law_of_variance
+from trueup.noise import law_of_variance
 from trueup.noise.perturbed import ShownCounts
 
 MOST_VARIANCES = 10_000

@@ -18,7 +18,7 @@ from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
 from trueup.model.published_codes import CodeMeaning, plain_meaning, read_meaning
 from trueup.model.published_rule import PublishingRule
-from trueup.noise.laws.exact import Exact
+from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
 from trueup.noise.perturbed.ranges import in_ranges, range_text
 

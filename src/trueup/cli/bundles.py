@@ -1,0 +1,160 @@
+"""`trueup report`, `trueup export`, `trueup areas` and `trueup check`: what is done with a finished bundle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trueup.cli.app import FAILED_CHECK
+from trueup.cli.options import AsJson, BundlePath, MemoryLimit, memory_limit, option, refuse_idle
+from trueup.cli.printing import print_json, progress
+
+Publish = Annotated[
+    bool, option("--publish", "Refuse a page that must not be published: it is read by others.")
+]
+PageOut = Annotated[Path, option("--out", "The HTML file to write.")]
+
+
+Level = Annotated[
+    str,
+    option(
+        "--level", "Of margins of error in the report of a release: 50%, 80%, 90%, 95% or 99%.", shown=True
+    ),
+]
+Shapes = Annotated[
+    Path | None, option("--shapes", "GeoJSON of the places of a level: the report shows a map.")
+]
+
+
+def report_command(
+    bundle: BundlePath,
+    out: PageOut,
+    level: Level = "90%",
+    shapes: Shapes = None,
+    publish: Publish = False,
+) -> None:
+    """Write the report of a bundle or an assessment anew, from its files."""
+    from trueup.files.staging import write_whole
+    from trueup.io.bundle.assessment import is_confidential
+    from trueup.releasing.again import render_bundle
+
+    private = is_confidential(bundle)
+    page = render_bundle(bundle, publish=publish, level=level, shapes=shapes)
+    write_whole(out, page, private=private)
+    for text in {getattr(picture.block, "unmatched", "") for picture in page.pictures} - {""}:
+        print(text)
+    print(f"Report, confidential: {out}" if private else f"Report: {out}")
+
+
+To = Annotated[
+    str, option("--to", "csv, xlsx, parquet, sdmx-csv, records, or metadata for a registry of deployments.")
+]
+Out = Annotated[
+    Path | None, option("--out", "A new folder, or file.xlsx; by default named after the bundle.")
+]
+Table = Annotated[
+    list[str] | None, option("--table", "Such as county or 'county x sex'; repeat it. By default all.")
+]
+Wide = Annotated[str | None, option("--wide", "The attribute whose values become columns.")]
+TableLevel = Annotated[str, option("--level", "Probability of the margins of error.", shown=True)]
+Guarded = Annotated[
+    bool,
+    option(
+        "--for-spreadsheets", "In CSV: guard labels that a spreadsheet would run as formulas; mark UTF-8."
+    ),
+]
+Agency = Annotated[
+    str,
+    option(
+        "--agency",
+        "In SDMX: who maintains the structures; in metadata: the curator.",
+        shown=True,
+    ),
+]
+
+
+def export_command(
+    bundle: BundlePath,
+    to: To,
+    out: Out = None,
+    table: Table = None,
+    wide: Wide = None,
+    level: TableLevel = "90%",
+    for_spreadsheets: Guarded = False,
+    agency: Agency = "TRUEUP",
+    as_json: AsJson = False,
+) -> None:
+    """Write the tables of a bundle, names beside keys, with a page that says what was protected."""
+    from trueup.io.export import export as write
+
+    refuse_idle({"--for-spreadsheets": for_spreadsheets}, "--to csv", to == "csv")
+    refuse_idle({"--agency": agency != "TRUEUP"}, "--to sdmx-csv", to in ("sdmx-csv", "metadata"))
+    with progress(quiet=as_json) as tell:
+        tell("writing the tables")
+        written = write(
+            bundle,
+            out or default_out(bundle, to),
+            to,
+            tables=table or (),
+            wide=wide,
+            level=level,
+            for_spreadsheets=for_spreadsheets,
+            agency=agency,
+        )
+    if as_json:
+        print_json({"out": str(written), "format": to})
+    else:
+        print(f"Tables: {written}")
+
+
+def default_out(bundle: Path, to: str) -> Path:
+    """Return the default target beside the bundle, named after it and the format."""
+    name = bundle.absolute().name
+    ending = {"xlsx": ".xlsx", "metadata": "-metadata.json"}.get(to, f"-{to}")
+    return bundle.absolute().with_name(name + ending)
+
+
+def areas_command(
+    bundle: BundlePath,
+    mapping: Annotated[Path, option("--map", "Areas and their places: CSV or Parquet.")],
+    out: Annotated[Path, option("--out", "A new .parquet or .csv file.")],
+    by: Annotated[
+        str | None,
+        option(
+            "--by", "Attributes to keep, with commas; '' for totals. By default all, if one table has them."
+        ),
+    ] = None,
+    column: Annotated[str, option("--column", "The map's column of areas.", shown=True)] = "area",
+    memory: Annotated[str, option("--memory", "What may be held in memory.", shown=True)] = "2GB",
+    as_json: AsJson = False,
+) -> None:
+    """Sum released counts over school districts, places or any other lists of finest places."""
+    from trueup.io.bundle.areas import write_areas
+
+    kept = None if by is None else [name.strip() for name in by.split(",") if name.strip()]
+    with progress(quiet=as_json) as tell:
+        tell("summing over areas")
+        made = write_areas(bundle, mapping, out, attributes=kept, column=column, memory=memory)
+    if as_json:
+        print_json({"out": str(out), "areas": made})
+        return
+    areas = "one area" if made == 1 else f"{made:,} areas"
+    print(f"Summed from released counts for {areas}: nothing was measured, and it costs no privacy.")
+    print(f"Table: {out}")
+
+
+def check_command(bundle: BundlePath, memory: MemoryLimit = None, as_json: AsJson = False) -> None:
+    """Check digests, sums, signs, invariants and every constraint of a bundle."""
+    from trueup.checking.bundle import check as check_bundle
+
+    checks = check_bundle(bundle, memory=memory_limit(memory))
+    if as_json:
+        print_json([asdict(c) for c in checks])
+    else:
+        for c in checks:
+            print(f"{'ok  ' if c.holds else 'FAIL'} {c.rule}{': ' + '; '.join(c.where) if c.where else ''}")
+    if not all(c.holds for c in checks):
+        raise typer.Exit(FAILED_CHECK)

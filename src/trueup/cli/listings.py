@@ -1,0 +1,136 @@
+"""`trueup methods`, `trueup schema` and `trueup audit`: what the package offers, and whether its noise is what it claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, asdict, fields
+from typing import Annotated, Any
+
+import typer
+
+from trueup.cli.app import FAILED_CHECK
+from trueup.cli.options import AsJson, argument, named_parameters, option
+from trueup.cli.printing import print_json, print_table
+
+AsMarkdown = Annotated[bool, option("--markdown", "Print the page of the documentation.")]
+
+NOUNS = {"reconcile": "Reconciliation", "infer": "Inference"}
+
+
+def methods_command(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
+    """List the noise distributions and the methods of reconciliation and inference with their structures."""
+    from trueup import inferring, reconciling
+    from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
+
+    laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
+    others = [{"name": law.name, "title": law.title} for law in PERTURBATIONS]
+    verbs = {"reconcile": _listed(reconciling.METHODS), "infer": _listed(inferring.METHODS)}
+    if as_json:
+        print_json({"noise": laws, "perturbed": others, **verbs})
+        return
+    if markdown:
+        _print_markdown(laws, others, verbs)
+        return
+    print_table("Noise", ["distribution", "what it is"], [[law["name"], law["title"]] for law in laws])
+    print_table(
+        "What others publish",
+        ["distribution", "what it is"],
+        [[law["name"], law["title"]] for law in others],
+    )
+    for verb, kinds in verbs.items():
+        rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
+        print_table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
+
+
+def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{"name": k.name, "title": k.title, "structures": sorted(k.structures)} for k in kinds]
+
+
+def _print_markdown(laws: list[dict], others: list[dict], verbs: dict[str, list[dict]]) -> None:
+    """Print docs/methods.md."""
+    print("# Noise distributions and methods\n\nMade by `trueup methods --markdown`.")
+    for heading, listed in (
+        ("Noise distributions", laws),
+        (
+            "Distributions of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee.",
+            others,
+        ),
+    ):
+        print(f"\n## {heading}\n\n| distribution | what it is |\n|---|---|")
+        for law in listed:
+            print(f"| `{law['name']}` | {law['title']} |")
+    for verb, kinds in verbs.items():
+        print(f"\n## {NOUNS[verb]} methods\n\nThe first that fits is the default.\n")
+        print("| method | structures | what it solves |\n|---|---|---|")
+        for kind in kinds:
+            print(f"| `{kind['name']}` | {', '.join(kind['structures'])} | {kind['title']} |")
+
+
+OfPublished = Annotated[bool, option("--published", "Of the spec of tables that somebody else published.")]
+
+
+def schema_command(published: OfPublished = False) -> None:
+    """Print the JSON Schema of the spec, for editors and validators."""
+    from trueup.schema import published_schema, spec_schema
+
+    print_json(published_schema() if published else spec_schema())
+
+
+def audit_command(
+    law: Annotated[
+        str,
+        argument(
+            "A noise distribution with its parameters: discrete-laplace:epsilon=1/2, discrete-gaussian:rho=1/8."
+        ),
+    ],
+    draws: Annotated[int, option("--draws", "Number of draws.", shown=True, min=1000)] = 10_000_000,
+    delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""
+    from trueup.measuring.entropy import words
+    from trueup.noise.audit import audit as audit_law
+
+    found = audit_law(_audited_law(*named_parameters(law, "law")), draws, words, delta=delta)
+    if as_json:
+        print_json(asdict(found) | {"passed": found.passed})
+    else:
+        _show_audit(found)
+    if not found.passed:
+        raise typer.Exit(FAILED_CHECK)
+
+
+def _audited_law(name: str, given: dict[str, str]) -> Any:
+    """Build the law from the parameters that were given; rho stands for sigma2."""
+    from trueup.digits import rational
+    from trueup.noise import law_named
+
+    parameters = dict(given)
+    if "rho" in parameters:
+        parameters["sigma2"] = str(1 / (2 * rational(parameters.pop("rho"), "rho")))
+    law = law_named(name)
+    optional = {field.name: field.default for field in fields(law) if field.default is not MISSING}
+    return law.from_parameters(optional | parameters)
+
+
+def _show_audit(found: Any) -> None:
+    from trueup.privacy.accountant import outward
+
+    written = ", ".join(f"{key} = {value}" for key, value in found.parameters.items())
+    print(f"{found.law} ({written}), {found.draws:,} draws; one count moves by one")
+    first, furthest = found.first_words, found.largest_deviation
+    delta = f" at delta = {outward(found.delta)}" if found.delta else ""
+    rows = [
+        ["claimed epsilon" + delta, outward(found.epsilon_claimed, 6)],
+        [f"measured: at least ({found.confidence:g} confidence)", f"{found.epsilon_at_least:.6g}"],
+        ["adjacent log ratios compared", f"{len(found.log_ratios)}"],
+        ["p-value of the one furthest off", f"{found.log_ratio_p:.3g}"],
+        ["first words checked", f"{first.cells:,} in {first.tables} table{'s' * (first.tables > 1)}"],
+        ["left to later words", f"{first.undecided:,}"],
+        ["wrong first words", f"{first.wrong:,}"],
+    ]
+    if furthest:
+        detail = f"noise {furthest.noise}: {furthest.measured:.4f}, by the law {furthest.exact:.4f}"
+        rows.insert(4, ["the one furthest off", f"{detail} (standard error {furthest.error:.4f})"])
+    print_table("", ["audit", "found"], rows)
+    print("Nothing refutes the claim." if found.passed else "REFUTED: the sampler is not the law it claims.")
