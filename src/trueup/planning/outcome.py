@@ -52,14 +52,9 @@ class NestedGroups:
         """Build nested groupings from the group of every element in each grouping, and the elements' weights."""
         masses = [np.bincount(groups, weights) for groups in groupings]
         return cls(
-            *(
-                np.array(v)
-                for v in (
-                    [len(m) for m in masses],
-                    [(1 / m).sum() for m in masses],
-                    [m.min() for m in masses],
-                )
-            )
+            np.array([len(m) for m in masses]),
+            np.array([(1 / m).sum() for m in masses]),
+            np.array([m.min() for m in masses]),
         )
 
     @property

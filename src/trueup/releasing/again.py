@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,14 +170,9 @@ def assess_table(
 
     refuse_occupied(Path(out))
     stated, text = spec_and_text(spec)
-
-    def progress(done: int, replicates: int) -> None:
-        watch("simulating releases", done, replicates)
-
     watch("reading the spec and the counts", 0, 1)
-    record = assess(
-        spec if isinstance(spec, Problem) else stated, truth, geography, progress=progress, **options
-    )
+    given, progress = spec if isinstance(spec, Problem) else stated, partial(watch, "simulating releases")
+    record = assess(given, truth, geography, progress=progress, **options)
     watch("writing the assessment", 0, 1)
     write_assessment(out, stated.text() if text is None else text, record, reporting.report(record, stated))
     return record

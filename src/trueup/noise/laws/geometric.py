@@ -42,8 +42,6 @@ class DiscreteLaplace(IntegerLaw):
     Examples
     --------
     >>> law = DiscreteLaplace("1/2")
-    >>> law
-    DiscreteLaplace(epsilon=Fraction(1, 2))
     >>> print(f"{law.variance:.3f} {float(law.cdf(0)):.3f}")
     7.835 0.622
     """
@@ -201,8 +199,7 @@ class TruncatedGeometric(IntegerLaw):
 
     def losses(self, change: int, cut: float) -> Losses:
         """Return the distribution of the privacy loss of one count that changes by at most so much."""
-        [excluded] = self._excluded(range(change, change + 1))
-        beyond = float(np.nextafter(float(excluded), np.inf))
+        beyond = float(np.nextafter(float(self._excluded(range(change, change + 1))[0]), np.inf))
         log_mass = self._logpmf(np.arange(self.bound + 1.0))
         return truncated_losses(self.epsilon, self.bound, change, log_mass, beyond)
 
