@@ -62,7 +62,7 @@ def test_variances_of_margins_equal_those_of_combinations(rng, exact):
     _, plan, _ = case(rng, marginals(), exact)
     tree = HistogramLeastSquares.prepare(Domain.of(list(marginals().values())), SPINE, plan)
     for level, name in ((0, "detailed"), (1, "groups-second"), (2, "third"), (1, "groups")):
-        ours = tree.margin_variances(level, marginals()[name])
+        ours = tree.margin_variances([level], marginals()[name])[0]
         for node, cell in ((0, 0), (SPINE.size(level) - 1, ours.shape[1] - 1)):
             weights = [np.zeros((SPINE.size(k), 24)) for k in range(SPINE.depth)]
             weights[level][node] = spread(np.eye(ours.shape[1])[cell], marginals()[name])

@@ -235,14 +235,13 @@ def histogram_standard_errors(problem: HistogramProblem) -> dict[Margin, NDArray
     margins = (
         {Margin(level) for level in cells.tree.levels} | {h.margin for h in problem.headers} | {cells.finest}
     )
-    return {
-        m: _spread(
-            problem,
-            m,
-            np.sqrt(tree.margin_variances(cells.tree.level(m.level), problem.marginal(m.attributes))),
-        )
-        for m in sorted(margins, key=str)
-    }
+    found: dict[Margin, NDArray] = {}
+    for names in dict.fromkeys(m.attributes for m in margins):
+        same = [m for m in margins if m.attributes == names]
+        levels, marginal = [cells.tree.level(m.level) for m in same], problem.marginal(names)
+        variances = zip(same, tree.margin_variances(levels, marginal), strict=True)
+        found |= {m: _spread(problem, m, np.sqrt(each)) for m, each in variances}
+    return {m: found[m] for m in sorted(margins, key=str)}
 
 
 def _spread(problem: HistogramProblem, margin: Margin, errors: NDArray) -> NDArray:

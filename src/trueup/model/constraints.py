@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.histogram.marginals import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells
 from trueup.model.linear import Linear
@@ -156,7 +157,10 @@ class Constraints:
         """Return a mask `(groups,)` of a margin's groups that hold only structural zeros."""
         if not self.zeros:
             return np.zeros(self.cells.size(margin), bool)
-        return self.cells.sum((~self.zero_cells).astype(np.int64), margin) == 0
+        if self.cells.is_family or margin.where:
+            return self.cells.sum((~self.zero_cells).astype(np.int64), margin) == 0
+        free = marginalise((~self.zero_combinations).astype(np.int64), self.cells.marginal(margin.attributes))
+        return np.tile(free == 0, self.cells.margin_shape(margin)[0])
 
     def known_zeros(self, margin: Margin) -> NDArray[np.bool_]:
         """Return a mask `(groups,)` of the groups in which the rules allow no unit: structural zeros, and upper limits of 0."""

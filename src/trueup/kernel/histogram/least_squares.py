@@ -232,17 +232,17 @@ class HistogramLeastSquares:
         v = child.variance
         return v - v @ self.spine.to_children(level, slack) @ v
 
-    def margin_variances(self, level: int, marginal: Marginal) -> np.ndarray:
-        """Return the variance (nodes, cells of the marginal; counts squared) of a marginal's estimates at a level.
-
-        The marginal must be one that the domain was made for.
-        """
+    def margin_variances(self, levels: Sequence[int], marginal: Marginal) -> list[np.ndarray]:
+        """Return variances (nodes, cells; counts squared) of estimates of one of the domain's marginals at some levels."""
         cells = self.domain.forward(spread(np.eye(len(np.unique(cell_groups(marginal)))), marginal))
-        total = np.zeros((self.spine.size(level), cells.shape[0]))
-        for component, covariance in zip(self.domain.components, self.covariances[level], strict=True):
-            part = component.view(cells)
-            total += np.einsum("mic,mjc,vij->vm", part, part, covariance, optimize=True)
-        return np.maximum(total, 0.0)
+        parts = [component.view(cells) for component in self.domain.components]
+        weights = [(part @ np.swapaxes(part, 1, 2)).reshape(len(cells), -1).T for part in parts]
+        found = []
+        for level in levels:
+            pairs = zip(self.covariances[level], weights, strict=True)
+            total = sum(c.reshape(len(c), -1) @ weight for c, weight in pairs)
+            found.append(np.maximum(np.broadcast_to(total, (self.spine.size(level), len(cells))), 0.0))
+        return found
 
     def variance(self, weights: Sequence[np.ndarray]) -> float:
         """Return the variance (counts squared) of the linear combination with `weights` per level (nodes, n).

@@ -434,13 +434,11 @@ class _Level:
         """Return draws of the cells with their variances, and the same for the totals."""
         draws = drawn_cells(means, variances, rng)
         totals = drawn_cells(means.sum(axis=1), spreads, rng)
-        without = np.repeat(np.isnan(found[:, 0]), self.metric.counts)
-        if without.any():
-            assert self.parents is not None
-            metric, target = self._given()
-            draws[without] = drawn_columns(metric, target, self.parents, rng)[without]
-            totals[without], spreads = draws[without].sum(axis=1), np.where(without, 1.0, spreads)
-            variances = np.where(without[:, None], 1.0, variances)
+        if (failed := np.isnan(found[:, 0])).any():
+            without, rows = self.of_parents(np.flatnonzero(failed))
+            assert without.parents is not None
+            draws[rows] = drawn_columns(*without._given(), without.parents, rng)
+            totals[rows], spreads[rows], variances[rows] = draws[rows].sum(axis=1), 1.0, 1.0
         return draws, variances, (totals[:, None], spreads[:, None] + SLACK)
 
     def _given(self) -> tuple[Metric, np.ndarray]:
