@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from benchmarks._nonnegative import nonnegative
 from benchmarks._trees import Instance, aggregate, instance
 from trueup.kernel.tree.least_squares import least_squares
-from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.whole import controlled_rounding
 
 Estimate = Callable[[Instance, NDArray], NDArray]
 LEVELS = ("nation", "state", "county", "tract", "block group", "block")

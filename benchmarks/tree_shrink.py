@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from benchmarks._trees import aggregate
 from benchmarks.harness import Case, Harness, Picture
 from benchmarks.margins_of_error import DATA, read
-from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.whole import controlled_rounding
 
 SIZES = ((0, 0), (1, 9), (10, 99), (100, 999), (1000, 10**12))
 EPSILONS = (0.7, 0.7 / 3, 0.7 / 4, 0.7 / 16)

@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks._nonnegative import nonnegative
 from benchmarks._trees import Instance, instance
 from benchmarks.harness import Case, Harness
-from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.whole import controlled_rounding
 
 
 def cases(harness: Harness) -> Iterator[Case]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, corrected, furthest, held, likely
 from papers.zhu.residuals import PAPER
-from trueup.kernel.tree.simplex import project_on_total
+from trueup.kernel.tree.topdown import project_on_total
 from trueup.noise import Laplace
 from trueup.theory import nonnegative_bias_bound
 

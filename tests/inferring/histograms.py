@@ -11,7 +11,7 @@ from tests.inferring.problems import noisy
 from tests.reference.histograms_listed import beta_rule, log_cells, log_prior, log_totals, tables
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
+from trueup.kernel.table_walks.gibbs_steps import MEAN, STRENGTH
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints

@@ -18,7 +18,7 @@ from trueup.inferring.prior_mixture import PriorMixture, Spread, pareto_k
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import TreeState
-from trueup.kernel.messages.mixture import mixed
+from trueup.kernel.messages.downward import mixed
 from trueup.kernel.messages.resolve import mixed_marginals, solve_above
 from trueup.kernel.messages.solve import marginals
 from trueup.layouts.splits import splits_of

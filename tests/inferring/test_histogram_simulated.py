@@ -20,8 +20,7 @@ from tests.inferring.histograms import (
 )
 from tests.inferring.problems import noisy
 from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.table_walks.factors import EVEN
-from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH
+from trueup.kernel.table_walks.gibbs_steps import EVEN, MEAN, STRENGTH
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.tree import Tree
 from trueup.noise import law_named

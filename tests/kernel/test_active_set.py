@@ -11,9 +11,8 @@ from scipy.sparse import csr_array
 from tests.reference.least_squares import least_squares as exhaustive
 from trueup.kernel.linear import active_set, programs
 from trueup.kernel.linear.active_set import optimum_near
-from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.fit import Fit, least_squares_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
-from trueup.kernel.linear.proof import least_squares_bound
 
 N = 4
 SUMS = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 1, 1, 0]])

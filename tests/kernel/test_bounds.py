@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.kernel.trees import tree
 from tests.reference import trees as slow
-from trueup.kernel.tree.bounds import conflict, propagate
+from trueup.kernel.tree.whole import conflict, propagate
 
 
 @st.composite

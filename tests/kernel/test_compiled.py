@@ -107,7 +107,7 @@ def test_only_what_is_compiled_makes_kept_code_stale(package, before, after, kep
 
 def test_the_stamp_is_the_same_in_every_process():
     code = """if True:
-        from trueup.kernel.stamps import stamp
+        from trueup.kernel.machine_code import stamp
         from trueup.kernel.table_walks.columns import column_sweep
         print(stamp(column_sweep))
     """
@@ -268,7 +268,7 @@ def test_arrays_of_lists_are_had_without_compiling():
         import sys
         import numpy as np
         from trueup.kernel.messages import upward
-        from trueup.kernel.messages.mixture import mixed_above
+        from trueup.kernel.messages.downward import mixed_above
         lists = [upward.empty_messages(3).masses for _ in range(2)]
         upward.set_array(lists[0], 1, np.array([0.25, 0.75]))
         offsets = [np.zeros(3, np.int64)] * 2

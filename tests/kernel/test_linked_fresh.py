@@ -9,7 +9,11 @@ import pytest
 from scipy.stats import chi2
 
 from tests.reference.urn import divisions, mass, urn
-from trueup.kernel.table_walks.linked_fresh import draw_beta_binomial, draw_dirichlet_multinomial, draw_place
+from trueup.kernel.table_walks.linked_exchange import (
+    draw_beta_binomial,
+    draw_dirichlet_multinomial,
+    draw_place,
+)
 from trueup.kernel.table_walks.linked_normal import LinkedForms
 
 ALPHAS, COUNT = (0.3, 1.2, 0.05), 4

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import ks_2samp, norm
 
 from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.table_walks.factors import EVEN
+from trueup.kernel.table_walks.gibbs_steps import EVEN
 from trueup.kernel.table_walks.rate_moves import move_rates
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.kernel.large_trees import large, slow_sums
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.whole import controlled_rounding
 
 
 @given(problem(most_leaves=8, unmeasured=False), st.integers(0, 10), st.integers(0, 2**64 - 1))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.reference import trees as slow
-from trueup.kernel.tree.simplex import project_on_total
+from trueup.kernel.tree.topdown import project_on_total
 
 
 @st.composite

@@ -18,9 +18,7 @@ from trueup.kernel.table_walks.compositions import (
     _log_totals,
     _slice,
 )
-from trueup.kernel.table_walks.factors import EVEN, draw_factors
-from trueup.kernel.table_walks.inhabited import MEAN, STRENGTH, draw_rates
-from trueup.kernel.table_walks.restaurants import occupied
+from trueup.kernel.table_walks.gibbs_steps import EVEN, MEAN, STRENGTH, draw_factors, draw_rates, occupied
 from trueup.kernel.table_walks.sizes import _draw_size
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from tests.reference.finucan import finucan
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.multinomial.draw import multinomial_draw_tree
+from trueup.kernel.multinomial.mode import multinomial_draw_tree
 from trueup.layouts.tree import tree_problem
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints

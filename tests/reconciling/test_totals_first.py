@@ -14,7 +14,7 @@ import pytest
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.marginals import identity, marginalise, summed
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
-from trueup.kernel.settling.root import settle_marginals
+from trueup.kernel.settling.refine import settle_marginals
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured, simulate_many

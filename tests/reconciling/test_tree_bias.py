@@ -10,8 +10,8 @@ import pytest
 from benchmarks._nonnegative import nonnegative
 from tests.reference.trees import aggregate
 from trueup.kernel.tree.least_squares import least_squares
-from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import topdown
+from trueup.kernel.tree.whole import controlled_rounding
 
 LIMIT = 5.3
 REPLICATES = 4_000

@@ -19,7 +19,7 @@ from trueup.kernel.margins.projection import nearest as nearest_table
 from trueup.kernel.margins.whole import whole_table
 from trueup.kernel.status import Status
 from trueup.kernel.tree.least_squares import least_squares, messages, unidentified
-from trueup.kernel.tree.rounding import controlled_rounding
+from trueup.kernel.tree.whole import controlled_rounding
 from trueup.noise.law import Integers, Reals
 
 

@@ -32,7 +32,7 @@ LISTENING = 0.2
 """Seconds between two looks at an interruption."""
 
 
-def refuses_settings(prior: Hierarchical, chains: int, of: str) -> str | None:
+def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | None:
     """Return the reason why settings do not suit chains that draw their concentrations, or None; `of` names the second one."""
     if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
         return "of the prior's parameters it takes concentrations alone"

@@ -33,8 +33,7 @@ from trueup.inferring.table_moves import Vector
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.graver import bridges, graver_basis
 from trueup.kernel.lattice.structure import Lattice, Piece
-from trueup.kernel.table_walks.proposals import PAIR, SAME, SQUARE, Moves
-from trueup.kernel.table_walks.rows import enumerate_fibre
+from trueup.kernel.table_walks.moves import PAIR, SAME, SQUARE, Moves, enumerate_fibre
 from trueup.layouts.rows import RowProblem
 
 MAX_PIECE_CELLS = 300

@@ -38,7 +38,8 @@ from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
-from trueup.layouts.columns import MOVED, ColumnProblem, refuses_columns
+from trueup.layouts.columns import MOVED, ColumnProblem
+from trueup.layouts.refusals import refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
@@ -133,7 +134,7 @@ class HistogramGibbs(InferenceMethod):
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return the reason if counts may be negative, laws are bounded, or levels are measured in part; or None."""
-        wrong = refuses_settings(self.prior, self.chains, "cells")
+        wrong = refuses_settings(self.prior, "cells", self.chains)
         if wrong is None and constraints.structure() == "margins":
             if (laid := AsPlaces.of(constraints, headers)) is None:
                 return "without places it takes nested invariants, and an attribute that no recode and no condition names"

@@ -27,15 +27,12 @@ from trueup.inferring.chains import (
 )
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
-from trueup.inferring.walk import start_near
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages
 from trueup.kernel.table_walks.histograms import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
-from trueup.layouts.linear import LinearProblem
-from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
@@ -380,7 +377,11 @@ def _start(
     """Return the default release, or a table near least squares by an integer program if settling finds none."""
     try:
         return problem.start(rng, away)
-    except ConvergenceError:
+    except ConvergenceError:  # seldom: what the general chains need is not imported before
+        from trueup.inferring.walk import start_near
+        from trueup.layouts.linear import LinearProblem
+        from trueup.layouts.rows import RowProblem
+
         linear = LinearProblem(problem.constraints, problem.headers)
         values = np.concatenate(problem.values)
         rows = RowProblem.of(linear, values, FLAT)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.kernel.table_walks.rows import Rows, enumerate_fibre, log_levels, sums
+from trueup.kernel.table_walks.moves import Rows, enumerate_fibre, log_levels, sums
 from trueup.layouts.rows import RowProblem
 
 SLACK = 1e-6

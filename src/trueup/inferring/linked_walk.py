@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Verdict
 from trueup.inferring.chains import AWAY, ESS, ChainLimit, diagnosed_in_pieces, run_side_by_side, told_cost
-from trueup.inferring.laplace_as_normal import normal_given_variances
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
-from trueup.kernel.table_walks.linked_exchange import exchange_sweep
-from trueup.kernel.table_walks.linked_fresh import MAX_TOTAL, fresh_sweep
+from trueup.kernel.table_walks.linked_exchange import MAX_TOTAL, exchange_sweep, fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
-from trueup.kernel.table_walks.linked_prior import draw_linked_prior
+from trueup.kernel.table_walks.linked_prior import draw_linked_prior, normal_given_variances
 from trueup.layouts.linked import LinkedProblem
 from trueup.model.cells import Margin
 from trueup.model.stacking import COUNTED

@@ -16,7 +16,7 @@ from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.io.bundle.posterior import write_drawn
-from trueup.kernel.messages.mixture import Exact
+from trueup.kernel.messages.downward import Exact
 from trueup.kernel.messages.partition import spread_messages
 from trueup.model.records.drawn import Columns, Marginals
 

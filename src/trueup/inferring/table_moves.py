@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.table_walks.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves
+from trueup.kernel.table_walks.moves import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves
 from trueup.model.cells import Cells
 
 Vector = tuple[NDArray[np.int64], NDArray[np.int64]]

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import OutOfTimeError
+from trueup.inferring.chains import OutOfTimeError, refuses_settings
 from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
-from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
@@ -20,6 +19,7 @@ from trueup.inferring.tree_grid import Settled, TreeGrid
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.factors import Split
+from trueup.layouts.refusals import refuses_columns
 from trueup.layouts.splits import Splits, splits_of
 from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Constraints
@@ -229,15 +229,15 @@ class ApproximateDraws:
 
     def drawn(self) -> Drawn:
         """Draw the counts by the deadline."""
-        chains, deadline = chains_for(self.state), self.deadline
-        until = deadline.sooner(1 - FOR_CHAINS) if chains else deadline
+        replaced, deadline = chains_take(self.state), self.deadline
+        until = deadline.sooner(1 - FOR_CHAINS) if replaced else deadline
         try:
-            tree = ApproximateTree(self.state, self.values, self.progress, until, bool(chains))
+            tree = ApproximateTree(self.state, self.values, self.progress, until, replaced)
             return tree.drawn(self.draws, self.rng)
         except (OutOfTimeError, ConvergenceError) as error:
-            if chains and not deadline.passed:
+            if replaced and not deadline.passed:
                 announce(self.progress, "no grids hold the posterior: Markov chains")
-                found = self.by_chains(chains)
+                found = self.by_chains()
                 if not found.refused:
                     return found
             if isinstance(error, ConvergenceError):
@@ -248,7 +248,7 @@ class ApproximateDraws:
                 remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",
             ) from None
 
-    def by_chains(self, chains: HistogramGibbs) -> Drawn:
+    def by_chains(self) -> Drawn:
         """Draw the counts by chains; the record names their prior, and says whether they are weak.
 
         Raises
@@ -258,7 +258,11 @@ class ApproximateDraws:
         ConvergenceError
             If time is spent before anything can be said.
         """
-        problem = self.state.problem
+        from trueup.inferring.histogram_gibbs import HistogramGibbs  # few trees need it, and it is large
+
+        problem, prior = self.state.problem, self.state.prior
+        assert isinstance(prior, Hierarchical)
+        chains = HistogramGibbs(prior, "approximate")
         prepared = chains.prepare(_of_columns(problem.constraints), problem.headers)
         found = chains.apply(
             prepared, self.values, self.draws, self.rng, self.progress, deadline=self.deadline
@@ -268,13 +272,12 @@ class ApproximateDraws:
         return replace(found, approximate=said, stats={**found.stats, "chains_of": chains.name})
 
 
-def chains_for(state: TreeState) -> HistogramGibbs | None:
-    """Return the chains that take a tree's prior, constraints and measurements; None where none do."""
+def chains_take(state: TreeState) -> bool:
+    """Return True if chains of `histogram-gibbs` take a tree's prior, constraints and measurements."""
     prior, problem = state.prior, state.problem
-    if not isinstance(prior, Hierarchical) or prior.concentrations:
-        return None
-    chains = HistogramGibbs(prior, "approximate")
-    return None if chains.refuses(_of_columns(problem.constraints), problem.headers) else chains
+    if not isinstance(prior, Hierarchical) or prior.concentrations or refuses_settings(prior, "cells"):
+        return False
+    return not refuses_columns(_of_columns(problem.constraints), problem.headers)
 
 
 def _of_columns(constraints: Constraints) -> Constraints:

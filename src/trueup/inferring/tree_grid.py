@@ -28,7 +28,7 @@ from trueup.kernel.grids.sweeps import (
 )
 from trueup.kernel.messages.pairs import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import OPEN, reach_all
-from trueup.kernel.tree.bounds import propagate
+from trueup.kernel.tree.whole import propagate
 from trueup.layouts.factors import FactorTable, Split
 from trueup.layouts.splits import Splits
 from trueup.run.executor import Deadline

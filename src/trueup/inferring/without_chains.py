@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from trueup.inferring.independent import IndependentPart
-from trueup.kernel.table_walks.rows import CURVE, HIGH, LOW, REACH, SLOPE, TABLED, Rows, U, log_densities
+from trueup.kernel.table_walks.moves import CURVE, HIGH, LOW, REACH, SLOPE, TABLED, Rows, U, log_densities
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear_system import margin_rows
 from trueup.model.records.drawn import Drawn, Marginals

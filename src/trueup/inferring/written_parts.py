@@ -20,7 +20,7 @@ from trueup.inferring.tree_exact import refuse_endless
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.places import write_places
 from trueup.io.bundle.posterior import PLACES, digests_of, posterior_manifest
-from trueup.kernel.messages.mixture import Exact
+from trueup.kernel.messages.downward import Exact
 from trueup.kernel.messages.partition import Partition, spread_messages, subtrees
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import NestedTree

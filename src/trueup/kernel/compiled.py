@@ -11,7 +11,7 @@ Before numba reads kept code, it fills the tables by which it compiles (all of P
 compiled, which fills them anyway.
 
 A third of the time of compilation went to what nothing needs. Kernels that other kernels call get no code for calls from
-Python, which unpacks every array of their arguments, until Python calls them, too, nor machine code (`late_code`). And all
+Python, which unpacks every array of their arguments, until Python calls them, too, nor machine code (`machine_code`). And all
 let other threads run, since numba compiles its own functions again for callers of other options.
 
 Processes that start together (the workers of a first release) would compile the same kernels side by side, and what one of them
@@ -42,8 +42,7 @@ from numba.core.sigutils import normalize_signature
 from numba.core.types import unliteral
 
 from trueup.kernel.announce import announce_compilation
-from trueup.kernel.late_code import make_code_late
-from trueup.kernel.stamps import stamp
+from trueup.kernel.machine_code import make_code_late, stamp
 from trueup.version import __version__
 
 LONGEST_WAIT = 60.0

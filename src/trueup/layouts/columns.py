@@ -26,11 +26,10 @@ from trueup.kernel.table_walks.columns import (
     Places,
     TreeMessages,
 )
-from trueup.kernel.table_walks.factors import Alike
-from trueup.kernel.table_walks.inhabited import STRENGTH
+from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts.histogram import UNSETTLED, histogram_problem
-from trueup.layouts.histogram_plan import refuses_on_histogram
+from trueup.layouts.refusals import without_upper
 from trueup.layouts.total_within import total_given_bounds
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
@@ -56,35 +55,6 @@ UNSTARTED = "no tables that keep everything exact were found to start from"
 UNSTARTED_REMEDY = "use the method 'lattice-moves', or infer an area of its own"
 UNMEASURED_VARIANCE = 10**8
 """Variance (counts squared) of what stands in, at the start of a chain alone, for finest cells that nobody measured."""
-
-
-def refuses_columns(constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-    """Return the reason why the column sampler cannot keep all rules, or None."""
-    if not constraints.nonnegative:
-        return "it takes nonnegative counts"
-    if len(constraints.cells.tree.levels) < 2:
-        return "it takes places on two levels or more"
-    if constraints.linear:
-        return "it keeps no linear rules"
-    if any(h.groups is not None or h.margin.where for h in headers):
-        return "it takes measurements of all places of a level"
-    if unknown := [h.law.name for h in headers if not h.exact and not _closed(h)]:
-        return f"law '{unknown[0]}' is bounded or perturbs, or does not factor over cells"
-    if reason := refuses_on_histogram(without_upper(constraints)):
-        return reason
-    open_ = ~constraints.zero_cells.reshape(constraints.cells.shape[0], -1)
-    return None if (open_ == open_[:1]).all() else "it takes structural zeros that hold at every place"
-
-
-def without_upper(constraints: Constraints) -> Constraints:
-    """Return the constraints with lower bounds alone."""
-    lower = (replace(b, upper=None) for b in constraints.bounds if b.lower is not None)
-    return replace(constraints, bounds=tuple(lower))
-
-
-def _closed(header: Measured) -> bool:
-    form = header.law.form  # of a perturbation it is rough
-    return header.law.additive and form is not None and not np.isfinite(form.reach)
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from trueup.layouts.family_rules import (
     rooted,
     table_bounds,
 )
-from trueup.layouts.linear import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.layouts.refusals import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, Recode, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in

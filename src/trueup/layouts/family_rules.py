@@ -20,15 +20,10 @@ from trueup.errors import SpecError
 from trueup.kernel.families.least_squares import FamilyLeastSquares
 from trueup.kernel.families.sets import JunctionTree
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines
-from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.kernel.histogram.structural_zeros import Fold
-from trueup.kernel.settling.lower_bounds import Lower, close_bounds
-from trueup.layouts.histogram_plan import (
-    bounded_marginals,
-    level_bounds,
-    level_limits,
-    refuses_on_histogram,
-)
+from trueup.layouts.histogram_plan import bounded_marginals, level_bounds, level_limits
+from trueup.layouts.refusals import refuses_on_histogram
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in

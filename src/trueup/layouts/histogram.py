@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal, cell_groups
-from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
-from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.layouts.histogram_plan import (
     bounded_marginals,
     domain_of,
@@ -25,7 +24,6 @@ from trueup.layouts.histogram_plan import (
     refuse_undetermined,
     small_fold,
 )
-from trueup.layouts.linear import LinearProblem
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
@@ -161,6 +159,8 @@ class HistogramProblem:
 
     def conflict(self, values: NDArray) -> InfeasibleError | None:
         """Return the error naming rules proved to exclude each other in some row of values `(b, q)`, or None."""
+        from trueup.layouts.linear import LinearProblem  # an error's only user
+
         linear = LinearProblem(self.constraints, self.headers)
         if self.cells.n > CONFLICT_CELLS:
             return next((error for row in values if (error := linear.disagreement(row))), None)

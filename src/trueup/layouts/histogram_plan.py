@@ -13,27 +13,13 @@ from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, sh
 from trueup.kernel.histogram.node_filter import determines
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
-from trueup.layouts.linear import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.layouts.refusals import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.family_sets import cyclic
 from trueup.model.header import Measured
 
 FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
-
-
-def refuses_on_histogram(constraints: Constraints, *, upper: bool = False) -> str | None:
-    """Return the reason why histogram kernels cannot keep the constraints, or None; upper bounds need `upper`."""
-    if not upper and any(b.upper is not None for b in constraints.bounds):
-        return "it keeps no upper bounds on crossing margins"
-    if constraints.bounds and not constraints.nonnegative:
-        return "it keeps bounds on nonnegative counts only"
-    margins = (*constraints.invariants, *(b.margin for b in constraints.bounds))
-    tables = [constraints.cells.marginal(m.attributes) for m in margins]
-    for margin, mine in zip(margins, tables, strict=True):
-        if not all(refines(mine, other) or refines(other, mine) for other in tables):
-            return f"its invariants and bounds must be nested, and '{margin}' crosses another"
-    return None
 
 
 def small_fold(constraints: Constraints) -> Fold | None:

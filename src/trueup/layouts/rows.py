@@ -11,7 +11,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.table_walks.rows import HIGH, LOW, Rows
+from trueup.kernel.table_walks.moves import HIGH, LOW, Rows
 from trueup.layouts.factors import FittedMasses
 from trueup.layouts.linear import LinearProblem
 from trueup.model.header import split

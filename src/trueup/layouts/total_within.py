@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.table_walks.within_bounds import log_within_bounds
-from trueup.kernel.tree.bounds import propagate
+from trueup.kernel.tree.whole import propagate
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
@@ -50,6 +48,10 @@ def total_given_bounds(
     bounds = [b for b in constraints.bounds if not b.margin.attributes and not b.where]
     if not any(b.upper is not None or np.any(np.asarray(b.lower, float) > 0) for b in bounds):
         return none
+    # Most trees have no such bounds, and need not import these kernels.
+    from trueup.kernel.settling.split_draws import HYPERPRIOR
+    from trueup.kernel.table_walks.within_bounds import log_within_bounds
+
     low, high = np.zeros(tree.level_ptr[-1]), np.full(tree.level_ptr[-1], _largest_total(headers, values))
     for b in bounds:
         level = tree.level(b.margin.level)

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.messages.pmf import OPEN
-from trueup.kernel.tree.bounds import conflict, propagate
 from trueup.kernel.tree.least_squares import messages, posterior_variances, unidentified
-from trueup.kernel.tree.rounding import controlled_rounding
 from trueup.kernel.tree.topdown import attainable
+from trueup.kernel.tree.whole import conflict, controlled_rounding, propagate
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
@@ -78,6 +76,8 @@ class TreeProblem:
 
     def whole_bounds(self, measured: NDArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return bounds and invariants `(nodes,)` as whole numbers; minus and plus `OPEN` if there is none."""
+        from trueup.kernel.messages.pmf import OPEN  # of inference alone
+
         lower, upper = self.bounds()
         lower = np.where(np.isinf(lower), -OPEN, np.ceil(np.maximum(lower, -(2.0**59)))).astype(np.int64)
         upper = np.where(np.isinf(upper), OPEN, np.floor(np.minimum(upper, 2.0**59))).astype(np.int64)

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.histogram.spine import Lower, close_bounds
 from trueup.kernel.settling.descend import Settling, node_keys, settle
-from trueup.kernel.settling.lower_bounds import Lower, close_bounds
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
 from trueup.layouts.histogram import CONFLICT, UNSETTLED

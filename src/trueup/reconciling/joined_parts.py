@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import Marginal
-from trueup.kernel.histogram.spine import Spine
-from trueup.kernel.settling.lower_bounds import Lower, close_bounds
+from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.model.build import own_constraints
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram.marginals import Marginal
-from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.fit import Fit, FitLoss
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.linear.secants import FitLoss
 from trueup.kernel.linear.whole_fit import whole_fit
 from trueup.kernel.margins.projection import Projection, inconsistent, margin_of, nearest, residual
 from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, margins_polyhedron, whole_table
 from trueup.kernel.settling.nearest import Metric, tolerance_for
-from trueup.kernel.settling.root import settle_marginals
+from trueup.kernel.settling.refine import settle_marginals
 from trueup.kernel.settling.transport import SNAP, round_children
 from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem, histogram_problem, histogram_standard_errors

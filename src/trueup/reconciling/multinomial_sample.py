@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.multinomial.draw import multinomial_draw_tree
+from trueup.kernel.multinomial.mode import multinomial_draw_tree
 from trueup.model.prior import FLAT, EachPrior
 from trueup.reconciling.estimates import Estimator, Multinomial
 

@@ -31,9 +31,9 @@ from trueup.layouts.histogram_plan import (
     level_plans,
     refuse_impossible_bounds,
     refuse_undetermined,
-    refuses_on_histogram,
     small_fold,
 )
+from trueup.layouts.refusals import refuses_on_histogram
 from trueup.model.cells import Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

@@ -9,7 +9,7 @@ import pytest
 
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.graver import bridges, graver_basis, reached
-from trueup.kernel.table_walks.rows import enumerate_fibre
+from trueup.kernel.table_walks.moves import enumerate_fibre
 
 
 def margins(shape, sets):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trueup.kernel.table_walks.metropolis import WINDOW, _pick
-from trueup.kernel.table_walks.proposals import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves, propose
+from trueup.kernel.table_walks.moves import LISTED, PAIR, SAME, SINGLE, SQUARE, Moves, propose
 
 GRID = 20_000
 

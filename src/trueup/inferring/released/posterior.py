@@ -19,8 +19,7 @@ from trueup.inferring.released.zero import log_at_most
 from trueup.kernel.released.draw import gibbs, least_bound
 from trueup.kernel.released.events import Events, find_events
 from trueup.kernel.released.mode import draw_near_mode
-from trueup.kernel.released.redrawn import redrawn_total
-from trueup.kernel.released.tables import Tables, Total
+from trueup.kernel.released.tables import Tables, Total, redrawn_total
 from trueup.layouts.released import ReleasedSum, half_width
 from trueup.model.prior import Flat
 

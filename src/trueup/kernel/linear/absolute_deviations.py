@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear.fit import Fit, least_absolute_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import (
     PASSES,
@@ -20,7 +20,6 @@ from trueup.kernel.linear.programs import (
     relative_gap,
     status_of,
 )
-from trueup.kernel.linear.proof import least_absolute_bound
 from trueup.kernel.status import Status
 
 ACCURACY = 1e-6  # relative excess of a second program over the first that its tolerance explains

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.messages.mixture import Exact
+from trueup.kernel.messages.downward import Exact
 from trueup.kernel.messages.pmf import OPEN, SPLIT, Factors, no_splits
 from trueup.kernel.messages.solve import Solved, Subtrees
 from trueup.kernel.messages.tilting import NARROW

@@ -14,8 +14,7 @@ from numba.typed import List
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.downward import downward, given_to_parts, products
-from trueup.kernel.messages.mixture import Exact, mixed, mixed_above
+from trueup.kernel.messages.downward import Exact, downward, given_to_parts, mixed, mixed_above, products
 from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.solve import Solved, rounded_marginals
 from trueup.kernel.messages.upward import MASSES, Tilted, upward

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.kernel.compiled import njit
 from trueup.kernel.multinomial.int128 import product_exceeds, products_equal
+from trueup.kernel.released.draw import draw_true
 from trueup.kernel.released.events import Events, interval, log_choose
 from trueup.kernel.released.tables import Tables, Total, log_total, mass_between, noisy_mass
-from trueup.kernel.released.true_counts import draw_true
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

@@ -7,14 +7,19 @@ For two parts the likelihood is a product of three matrices,
 with K_s the law of the noisy count a_s given N_s, and B(a_1, a_2) the probability that the release
 is k: 0 or 1 for the mode (Wang & Reiter 2021, section 4), a binomial mass for the draw (Wang 2020,
 Algorithm 2). Where the released total depends on n* = n_1 + n_2, B splits by how it does.
+
+Products of two matrices given by their logarithms, accurate however small the entries.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
+from trueup.kernel.compiled import njit
 from trueup.kernel.released.tables import Total
 
 Integers = NDArray[np.int64]
@@ -120,3 +125,35 @@ def _likelihood_rows(excess: Integers, radius: int) -> Integers:
     if radius == 0:
         return np.where(excess == 0, 3, -1)
     return np.where(excess == -radius, 1, np.where(excess == radius, 2, inside))
+
+
+def log_product(a: Reals, b: Reals) -> Reals:
+    """Return `log(exp(a) @ exp(b))`, every entry scaled by its own largest term.
+
+    Parameters
+    ----------
+    a, b
+        `(n, k)` and `(k, m)` logarithms; -inf for zero.
+
+    Examples
+    --------
+    >>> log_product(np.array([[-5000.0, -5001.0]]), np.zeros((2, 1))).round(4)
+    array([[-4999.6867]])
+    """
+    return _log_product(np.ascontiguousarray(a, float), np.ascontiguousarray(b.T, float))
+
+
+@njit(cache=True)
+def _log_product(a, b):
+    out = np.empty((len(a), len(b)))
+    for i in range(len(a)):
+        for j in range(len(b)):
+            top = -math.inf
+            for k in range(a.shape[1]):
+                top = max(top, a[i, k] + b[j, k])
+            total = 0.0
+            if top > -math.inf:
+                for k in range(a.shape[1]):
+                    total += math.exp(a[i, k] + b[j, k] - top)
+            out[i, j] = top + math.log(total) if total > 0 else -math.inf
+    return out

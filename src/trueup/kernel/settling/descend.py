@@ -26,11 +26,10 @@ import numpy as np
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, relative, spread
-from trueup.kernel.settling.lower_bounds import Lower
+from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
-from trueup.kernel.settling.refine import Coarse, SettlingStage
-from trueup.kernel.settling.root import settle_marginals
+from trueup.kernel.settling.refine import Coarse, SettlingStage, settle_marginals
 from trueup.kernel.settling.table_draws import drawn_cells, drawn_columns, drawn_parts, total_of
 from trueup.kernel.settling.transport import mixed_keys
 from trueup.kernel.status import largest

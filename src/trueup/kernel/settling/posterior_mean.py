@@ -47,9 +47,9 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.entrywise import add_line, copy_line, copy_table, row_sums
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages.splits import digamma
-from trueup.kernel.settling.dense import entries, factorise, matrix_entry, solve_factored
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
+from trueup.kernel.settling.two_way import entries, factorise, matrix_entry, solve_factored
 
 PASSES = 8  # over all sites
 MAX_OPEN_CELLS = 320  # open cells of a parent up to which that is done

@@ -27,7 +27,7 @@ from trueup.kernel.settling.split_laws import (
     log_prior,
     write_laws,
 )
-from trueup.kernel.tree.simplex import project_part
+from trueup.kernel.tree.topdown import project_part
 
 NEWTON_STEPS = 6  # Newton's, for the multipliers of a draw
 CONCENTRATIONS = np.exp(np.linspace(math.log(0.02), math.log(500.0), 13))

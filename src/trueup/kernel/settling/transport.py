@@ -17,7 +17,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.entrywise import copy_line, copy_table
-from trueup.kernel.tree.rounding import hashed
+from trueup.kernel.tree.whole import hashed
 
 SNAP = 1e-7  # a cell this close below a whole number is that number
 GRAIN = 99_991  # costs are whole multiples of 1 / GRAIN: ties are ties whatever the last digits

@@ -8,7 +8,7 @@ lowest place's size s and cell of one more, e (`sizes`):
     a lowest place   Gamma(T + a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
 
 theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
-Lowest places may be uninhabited (`inhabited`): these hold nobody, and no step changes them.
+Lowest places may be uninhabited (`gibbs_steps`): these hold nobody, and no step changes them.
 
 A *direction* u adds t_v u to the table of each lowest place v, where u is one column, a pair (+1, -1) or a square (+1,
 -1, -1, +1) of columns; the table of each place above changes by the sum of its children's t, times u. Every factor is
@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.inhabited import draw_inhabited
+from trueup.kernel.table_walks.gibbs_steps import draw_inhabited
 from trueup.kernel.table_walks.place_masses import (
     AT_ONCE,
     LONGEST,

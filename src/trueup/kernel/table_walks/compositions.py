@@ -5,7 +5,7 @@
 
 Cell j varies around the place above with a concentration kappa_j of its own: some groups live apart, others do not. Were all
 alike, x_v would be Dirichlet-multinomial around theta_parent. Cells of one value of an attribute vary together besides, by the
-factors f_vj (`factors`; 1 at the root). `EVEN`, a fiftieth of a table for each column, keeps shares of columns that are empty
+factors f_vj (`gibbs_steps`; 1 at the root). `EVEN`, a fiftieth of a table for each column, keeps shares of columns that are empty
 above from sinking to 10^-100, where chains would stick for long. It adds up over places: with a tenth, groups of three persons
 in a county of 38 groups of blocks came out as 10 to 30 where noise was wide.
 
@@ -37,9 +37,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.factors import EVEN, TINY, draw_factors
-from trueup.kernel.table_walks.inhabited import draw_rates, parts
-from trueup.kernel.table_walks.restaurants import occupied
+from trueup.kernel.table_walks.gibbs_steps import EVEN, TINY, draw_factors, draw_rates, occupied, parts
 from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 
 PRODUCT = 32

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.proposals import propose
-from trueup.kernel.table_walks.rows import (
+from trueup.kernel.table_walks.moves import (
     CENTRE,
     CURVE,
     HIGH,
@@ -30,6 +29,7 @@ from trueup.kernel.table_walks.rows import (
     SLOPE,
     TABLED,
     U,
+    propose,
     row_log_factor,
     sums,
 )

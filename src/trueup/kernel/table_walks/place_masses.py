@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.inhabited import parts
+from trueup.kernel.table_walks.gibbs_steps import parts
 
 SLACK = 1e-6
 HUGE = 1e280

@@ -34,8 +34,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.compositions import MAX_LOG_CONCENTRATION
-from trueup.kernel.table_walks.factors import EVEN, TINY
-from trueup.kernel.table_walks.inhabited import parts
+from trueup.kernel.table_walks.gibbs_steps import EVEN, TINY, parts
 from trueup.kernel.table_walks.rates import (
     Rates,
     arrive,

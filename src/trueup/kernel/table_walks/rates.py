@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.factors import TINY
+from trueup.kernel.table_walks.gibbs_steps import TINY
 from trueup.kernel.table_walks.place_masses import SLACK, log_prior_of_total
 from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtr, ndtri
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.factors import TINY
-from trueup.kernel.table_walks.inhabited import STRENGTH
+from trueup.kernel.table_walks.gibbs_steps import STRENGTH, TINY
 from trueup.kernel.table_walks.place_masses import log_gamma_difference
 
 Reals = NDArray[np.float64]

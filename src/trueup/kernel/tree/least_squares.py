@@ -164,7 +164,7 @@ def least_squares(child_ptr: np.ndarray, variance: np.ndarray, values: np.ndarra
     Returns
     -------
     numpy.ndarray
-        x, shaped like ``values``. Exact nodes that contradict each other (see `trueup.kernel.tree.bounds`) or
+        x, shaped like ``values``. Exact nodes that contradict each other (see `trueup.kernel.tree.whole`) or
         counts that no measurement determines (see `unidentified`) are the caller's to refuse.
 
     Notes
