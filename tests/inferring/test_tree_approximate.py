@@ -156,6 +156,20 @@ def test_coarse_grids_are_seen_to_err(rng):
     assert means > MEANS or masses > INTERVALS
 
 
+def test_coarse_grids_know_the_evidence_of_small_parts_beside_wide_noise(rng):
+    """Their prior is a power of the count near 0, where quantiles of the posterior leave wide gaps."""
+    cells = states([300])
+    laws = laplace_tree(cells, "1/80") | {Margin("nation"): law_named("discrete-laplace")("1")}
+    measured = noisy(cells, rng.negative_binomial(0.05, 1 / 4000, cells.n), laws, rng)
+    method = TreeExact(prior=Hierarchical(concentrations=(1.0, 0.05)), tier="exact")
+    found = []
+    for step in (0.4, 0.1):
+        state, grid, _ = solved(method, cells, measured, step)
+        splits = splits_of(method.prior, state.problem.nested, state.problem.bounds()[1])
+        found.append(grid.solve(splits.parameters(given(method.prior, splits))).evidence)
+    assert abs(found[0] - found[1]) < 1.0
+
+
 @pytest.mark.parametrize("prior", [Flat(), Bounded(400), Poisson(20.0)])
 def test_priors_on_single_counts_are_factors(rng, prior):
     cells = states([3, 4])

@@ -195,7 +195,7 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
     for v in range(nodes):
         u = only_part(plan, v)
         here = slice(ptr[u], ptr[u + 1])
-        own = _points_of(x[here], score[here], first[u], last[u], widest[u], step)
+        own = _points_of(x[here], score[here], first[u], last[u], low[u], widest[u], step)
         while size + len(own) > len(out):
             out = np.concatenate((out, np.empty(len(out), np.int64)))
         out[size : size + len(own)] = own
@@ -230,7 +230,7 @@ def _at(x, score, sought):
 
 
 @njit(cache=True)
-def _points_of(x, score, first, last, widest, step):
+def _points_of(x, score, first, last, low, widest, step):
     if last - first < MAX_WHOLE_WINDOW:
         return np.arange(first, last + 1)
     found = [first, last]
@@ -241,19 +241,23 @@ def _points_of(x, score, first, last, widest, step):
     _beyond(found, x[-1], last, max(x[-1] - x[-2], 1))
     out = np.unique(np.array(found))
     return _fill_gaps(
-        out[(out >= first) & (out <= last)], max(widest, (last - first) * step / MAX_ADDED_GAPS)
+        out[(out >= first) & (out <= last)], low, max(widest, (last - first) * step / MAX_ADDED_GAPS), step
     )
 
 
 @njit(cache=True)
-def _fill_gaps(x, widest):
-    """Add points so that no gap is wider than `widest`."""
+def _fill_gaps(x, low, widest, step):
+    """Add points so that no gap is wider than `widest`, nor than `step` times how far above the least count it begins.
+
+    Priors of parts are powers of the count near the least one.
+    """
     found = [x[0]]
     for k in range(1, len(x)):
-        gap = x[k] - x[k - 1]
-        parts = math.ceil(gap / widest)
-        for i in range(1, parts):
-            found.append(x[k - 1] + np.int64(i * gap / parts))
+        at = float(x[k - 1])
+        while at < x[k]:
+            gap = min(widest, max(step * (at - low + 1.0), 1.0))
+            at += gap if x[k] - at > 2.0 * gap else (x[k] - at) / math.ceil((x[k] - at) / gap)
+            found.append(np.int64(at))
         found.append(x[k])
     return np.unique(np.array(found))
 
