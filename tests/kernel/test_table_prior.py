@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from scipy.stats import beta, binomtest, chisquare, gamma, kstest, norm
+from scipy.stats import beta, binom, binomtest, chisquare, gamma, kstest, norm
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.settling.split_draws import HYPERPRIOR
@@ -18,7 +18,15 @@ from trueup.kernel.table_walks.compositions import (
     _log_totals,
     _slice,
 )
-from trueup.kernel.table_walks.gibbs_steps import EVEN, MEAN, STRENGTH, draw_factors, draw_rates, occupied
+from trueup.kernel.table_walks.gibbs_steps import (
+    EVEN,
+    MEAN,
+    STRENGTH,
+    draw_factors,
+    draw_rates,
+    left_after,
+    occupied,
+)
 from trueup.kernel.table_walks.sizes import _draw_size
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
@@ -35,6 +43,12 @@ CHANCE = 1e-6
 def seated(rng, guests, alpha, tables):
     for i in range(tables.size):
         tables[i] = occupied(rng, guests, alpha)
+
+
+@njit(cache=False)
+def left_over(rng, count, share, left):
+    for i in range(left.size):
+        left[i] = left_after(rng, count, share)
 
 
 @njit(cache=False)
@@ -100,6 +114,22 @@ def test_tables_of_a_restaurant(guests, alpha, rng):
     seated(rng, guests, alpha, tables)
     assert fits(tables, tables_law(guests, alpha)) > CHANCE
     assert fits(tables, tables_law(guests, 1.1 * alpha)) < CHANCE  # a concentration a tenth larger is another
+
+
+@pytest.mark.parametrize(("guests", "alpha"), [(1200, 12.0), (3000, 200.0), (1500, 1e4)])
+def test_tables_of_many_guests_are_nearly_normal(guests, alpha, rng):
+    tables = np.empty(100_000, np.int64)
+    seated(rng, guests, alpha, tables)
+    assert fits(tables, tables_law(guests, alpha)) > CHANCE
+    assert fits(tables, tables_law(guests, 1.03 * alpha)) < CHANCE
+
+
+@pytest.mark.parametrize(("count", "share"), [(1, 0.3), (40, 0.02), (5000, 1e-4), (30, 0.9)])
+def test_what_is_left_is_binomial(count, share, rng):
+    left = np.empty(200_000, np.int64)
+    left_over(rng, count, share, left)
+    assert fits(left + 1, binom.pmf(np.arange(count + 1), count, 1 - share)) > CHANCE
+    assert fits(left + 1, binom.pmf(np.arange(count + 1), count, 1 - 0.8 * share)) < CHANCE
 
 
 @pytest.mark.parametrize("total", [0, 3, 40, 2000])

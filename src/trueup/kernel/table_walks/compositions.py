@@ -37,7 +37,15 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.gibbs_steps import EVEN, TINY, draw_factors, draw_rates, occupied, parts
+from trueup.kernel.table_walks.gibbs_steps import (
+    EVEN,
+    TINY,
+    draw_factors,
+    draw_rates,
+    left_after,
+    occupied,
+    parts,
+)
 from trueup.kernel.table_walks.sizes import LARGEST_SIZE
 
 PRODUCT = 32
@@ -85,11 +93,7 @@ def _seat(rng, places, state, room, level):
             if n > 0:
                 around = max(state.kappa[level, j] * state.theta[p, j], TINY)
                 seated = occupied(rng, n, around + even)
-                if even == 0.0:
-                    room[0, p, j] += seated
-                else:
-                    for _ in range(seated):
-                        room[0, p, j] += rng.random() * (around + even) < around
+                room[0, p, j] += seated if even == 0.0 else left_after(rng, seated, even / (around + even))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)

@@ -45,26 +45,21 @@ from trueup.kernel.compiled import njit
 
 MIN_SEATED_GUESTS, SEATED_PER_CONCENTRATION = 12, 25.0
 """Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
-MIN_NORMAL_CONCENTRATION = 1_000.0
-"""Concentration from which on tables, as many at least where guests are, are drawn by a normal law."""
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _mean(guests, alpha):
-    """Return the mean number of tables: alpha times a difference of digammas, by the Euler-Maclaurin formula."""
-    far = alpha + guests
-    return alpha * (math.log1p(guests / alpha) + 0.5 / alpha - 0.5 / far)
+MIN_NORMAL_CONCENTRATION, MIN_NORMAL_GUESTS = 10.0, 1_000
+"""Concentration and guests above which tables are drawn by a normal law: one by one they would take most of a sweep."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _by_normal_law(rng, guests, alpha):
-    """Draw the number of tables as a rounded normal, within a hundredth of the law for so many independent events.
-
-    What is drawn given their number, m, has a gamma law of shape m, whose deviation is as wide as theirs.
-    """
-    mean, far = _mean(guests, alpha), alpha + guests
-    squares = alpha * alpha * (1.0 / alpha - 1.0 / far + 0.5 / (alpha * alpha) - 0.5 / (far * far))
-    drawn = mean + math.sqrt(max(mean - squares, 0.0)) * rng.normal()
+    """Draw the number of tables as a rounded normal with their third cumulant, within half a hundredth of the law."""
+    # With p = alpha / (alpha + i) cumulants are the sums of p, of p - p^2 and of p - 3 p^2 + 2 p^3, by Euler and Maclaurin.
+    near, far = 1.0 / alpha, 1.0 / (alpha + guests)
+    mean = alpha * (math.log1p(guests / alpha) + 0.5 * (near - far))
+    squares = alpha * alpha * (near - far + 0.5 * (near * near - far * far))
+    cubes = 0.5 * alpha**3 * (near * near - far * far + near**3 - far**3)
+    z, variance = rng.normal(), max(mean - squares, 1e-9)
+    skew = min(max((mean - 3.0 * squares + 2.0 * cubes) / variance, -1.0), 1.0)
+    drawn = mean + math.sqrt(variance) * z + skew / 6.0 * (z * z - 1.0)
     return min(max(math.floor(drawn + 0.5), 1), guests)
 
 
@@ -75,7 +70,7 @@ def occupied(rng, guests, alpha):
     Beyond the first few, new tables come as points of rate `log(1 + alpha / i)` on [i, i + 1), at most one each, thinned
     from the rate alpha / (s - 1), so that the time is that of the tables, not of the guests.
     """
-    if alpha > MIN_NORMAL_CONCENTRATION and guests > MIN_NORMAL_CONCENTRATION:
+    if alpha > MIN_NORMAL_CONCENTRATION and guests > MIN_NORMAL_GUESTS:
         return _by_normal_law(rng, guests, alpha)
     count, i = min(guests, 1), 1
     few = min(float(guests), max(MIN_SEATED_GUESTS, SEATED_PER_CONCENTRATION * alpha))
@@ -93,6 +88,17 @@ def occupied(rng, guests, alpha):
             count += 1
             s = k + 1.0
     return count
+
+
+@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+def left_after(rng, count, share):
+    """Draw how many of `count` are left where each is taken away with a probability; the time is that of those taken."""
+    left, at, step = count, 0.0, math.log1p(-share)
+    while True:
+        at += math.floor(math.log(1.0 - rng.random()) / step) + 1.0
+        if at > count:
+            return left
+        left -= 1
 
 
 MEAN, STRENGTH = (0.5, 1.0), (2.0, 0.1)
