@@ -372,7 +372,7 @@ def test_a_new_law_is_one_file_and_one_line(extended):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("method", ["tree-exact", "lattice-moves"])
+@pytest.mark.parametrize("method", ["tree-exact", pytest.param("lattice-moves", marks=pytest.mark.slow)])
 def test_a_new_prior_is_one_file_and_one_line(extended, method):
     schema = json.loads(_in(extended, "-m", "trueup", "schema"))
     assert "Geometric" in schema["$defs"]

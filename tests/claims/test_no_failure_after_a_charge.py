@@ -79,7 +79,7 @@ def worth_drawing(law) -> bool:
     return sum(choice.seconds for _, choice in law.bound.pieces) < 2e-3
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shape"), list(product(JOINT, SHAPES)), ids=lambda p: getattr(p, "name", p))
 def test_lattice_noise_is_refused_in_planning_or_drawn(kind, shape, rng, monkeypatch):
     monkeypatch.setattr(choice, "LARGEST_TABLE", 2**12)  # tests stay fast

@@ -141,7 +141,7 @@ def test_a_run_that_was_killed_goes_on(large, tmp_path, monkeypatch):
     assert np.array_equal(drawn(measured.cells, tmp_path / "out"), posterior.draws[0])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_spark_gives_the_draws_of_memory_though_an_executor_is_killed(large, tmp_path, monkeypatch, cluster):
     measured, posterior = large
     monkeypatch.setattr(by_parts, "MOST_ROWS", 5 * DRAWS)

@@ -109,7 +109,7 @@ def off(ours, theirs):
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_means_and_spreads_are_near_those_of_whole_chains(measured, tmp_path):
     """One part holds all clinics, and learns as much as chains in memory; values given to other clinics would be off by more."""
     written(measured, tmp_path / "out", draws=400)
@@ -124,7 +124,7 @@ def test_means_and_spreads_are_near_those_of_whole_chains(measured, tmp_path):
             assert off(np.roll(ours, 1, axis=1), theirs)[0] > 1, margin
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_draws_of_a_part_are_those_of_longer_chains(measured, monkeypatch):
     """Given the same tables of a region; draws of other clinics' tables would be off by more than one."""
     cut = CutFamily(measured.by(None).constraints, measured.headers, measured.values)

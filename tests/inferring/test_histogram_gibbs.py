@@ -45,7 +45,7 @@ from trueup.run import executor as deadline_of_run
 from trueup.run.executor import Deadline
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("middles", [pytest.param((), marks=pytest.mark.slow), (1, 2)])
 def test_chains_agree_with_all_tables_listed(middles, rng):
     cells = places(middles)

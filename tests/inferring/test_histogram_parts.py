@@ -159,7 +159,7 @@ def test_exact_totals_are_kept(tmp_path, monkeypatch, rng, exact):
     assert np.unique(cells.sum(draws, Margin("county", ("sex", "age"))), axis=0).shape[0] > 10
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_means_and_spreads_are_those_of_whole_chains(rng, tmp_path, monkeypatch):
     """Long chains on the whole: over all counts of a level, differences in standard deviations, and widths."""
     monkeypatch.setattr(histogram_parts, "MOST_CELLS", 400)

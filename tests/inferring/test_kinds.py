@@ -119,7 +119,7 @@ def two_humps(rng):
     return rng.poisson(np.where(rng.random(WIDE.n) < 0.5, 4.0, 200.0))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "share", "most"),
     [(mostly_zeros, 0.9, 2), pytest.param(two_humps, 0.5, 0, marks=pytest.mark.slow)],

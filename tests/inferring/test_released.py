@@ -44,7 +44,7 @@ def embedded(posterior, counts):
 
 
 CASES = [
-    ((2, 2, 3), (ONE, ONE, ONE), ONE),
+    pytest.param((2, 2, 3), (ONE, ONE, ONE), ONE, marks=pytest.mark.slow),
     ((0, 1, 6), (ONE, TWO, ONE), SEVEN_TENTHS),
     ((4, 4, 4), (ONE, ONE, ONE), TWO),
     ((0, 3, 0), (SEVEN_TENTHS, ONE, ONE), ONE),
@@ -138,7 +138,7 @@ def test_three_parts_with_shuffled_ties_follow_the_enumerated_posterior(rng, k):
         assert p_value(inside, never_empty) < 1e-6
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [1, 2])
 @pytest.mark.parametrize("k", [(1, 1, 1), pytest.param((0, 3, 1), marks=pytest.mark.slow)])
 def test_three_parts_behind_a_draw_follow_the_enumerated_posterior(rng, algorithm, k):

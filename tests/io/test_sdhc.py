@@ -126,7 +126,7 @@ def test_states_and_counties_are_read_as_one_tree(table, tmp_path, rng):
     assert sorted(read.flat) == sorted(number for *_, number in published_noise(paths))
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "cells"), [("PH5", 3), pytest.param("PH8", 4, marks=pytest.mark.slow)])
 def test_states_are_the_sums_of_their_counties_in_every_draw(table, cells, tmp_path, rng):
     """And ratios, of at most 10 persons, have intervals at every level, in the columns that users of these tables know."""

@@ -128,7 +128,7 @@ def p_values(noise, total, rng, wrong=""):
 @pytest.mark.parametrize(
     ("noise", "total"),
     [
-        thorough(15, False),
+        pytest.param(15, False, marks=pytest.mark.slow),
         pytest.param(3, False, marks=pytest.mark.slow),
         pytest.param(15, True, marks=pytest.mark.slow),
     ],

@@ -91,7 +91,9 @@ def found_by_going_on(folder, rows):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("row", FAULTS)
+@pytest.mark.parametrize(
+    "row", [FAULTS[0], *(pytest.param(row, marks=pytest.mark.slow) for row in FAULTS[1:])]
+)
 @pytest.mark.parametrize("found", [found_at_once, found_by_going_on])
 def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
     """Corrected data, once they are declared, are charged once; and how many rows are at fault is nobody's to know."""

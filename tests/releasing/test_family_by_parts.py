@@ -61,7 +61,7 @@ def test_tables_are_those_in_memory_on_the_same_measurements(tmp_path, parts, pl
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("after", [20, 40, 50])
+@pytest.mark.parametrize("after", [20, *(pytest.param(n, marks=pytest.mark.slow) for n in (40, 50))])
 def test_a_run_that_was_stopped_goes_on(tmp_path, after, rng):
     given = ministry(), visits(rng), tmp_path / "out"
     with pytest.raises(Interrupted):

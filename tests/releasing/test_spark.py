@@ -70,6 +70,7 @@ def assert_whole(out: Path, url: str) -> None:
     assert len(Ledger.open(url).state().reserved) == 1
 
 
+@pytest.mark.slow
 def test_executors_killed_in_every_kind_of_task_and_the_integers_of_one_machine(cluster, tmp_path):
     url, out, marks = new_ledger(tmp_path), tmp_path / "out", tmp_path / "marks"
     marks.mkdir()

@@ -235,6 +235,7 @@ def test_sliders_by_table_and_by_size_and_a_fixed_budget(chrome, tmp_path):
         assert "older" in older.get_by_role("alert").inner_text()
 
 
+@pytest.mark.slow
 def test_a_release_is_stopped_begun_again_and_outlives_a_killed_studio(chrome, tmp_path):
     table, ledger = small_table(tmp_path / "people.csv"), tmp_path / "ledger.db"
     with run("--folder", tmp_path / "work", "--data", table) as studio:
