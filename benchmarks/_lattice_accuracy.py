@@ -21,7 +21,7 @@ from trueup.model.constraints import Constraints, LinearRule
 from trueup.model.header import Measured
 from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
-from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.laws.geometric import DiscreteLaplace
 from trueup.noise.laws.undrawn import Exact
 from trueup.reconciling import default

@@ -14,7 +14,7 @@ from benchmarks._lattice import Tuned, against_chain, bind, margins
 from benchmarks.harness import Case, Harness, Run
 from papers import markov_chain as chain
 from trueup.measuring.entropy import words
-from trueup.noise.lattice.laws import LatticeGaussian
+from trueup.noise.lattice import LatticeGaussian
 
 SIGMA2 = 16
 

@@ -17,8 +17,8 @@ from benchmarks._lattice_accuracy import records
 from benchmarks.harness import Case, Harness, Picture
 from papers import markov_chain as chain
 from trueup.measuring.entropy import words
+from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice.integer import integer_plan as lay_out
-from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
 
 
 def cases(harness: Harness) -> Iterator[Case]:

@@ -18,7 +18,7 @@ from benchmarks._lattice_accuracy import counties
 from benchmarks.harness import Case, Harness, Picture
 from papers import markov_chain as chain
 from trueup.measuring.entropy import words
-from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.lattice import LatticeLaplace
 
 VARIANCE = 52.772
 """Exact variance of a cell at n = 102, epsilon = 0.192 (counts squared)."""

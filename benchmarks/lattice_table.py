@@ -15,7 +15,7 @@ from benchmarks._lattice_accuracy import accuracy
 from benchmarks.harness import Case, Harness, Picture
 from papers import markov_chain as chain
 from trueup.measuring.entropy import words
-from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.lattice import LatticeLaplace
 
 VARIANCE = 8.84
 """Exact variance of a cell of the 4 x 4 table at epsilon = 1/4 (counts squared)."""

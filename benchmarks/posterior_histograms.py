@@ -33,7 +33,7 @@ from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.layouts.columns import ColumnProblem
 from trueup.layouts.linear import LinearProblem
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 LAW = "rho 1"
 PARTS = ("960 cells", "county", "state", "memory")

@@ -7,8 +7,7 @@ from typing import Any
 
 import typer.main
 
-from trueup.cli import whole_app
-from trueup.cli.app import EXIT_CODES
+from trueup.cli import EXIT_CODES, whole_app
 
 HEAD = """# Command line
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.app import FAILURE, run_app
+from trueup.cli import FAILURE, run_app
 from trueup.cli.options import AsJson
 from trueup.cli.printing import print_json, print_table, progress
 from trueup.errors import DataError

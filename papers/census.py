@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from papers.item import Setting
 from trueup.errors import DataError
+from trueup.files import select
 from trueup.files.source import open_table
-from trueup.files.table import select
 
 COUNTIES = "us_counties_2010.csv"
 """One row a county: `state_name`, `county_name` and `pop`, the population in the 2010 Census."""

@@ -14,7 +14,7 @@ import numpy as np
 from papers.curves import Plot
 from papers.row import Row
 from trueup.errors import SpecError, TrueupError
-from trueup.reporting.drawing.blocks import Block
+from trueup.reporting.drawing import Block
 
 Status = Literal["agrees", "differs", "shown only", "cannot match", "needs data", "needs package", "error"]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from papers.item import Outcome, Setting
 from papers.row import ERRORS, Row
-from trueup.reporting.drawing.blocks import Column, Notice, Page, Section, Table, Text
+from trueup.reporting import html
+from trueup.reporting.drawing import Column, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number
-from trueup.reporting.html import html
 
 NEGLIGIBLE = 1e-6
 """A tolerance below this allows for rounding in the last bits alone."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.io.microdata.truncate import Limit
 from trueup.ledger.request import Terms
 from trueup.model.joined import LinkedTables

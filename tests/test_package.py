@@ -184,7 +184,7 @@ from typing import ClassVar
 import numpy as np
 
 from trueup.noise.law import Cost
-from trueup.noise.laws.base import IntegerLaw
+from trueup.noise.laws import IntegerLaw
 from trueup.noise.laws.geometric import DiscreteLaplace
 from trueup.digits import rational
 

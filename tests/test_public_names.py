@@ -11,8 +11,7 @@ from typing import Any
 import typer.main
 
 import trueup
-from trueup.cli import whole_app
-from trueup.cli.app import EXIT_CODES
+from trueup.cli import EXIT_CODES, whole_app
 
 FROZEN = Path(__file__).with_name("public_names.json")
 """Names as they were frozen; `python -m tests.test_public_names` prints those of today, to add new ones."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from papers.row import Row, claim, furthest
 from trueup.kernel.lattice.structure import Lattice
-from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
 from trueup.reporting.drawing.pictures import Figure, strips
 
 Integers = NDArray[np.int64]

@@ -13,7 +13,7 @@ from papers.dharangutte.examples import EPSILON_COUNTIES, PAPER, RUNS, Integers,
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, furthest, held, likely
 from trueup.kernel.lattice.structure import Lattice
-from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.lattice import LatticeLaplace
 from trueup.reporting.drawing.pictures import Figure, strips
 
 STATE = "Illinois"

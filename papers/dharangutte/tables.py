@@ -11,7 +11,7 @@ from papers.dharangutte.exact import as_stated
 from papers.dharangutte.examples import CHILDREN, COUNTIES, DRAWS, EDUCATION, PAPER, children, keeps
 from papers.item import Found, Item, Setting
 from papers.row import Row, compare, corrected, likely
-from trueup.reporting.drawing.blocks import Column, Table
+from trueup.reporting.drawing import Column, Table
 
 PRINTED_ROWS, PRINTED_COLUMNS, PRINTED_TOTAL = ("20", "55", "35", "35"), ("50", "35", "30", "20"), "135"
 

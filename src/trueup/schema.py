@@ -15,7 +15,7 @@ from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
 from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
 from trueup.noise.perturbed import READ
-from trueup.run.executor import FEWEST_MINUTES, MINUTES
+from trueup.run import FEWEST_MINUTES, MINUTES
 
 
 def spec_schema() -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_every_name_is_there_and_on_the_page():
     [
         ("projection", "trueup.reconciling.general_projection"),
         ("lattice", "trueup.model.mechanism_on_lattice"),
-        ("losses", "trueup.privacy.accountant"),
+        ("losses", "trueup.privacy"),
     ],
 )
 def test_without_the_module_the_verbs_break(part, verb):

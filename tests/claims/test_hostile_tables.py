@@ -23,7 +23,7 @@ import pytest
 
 from tests import linked_tables
 from trueup.errors import TrueupError
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import Terms

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from tests.reference.true_loss import concentrated, pure
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.truncate import Limit
 from trueup.model import mechanism

@@ -18,7 +18,7 @@ import pytest
 
 from tests import linked_tables
 from trueup.errors import DataError, InfeasibleError, TrueupError
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.io.microdata.truncate import Limit
 from trueup.ledger.questions import questions
 from trueup.measuring import read_confidential

@@ -26,8 +26,7 @@ from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
-from trueup.noise.lattice import choice, integer
-from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace, choice, integer
 from trueup.releasing.again import reconcile_bundle
 from trueup.releasing.engine import default_engine, plan_of
 from trueup.releasing.pipeline import measure_only

@@ -12,11 +12,10 @@ import pytest
 
 from tests.areas import SPEC, TRUTH
 from trueup.errors import DataError
-from trueup.files import csv_files, database, source
+from trueup.files import csv_files, database, files_of, source
 from trueup.files.columns import write_parquet
 from trueup.files.database import connect, literal
 from trueup.files.source import open_table
-from trueup.files.table import files_of
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.measuring import read_confidential
 from trueup.measuring.fingerprint import fingerprinting

@@ -14,7 +14,7 @@ import pytest
 from tests.reference.lattice import law_of, points, table_margins, three_crossing_sums
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 
 TWISTED = np.array([[1, 1, 1, 0], [1, -1, 0, 1]])
 EXACT = {

@@ -15,7 +15,7 @@ import pandas
 import pytest
 
 from trueup.errors import BudgetError, DataError, InfeasibleError, TrueupError
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import CHECKS, Terms

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trueup.cli.options import with_encoding
+from trueup.files import Encoded
 from trueup.files.csv_files import is_utf8
 from trueup.files.source import open_table
-from trueup.files.table import Encoded
 
 TEXT = "area,n\nÅbo,3\nMalmö,4\n"
 

@@ -15,7 +15,7 @@ import trueup
 from tests.areas import SPEC, write_areas
 from tests.command import run
 from trueup import Margin, errors
-from trueup.cli.app import EXIT_CODES, TERMINATED
+from trueup.cli import EXIT_CODES, TERMINATED
 from trueup.cli.printing import LogLines, progress, writing_log
 from trueup.errors import SpecError
 from trueup.measuring import simulate
@@ -40,7 +40,7 @@ def test_off_the_terminal_a_message_is_one_line(areas):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(130), RuntimeError("Query interrupted")])
 def test_an_interruption_says_that_nothing_was_published(error, capsys):
     """Whether it came to us, to typer or to DuckDB."""
-    from trueup.cli.app import run_app
+    from trueup.cli import run_app
 
     def app():
         raise error
@@ -155,7 +155,7 @@ def test_a_ledger_that_cannot_be_read_is_the_system_s_refusal_and_one_that_is_no
 
 ENDED = """
 import os, signal, sys
-from trueup.cli import app as program
+from trueup import cli as program
 def app():
     os.kill(os.getpid(), signal.{signal})
     signal.pause()

@@ -19,7 +19,7 @@ from trueup.model.kept_of_family import of_records
 from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
-from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.laws.undrawn import Exact
 
 NARROWEST = DiscreteLaplace(Fraction(230))

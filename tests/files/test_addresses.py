@@ -7,7 +7,7 @@ import json
 import pytest
 
 from trueup.errors import DataError
-from trueup.files.table import Encoded, JoinedTables, address_of, source_at
+from trueup.files import Encoded, JoinedTables, address_of, source_at
 
 
 def test_what_is_kept_as_json_leads_to_the_same_table_from_any_folder(tmp_path, monkeypatch):

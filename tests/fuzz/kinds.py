@@ -19,8 +19,8 @@ from tests.fuzz import mutate
 from trueup.checking.bundle import check
 from trueup.cli.published import read_source
 from trueup.errors import TrueupError
+from trueup.files import Encoded
 from trueup.files.source import open_table
-from trueup.files.table import Encoded
 from trueup.inferring.checkpoint import Checkpoint, key_of
 from trueup.inferring.questions import ask
 from trueup.io.bundle.areas import write_areas

@@ -22,7 +22,7 @@ from trueup.inferring.tree_exact import TreeExact
 from trueup.io.bundle.kept_parts import DrawsInParts
 from trueup.io.bundle.kept_posterior import read_posterior
 from trueup.io.bundle.manifest import digest
-from trueup.planning.targets import AreaTable
+from trueup.planning import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40

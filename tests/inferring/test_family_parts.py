@@ -22,7 +22,7 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import violations
 from trueup.model.prior import Flat
 from trueup.model.problem import Problem
-from trueup.planning.targets import AreaTable
+from trueup.planning import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40

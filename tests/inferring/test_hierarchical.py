@@ -29,8 +29,7 @@ from trueup.model.header import Measured
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Marginals
-from trueup.noise import law_named
-from trueup.noise.laws import base
+from trueup.noise import law_named, laws
 from trueup.run.local import LocalPool
 
 UPPER = 300
@@ -249,7 +248,7 @@ def test_points_beyond_the_tolerance_fall_back_to_the_mode_and_say_so(rng, monke
 
 @pytest.mark.parametrize("prior", ["flat", {"name": "hierarchical", "concentrations": [50.0]}])
 def test_tables_that_would_be_too_wide_are_no_fault_of_the_law(prior, rng, monkeypatch):
-    monkeypatch.setattr(base, "MAX_TABLE_ENTRIES", 1 << 10)
+    monkeypatch.setattr(laws, "MAX_TABLE_ENTRIES", 1 << 10)
     cells = star(2)
     measured = noisy(cells, np.array([3, 4]), laplace_tree(cells), rng)
     apart = replace(measured, values=(measured.values[0] + 20_000, *measured.values[1:]))

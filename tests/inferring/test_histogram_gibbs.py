@@ -26,6 +26,7 @@ from tests.inferring.histograms import (
     walked,
 )
 from tests.inferring.problems import noisy
+from trueup import run as deadline_of_run
 from trueup.errors import BundleError, ConvergenceError, SpecError, TrueupError
 from trueup.inferring import chain_driver, chains, histogram_gibbs, histogram_walk, infer
 from trueup.inferring.checkpoint import Checkpoint
@@ -41,8 +42,7 @@ from trueup.model.header import Measured
 from trueup.model.records.interval import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.run import executor as deadline_of_run
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 
 @pytest.mark.slow

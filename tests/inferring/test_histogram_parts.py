@@ -9,6 +9,7 @@ import pytest
 from tests.inferring.problems import noisy
 from tests.inferring.test_by_parts import Counted, Killed
 from tests.releasing.on_spark import killing
+from trueup import run
 from trueup.errors import SpecError, TrueupError
 from trueup.inferring import histogram_parts
 from trueup.inferring.by_parts import infer_by_parts
@@ -24,8 +25,7 @@ from trueup.model.header import Measured
 from trueup.model.records.interval import ends_of_sorted
 from trueup.model.tree import Tree
 from trueup.noise import law_named
-from trueup.planning.targets import AreaTable
-from trueup.run import executor
+from trueup.planning import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
 DRAWS = 40
@@ -140,9 +140,9 @@ def test_roots_are_the_draws_that_are_given(rng):
 
 def test_parts_have_no_deadline(large, tmp_path, monkeypatch):
     """One in memory ends after ten minutes; here none may be begun."""
-    monkeypatch.setattr(executor, "MINUTES", 0.0)
+    monkeypatch.setattr(run, "MINUTES", 0.0)
     with pytest.raises(SpecError, match="0 minutes are given"):
-        executor.Deadline.of()
+        run.Deadline.of()
     assert written(large, tmp_path / "out")["kind"] == "posterior"
 
 

@@ -34,7 +34,7 @@ from trueup.model.header import Measured
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.noise import DiscreteLaplace, law_named
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 
 @pytest.fixture

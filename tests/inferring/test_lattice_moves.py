@@ -35,7 +35,7 @@ from trueup.model.linear import parse_linear
 from trueup.model.prior import read_prior
 from trueup.model.records.measurements import Measurements
 from trueup.noise import law_named
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 FALSE_ALARM = 1e-6
 LENGTHS = [1000, pytest.param(10_000, marks=pytest.mark.slow)]

@@ -23,7 +23,7 @@ from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule, violations
 from trueup.model.linear import parse_linear
 from trueup.noise import law_named
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 A, KAPPA = 1.3, 4.0
 GRID = (np.arange(150) + 0.5) / 150

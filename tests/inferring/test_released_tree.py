@@ -33,7 +33,7 @@ from trueup.noise import Exact, TruncatedGeometric
 from trueup.reconciling import describe, reconcile
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 KINDS = {
     "mode": (FIRST, 2, evenly(mode_release()), None),

@@ -20,7 +20,7 @@ from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
 from trueup.model.prior import Bounded, Flat, Hierarchical, Poisson
 from trueup.noise import law_named
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 MEANS, INTERVALS = 0.02, 0.005
 """How far marginals may be from exact ones: means, in standard deviations and a tenth of a count; masses of intervals."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.command import run
 from tests.io.test_published_as_they_come import values
-from trueup.files.table import Encoded
+from trueup.files import Encoded
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed

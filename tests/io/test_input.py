@@ -14,8 +14,8 @@ import pytest
 
 from tests.areas import SPEC, TABLE, TRUTH, write_areas
 from trueup.errors import BundleError, DataError, PrivacyError, SpecError, TrueupError
+from trueup.files import Encoded
 from trueup.files.source import open_table
-from trueup.files.table import Encoded
 from trueup.files.values import whole_counts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.ledger.questions import questions

@@ -9,7 +9,7 @@ import pytest
 
 from tests.linked_tables import counted, document, joined, population, problem
 from trueup.errors import DataError, SpecError
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.parameters import one_in
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
-from trueup.files.table import Encoded
+from trueup.files import Encoded
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.tabulate import read_counts

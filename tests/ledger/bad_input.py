@@ -23,7 +23,7 @@ from trueup.ledger.state import parse_analyst_caps, parse_caps
 from trueup.model.spec import parse_spec
 from trueup.noise.law import Cost
 from trueup.planning.plan import plan
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy import Loss, compose
 from trueup.privacy.contribution import Contribution
 
 HALF = Fraction(1, 2)

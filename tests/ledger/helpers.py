@@ -6,7 +6,7 @@ from fractions import Fraction
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import Request, Terms
 from trueup.noise.law import Cost
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy import Loss, compose
 
 PERSON = Terms("person", "add-remove", public=("area",))
 

@@ -20,7 +20,7 @@ from trueup.ledger.state import State
 from trueup.ledger.totals import Shown
 from trueup.ledger.verify import verify_ledger
 from trueup.noise.law import Cost
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy import Loss, compose
 
 
 def test_ten_tenths_fill_a_cap_of_one_exactly(url):

@@ -16,9 +16,9 @@ from tests.parameters import one_in
 from tests.reference import noise_laws as slow
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.noise.laws.geometric import GeometricTail
+from trueup.noise.samplers import Inversion
 from trueup.noise.samplers.gaussian import GaussianTable
 from trueup.noise.samplers.geometric import FirstDigit, LowDigit, TwoSidedGeometric
-from trueup.noise.samplers.inversion import Inversion
 
 UNDECIDED = np.iinfo(np.int16).min
 LAWS = [

@@ -11,7 +11,7 @@ import pytest
 
 from trueup.measuring.entropy import words
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.noise.samplers.inversion import Powers
+from trueup.noise.samplers import Powers
 
 # In an interpreter of its own, since a fork of a test runner may have threads.
 FORK = """

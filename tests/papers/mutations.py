@@ -28,7 +28,7 @@ from papers.wangreiter import table_2 as wangreiter
 from papers.zhu import figure_5, figure_6, new_mexico, residuals, variances
 from trueup.inferring.released import sums
 from trueup.noise import DiscreteLaplace, Laplace
-from trueup.noise.lattice.laws import LatticeL2Laplace, LatticeLaplace
+from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.laws.undrawn import Gaussian
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample

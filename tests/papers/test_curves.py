@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from papers.curves import Curve, LogAxis, plot
-from trueup.reporting.drawing.blocks import Page, Section
-from trueup.reporting.html import html
+from trueup.reporting import html
+from trueup.reporting.drawing import Page, Section
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=9))

@@ -13,7 +13,7 @@ import papers as frame
 from papers import __main__ as command
 from papers.item import Found, Item, Setting, outcome
 from papers.row import claim, compare, corrected, furthest, held, likely, limit, printed, shown
-from trueup.cli.app import new_app
+from trueup.cli import new_app
 from trueup.errors import DataError, SpecError
 
 

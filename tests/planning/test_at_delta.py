@@ -12,7 +12,7 @@ from trueup.errors import SpecError
 from trueup.model.mechanism import noise_parts
 from trueup.model.problem import Problem
 from trueup.planning.allocation import planned_spec
-from trueup.privacy.accountant import compose, outward, tight_epsilon
+from trueup.privacy import compose, outward, tight_epsilon
 
 PLACES = pd.DataFrame({"state": list("aaabb"), "county": ["a1", "a2", "a3", "b1", "b2"]})
 DELTA = Fraction(1, 10**8)

@@ -16,8 +16,8 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian
+from trueup.planning import AreaTable, Target
 from trueup.planning.expected import Expected
-from trueup.planning.targets import AreaTable, Target
 
 AGES = Recode("adult", ("minor", "major"), (0, 1, 1))
 ATTRIBUTES = (Attribute("sex", ("f", "m")), Attribute("age", ("y", "o", "w"), recodes=(AGES,)))

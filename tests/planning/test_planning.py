@@ -16,12 +16,12 @@ from tests.reference.sums import matrix
 from trueup.errors import SpecError, TrueupError
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
+from trueup.planning import Target
 from trueup.planning.allocation import exact_amounts, planned_spec, scaled
 from trueup.planning.margins import margin_ratio, normal_ratio
 from trueup.planning.optimum import Hyperbolic, epsilon_at
 from trueup.planning.outcome import about_local_optima
 from trueup.planning.plan import plan
-from trueup.planning.targets import Target
 from trueup.planning.task import PlanningTask
 
 INVARIANT = "[constraints]\ninvariants = [{ level = 'area' }]\n"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trueup.arrays.losses import epsilon_of
 from trueup.errors import PrivacyError, SpecError
 from trueup.noise.law import Cost
-from trueup.privacy.accountant import compose
+from trueup.privacy import compose
 
 amounts = st.fractions(min_value=0, max_value=10, max_denominator=10**6)
 costs = st.lists(

@@ -10,8 +10,8 @@ import pytest
 from trueup.errors import PrivacyError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, law_named
-from trueup.noise.lattice.laws import LatticeGaussian, LatticeLaplace
-from trueup.privacy.accountant import NoisePart, compose, tight_epsilon
+from trueup.noise.lattice import LatticeGaussian, LatticeLaplace
+from trueup.privacy import NoisePart, compose, tight_epsilon
 from trueup.privacy.contribution import Contribution, Records
 
 DELTA = Fraction(1, 10**6)

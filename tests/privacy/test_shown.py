@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from trueup.noise.law import Cost
-from trueup.privacy.accountant import compose, outward
+from trueup.privacy import compose, outward
 
 RHOS = [Fraction(i, 100) for i in range(1, 400)]
 DELTAS = [Fraction(float(d)) for d in np.logspace(-1, -15, 59)]

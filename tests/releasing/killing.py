@@ -166,7 +166,7 @@ class DyingDriver(LocalPool):
 
 def drive(order: dict[str, Any]) -> None:
     """Release, or go on with a release, in this process."""
-    from trueup.files.table import JoinedTables
+    from trueup.files import JoinedTables
     from trueup.ledger.account import Account
     from trueup.releasing import pipeline
     from trueup.releasing.pipeline import resume

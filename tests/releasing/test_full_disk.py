@@ -8,7 +8,7 @@ import duckdb
 import pandas
 import pytest
 
-from trueup.cli.app import run_app
+from trueup.cli import run_app
 from trueup.demo.areas import AREAS
 from trueup.errors import ResourceError
 from trueup.files.database import writing_by_duckdb

@@ -23,7 +23,7 @@ from tests import linked_tables
 from tests.releasing.killing import KillingPool
 from tests.releasing.state import MOST, TERMS, copy_of, write_state
 from trueup.checking.bundle import check as check_bundle
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.io.bundle.manifest import read_manifest
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger

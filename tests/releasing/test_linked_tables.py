@@ -14,7 +14,7 @@ from tests.linked_tables import TERMS, joined, write_tables
 from tests.releasing.bad_input import Interrupted, Stopping
 from trueup.checking.bundle import check as check_bundle
 from trueup.errors import DataError
-from trueup.files.table import JoinedTables
+from trueup.files import JoinedTables
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import read_release
 from trueup.ledger.account import Account

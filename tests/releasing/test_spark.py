@@ -197,7 +197,7 @@ def test_a_worker_killed_on_a_standalone_cluster(tmp_path):
 
 def trueup_cli(*options: str) -> None:
     """Go on with a run by the command, as a user does."""
-    command = [sys.executable, "-m", "trueup.cli", "release", "--engine", "spark", "--analyst", "ana"]
+    command = [sys.executable, "-m", "trueup", "release", "--engine", "spark", "--analyst", "ana"]
     subprocess.run(
         [*command, *options],
         check=True,

@@ -7,7 +7,7 @@ import pytest
 from tests.reporting.page_reader import Reader
 from tests.reporting.records import RECORDS, assessed
 from trueup.reporting import report
-from trueup.reporting.drawing.blocks import SERIES, WHISKER, Chart, chart
+from trueup.reporting.drawing import SERIES, WHISKER, Chart, chart
 from trueup.reporting.sections.assessed_error import AssessmentView, by_size
 
 PLACES = [("small", "3 places"), ("large", "1 place")]

@@ -15,7 +15,7 @@ from trueup.errors import DataError, TrueupError
 from trueup.measuring import simulate
 from trueup.model.problem import Problem
 from trueup.model.spec import parse_spec
-from trueup.privacy.accountant import outward
+from trueup.privacy import outward
 from trueup.reconciling import reconcile
 from trueup.reporting import report
 from trueup.reporting.drawing.outlines import MAX_OUTLINE_CHARACTERS, matched

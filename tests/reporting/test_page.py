@@ -13,7 +13,7 @@ from tests.reporting.page_reader import Reader
 from tests.reporting.records import HOSTILE, HOSTILE_TITLE, PLAIN, RECORDS, released
 from trueup.errors import SpecError
 from trueup.reporting import PAGES, report
-from trueup.reporting.drawing.blocks import Notice, Page, Section
+from trueup.reporting.drawing import Notice, Page, Section
 
 
 @pytest.fixture(scope="module", params=RECORDS)

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from trueup.studio.pages import application
 from trueup.studio.project import Project
 from trueup.studio.security import Keys
-from trueup.studio.session import Studio
+from trueup.studio.steps import Studio
 
 PORT = 8123
 HOST = f"127.0.0.1:{PORT}"

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trueup.kernel.statistics.fieller import fieller as fieller
     from trueup.noise.law import Cost as Cost
     from trueup.noise.law import Sensitivity as Sensitivity
-    from trueup.privacy.accountant import compose as compose
+    from trueup.privacy import compose as compose
     from trueup.theory.bias import bias_bound as bias_bound
     from trueup.theory.bias import projection_bias as projection_bias
     from trueup.theory.bias import projection_covariance as projection_covariance
@@ -63,7 +63,7 @@ _HOMES = {
     "TreePosterior": "trueup.arrays.posteriors",
     "add_up": "trueup.arrays.drawing",
     "bias_bound": "trueup.theory.bias",
-    "compose": "trueup.privacy.accountant",
+    "compose": "trueup.privacy",
     "continuous_gaussian": "trueup.arrays.laws",
     "continuous_laplace": "trueup.arrays.laws",
     "delta_of": "trueup.arrays.losses",

@@ -26,8 +26,8 @@ from trueup.arrays.whole_weights import (
 )
 from trueup.errors import DataError, PrivacyError, SpecError
 from trueup.kernel.table_walks.moves import enumerate_fibre
+from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.lattice.choice import laplace_factor, log_mass, tries_for
-from trueup.noise.lattice.laws import LatticeLaplace
 from trueup.noise.law import Integers, Reals, Words
 from trueup.noise.laws.geometric import DiscreteLaplace
 

@@ -16,7 +16,7 @@ from trueup.arrays.exact import Matrix, Number, check_draws, exact_number, limit
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.table_walks.moves import enumerate_fibre
-from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace, OnLattice
+from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace, OnLattice
 from trueup.noise.lattice.tail import hardest_change
 from trueup.noise.law import Cost, Integers, Sensitivity, Tail, Words
 

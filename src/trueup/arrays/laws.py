@@ -10,7 +10,7 @@ from typing import TypeAlias
 from trueup.arrays.exact import Number, exact_number
 from trueup.errors import SpecError
 from trueup.noise.law import Law
-from trueup.noise.laws.base import BaseLaw, probabilities
+from trueup.noise.laws import BaseLaw, probabilities
 from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
 from trueup.noise.laws.geometric import DiscreteLaplace, TruncatedGeometric
 from trueup.noise.laws.undrawn import Gaussian, Laplace

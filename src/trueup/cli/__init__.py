@@ -1,15 +1,185 @@
-"""The command `trueup`: parse, call the verb, print."""
+"""The command `trueup`: parse, call the verb, print; and its exit codes."""
 
 from __future__ import annotations
 
 import atexit
 import gc
+import os
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from trueup.cli.app import new_app, run_app
+from trueup.cli.printing import print_json, shown_lines
+from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
+from trueup.version import __version__
+
+FAILURE, FAILED_CHECK, INTERRUPTED, TERMINATED = 1, 6, 130, 143
+
+EXIT_CODES = {
+    0: "done",
+    FAILURE: "the system refused (space, memory, a permission, a worker, a ledger that cannot be reached: try again when that is "
+    "mended) or an internal error; "
+    "nothing is half-written",
+    TrueupError.exit_code: "bad input: the message says what was given, what is needed, what to do",
+    BudgetError.exit_code: "the ledger refused: the loss is not granted, or there is no such account or ledger",
+    BusyError.exit_code: "another process works on the same folder: try again later",
+    ConvergenceError.exit_code: "stopped before the answer could be called one: other settings may do",
+    FAILED_CHECK: "something that was checked does not hold",
+    INTERRUPTED: "interrupted",
+    TERMINATED: "ended by SIGTERM or SIGHUP; a run by parts is continued by `trueup release --resume`",
+}
+"""With what every command ends, and what that means."""
+
+
+def new_app() -> typer.Typer:
+    """Make the application; tracebacks never show local variables, which may hold counts."""
+    app = typer.Typer(
+        help="Differentially private counts that add up.",
+        epilog="Begin with: trueup demo",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"trueup {__version__}")
+        raise typer.Exit
+
+
+def run_app(app: Callable[[], Any]) -> None:
+    """Run the application; turn errors into one message and an exit code."""
+    ended_by: list[int] = []
+    try:
+        with _ended_as_interrupted(ended_by):
+            app()
+    except TrueupError as error:
+        _leave(_noted(str(error), error), error.exit_code, error)
+    except KeyboardInterrupt:
+        _leave_interrupted(ended_by)
+    except SystemExit as end:
+        if end.code == INTERRUPTED:  # typer leaves without a word
+            _leave_interrupted(ended_by)
+        raise
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(FAILURE)
+    except MemoryError:
+        _leave(
+            "this needs more memory than there is; give it more, or a smaller --memory where that is an option",
+            FAILURE,
+        )
+    except OSError as error:  # those that have a cause in the data or in paths are told where they arise
+        refused = f"the system refused: {os.strerror(error.errno or 0)}, at {place_of(error)}."
+        _leave(_noted(refused, error), FAILURE)
+    except Exception as error:
+        if ended_by or was_interrupted(error):
+            _leave_interrupted(ended_by)
+        # The message of an unforeseen error may quote data: name its type and place alone.
+        unforeseen = f"internal error {type(error).__name__} at {place_of(error)}; please report it."
+        _leave(_noted(unforeseen, error), FAILURE)
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Return True for an error that DuckDB, an interrupted compiled function or a compiler makes of an interruption.
+
+    Examples
+    --------
+    >>> error = SystemError("returned a result with an exception set")
+    >>> was_interrupted(error), was_interrupted(ValueError())
+    (False, False)
+    >>> error.__cause__ = KeyboardInterrupt()
+    >>> was_interrupted(error)
+    True
+    >>> compiling = RuntimeError("while a kernel was compiled")
+    >>> compiling.__context__ = KeyboardInterrupt()
+    >>> was_interrupted(compiling)
+    True
+    """
+    if str(error) == "Query interrupted":
+        return True
+    below: BaseException | None = error
+    while isinstance(below, SystemError | RuntimeError):
+        below = below.__cause__ or below.__context__
+    return isinstance(below, KeyboardInterrupt)
+
+
+@contextmanager
+def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP like Ctrl-C: what is staged is removed, promises are kept."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        ended_by.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:  # a process that goes on, and those that it forks, end as they did before
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def _noted(text: str, error: BaseException) -> str:
+    """Return a message with the notes added where the error passed, such as what became of the loss."""
+    return " ".join([text, *getattr(error, "__notes__", ())])
+
+
+def _leave_interrupted(ended_by: list[int]) -> NoReturn:
+    if ended_by:
+        _leave(f"ended by {signal.Signals(ended_by[0]).name}; nothing was published", TERMINATED)
+    _leave("interrupted; nothing was published", INTERRUPTED)
+
+
+_RESUME: list[str] = []
+"""The command that continues a run, where one was left."""
+
+
+def say_resume(command: str) -> None:
+    """Print how an interrupted run is resumed."""
+    _RESUME.append(command)
+    print(f"continue with: {command}", file=sys.stderr)
+
+
+def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
+    """Exit with a message: words on the terminal, one JSON object on standard output for machines."""
+    if "--json" in sys.argv:
+        parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
+        parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
+        kind = type(error).__name__ if error else None
+        print_json({"error": {"message": text, "kind": kind, "exit_code": code} | parts})
+    _say_error(text)
+    sys.exit(code)
+
+
+def _say_error(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    # A log is searched line by line, so off the terminal a message is one line.
+    console.print(
+        Text("error: ", style="bold red") + Text(shown_lines(text)), soft_wrap=not console.is_terminal
+    )
+
 
 COMMANDS = {
     "new": "new",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.app import FAILED_CHECK
+from trueup.cli import FAILED_CHECK
 from trueup.cli.options import (
     AsJson,
     Encoding,

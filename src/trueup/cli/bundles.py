@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trueup.cli.app import FAILED_CHECK
+from trueup.cli import FAILED_CHECK
 from trueup.cli.options import AsJson, BundlePath, MemoryLimit, memory_limit, option, refuse_idle
 from trueup.cli.printing import print_json, progress
 

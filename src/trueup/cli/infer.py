@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from trueup.cli.app import say_resume
+from trueup.cli import say_resume
 from trueup.cli.infer_parts import (
     EngineOfParts,
     InferenceByParts,
@@ -304,7 +304,7 @@ def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[
     """Read areas off the hierarchy; return a function that describes them given the posterior."""
     from trueup.inferring.questions import infer_areas, refuse_overlapping
     from trueup.model.cells import Margin
-    from trueup.planning.targets import AreaTable
+    from trueup.planning import AreaTable
 
     kept = [name.strip() for name in (by or "").split(",") if name.strip()]
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(kept)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from trueup.cli.app import say_resume
+from trueup.cli import say_resume
 from trueup.cli.options import ENGINE, OUTPUT, memory_limit, option
 from trueup.cli.printing import Tell, print_json, print_table, progress, writing_log
 from trueup.digits import to_figure
@@ -161,7 +161,7 @@ class InferenceByParts:
         from trueup.inferring.by_parts import infer_by_parts
         from trueup.io.bundle.manifest import read_spec
         from trueup.io.bundle.read import read_measurements
-        from trueup.planning.targets import AreaTable
+        from trueup.planning import AreaTable
 
         if given := next((name for name, value in idle.items() if value), None):
             raise SpecError(f"{given} has no effect by parts", remedy=f"leave out {given} or --engine")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.app import FAILED_CHECK
+from trueup.cli import FAILED_CHECK
 from trueup.cli.options import AsJson, argument, named_parameters, option
 from trueup.cli.printing import print_json, print_table
 
@@ -114,7 +114,7 @@ def _audited_law(name: str, given: dict[str, str]) -> Any:
 
 
 def _show_audit(found: Any) -> None:
-    from trueup.privacy.accountant import outward
+    from trueup.privacy import outward
 
     written = ", ".join(f"{key} = {value}" for key, value in found.parameters.items())
     print(f"{found.law} ({written}), {found.draws:,} draws; one count moves by one")

@@ -83,7 +83,7 @@ AsJson = Annotated[bool, option("--json", "Print JSON for machines.", OUTPUT)]
 
 def given_tables(data: Any, households: Path | None) -> Any:
     """Return the data as given, or two linked tables."""
-    from trueup.files.table import JoinedTables
+    from trueup.files import JoinedTables
 
     return data if households is None else JoinedTables(data, households)
 
@@ -97,8 +97,8 @@ def memory_limit(memory: str | None) -> int | None:
 
 def with_encoding(path: Any, encoding: str | None) -> Any:
     """Return the path of a file with the user's encoding, unless it is UTF-8, Parquet or a workbook."""
+    from trueup.files import Encoded, is_csv
     from trueup.files.csv_files import is_utf8
-    from trueup.files.table import Encoded, is_csv
 
     if not encoding or path is None:
         return path

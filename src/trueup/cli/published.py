@@ -36,7 +36,7 @@ def draft_from_published(
     spec: Path, files: list[Path], title: str | None, geography: Path | None, encoding: str | None
 ) -> None:
     """Write a first spec of published tables, and print what is undecided."""
-    from trueup.files.table import Encoded
+    from trueup.files import Encoded
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
     from trueup.io.published.drafting.indents import write_indented_places
@@ -70,8 +70,8 @@ def draft_from_published(
 
 def _encoding_of(file: Path) -> str | None:
     """Return the encoding of a CSV file that is in none of Unicode, as its letters suggest it."""
+    from trueup.files import is_csv
     from trueup.files.csv_faults import encoding_of
-    from trueup.files.table import is_csv
 
     found = encoding_of(file) if is_csv(file) else "utf-8"
     return None if found.startswith("utf") else found

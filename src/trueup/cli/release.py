@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
 
-from trueup.cli.app import say_resume
+from trueup.cli import say_resume
 from trueup.cli.options import (
     ENGINE,
     INPUT,

@@ -1,4 +1,4 @@
-"""`trueup measure` and `trueup reconcile`: the two steps of a release, one at a time."""
+"""`trueup explain`, `trueup measure` and `trueup reconcile`: a release's dry run, and its two steps one at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from trueup.cli.options import (
     HouseholdsPath,
     Key,
     LedgerUrl,
+    Memory,
     MemoryLimit,
     OutPath,
     SpecPath,
@@ -27,10 +28,152 @@ from trueup.cli.options import (
     refuse_idle,
     with_encoding,
 )
-from trueup.cli.printing import print_json, progress, say_repeated
+from trueup.cli.printing import print_json, print_table, progress, say_repeated
 from trueup.cli.published import refuse_two_sources
 from trueup.cli.release import show_release
+from trueup.digits import to_digits
 from trueup.errors import SpecError
+
+Persons = Annotated[
+    int | None, option("--persons", "Units of the made-up population that errors are simulated on.", min=1)
+]
+RecordsOfOne = Annotated[
+    str | None,
+    option(
+        "--records-of-one",
+        "How many records units have, as you suppose: shares by number, 1=60,2=25,20=15. Weighs bounds on them.",
+    ),
+]
+Quick = Annotated[bool, option("--quick", "Simulate no errors: closed forms alone.")]
+
+
+def explain_command(
+    spec: SpecPath,
+    geography: GeographyPath = None,
+    encoding: Encoding = None,
+    method: MethodName = None,
+    memory: Memory = "4GB",
+    persons: Persons = None,
+    records_of_one: RecordsOfOne = None,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show cost, structure, method and expected error, from the spec and the public places."""
+    from trueup.files.memory import parse_memory
+    from trueup.model.spec import load_spec
+    from trueup.planning.contributions import RecordsOfUnits
+    from trueup.releasing.explain import explain as explain_spec
+
+    with progress(quiet=as_json) as tell:
+        plan = explain_spec(
+            load_spec(spec),
+            with_encoding(geography, encoding),
+            method=method,
+            memory=parse_memory(memory),
+            persons=persons,
+            records=RecordsOfUnits.read(records_of_one) if records_of_one is not None else None,
+            simulate=not quick,
+            progress=lambda done, of: tell("simulating errors", done, of),
+        )
+    if as_json:
+        print_json(plan.document())
+    else:
+        _show(plan, quick=quick)
+
+
+def _show(plan, *, quick: bool) -> None:
+    from trueup.model.records.expected_errors import CONFIDENCES
+    from trueup.releasing.explain import EXCEEDED
+
+    print(plan.title)
+    print(f"Structure: {plan.structure}, {plan.cells} finest cells. Method: {plan.method['method']}.")
+    if plan.engine != "memory":
+        print("Engine: by parts, since the whole does not fit into --memory.")
+    for sentence in plan.guarantee.sentences:
+        print(sentence)
+    charges = [[c.query, c.margin, c.law, f"{c.currency} = {c.amount}"] for c in plan.guarantee.charges]
+    print_table("Where the budget goes", ["query", "table", "noise", "cost"], charges)
+    tails = [
+        [t.query, t.table, t.law, f"{t.counts:,}", "exact" if t.exact else "a proved bound"]
+        for t in plan.tails
+    ]
+    print_table(
+        f"What the noise of a count exceeds with a probability of at most {EXCEEDED:.0%}",
+        ["query", "table", "law", "counts", "figure"],
+        tails,
+    )
+    _show_expected(plan, quick=quick)
+    if plan.classes:
+        if rows := [_class_cells(row, label) for row, label in plan.classes.labelled()]:
+            print_table(
+                "Errors to expect by size of the released count (counts)",
+                ["table", "released", "bias", "root mean square", *(f"{p} % margin" for p in CONFIDENCES)],
+                rows,
+            )
+        print(plan.classes.note)
+    for sentence in plan.unreadable:
+        print(sentence)
+    if plan.bounds:
+        _show_bounds(plan)
+
+
+def _show_expected(plan, *, quick: bool) -> None:
+    """Print the errors that closed forms give; without one, the noise alone, and how to learn the errors."""
+    known = any(e.most is not None for e in plan.expected)
+    rows = [
+        [
+            e.table,
+            f"{e.groups:,}",
+            _count_text(e.noise),
+            *([_count_text(e.least), _count_text(e.most)] if known else []),
+        ]
+        for e in plan.expected
+    ]
+    title = (
+        "Expected error (standard deviation, counts; after least squares, before nonnegativity and rounding)"
+    )
+    columns = ["table", "counts", "noise", *(["error, least", "error, most"] if known else [])]
+    print_table(title if known else "Noise of each table (standard deviation, counts)", columns, rows)
+    if not known:
+        print(
+            f"No closed form of the errors is known for the method '{plan.method['method']}'"
+            + (": leave out --quick to have them simulated." if quick else ".")
+        )
+
+
+def _show_bounds(plan) -> None:
+    """Print what bounds on the records of one unit leave out, beside the noise that they require."""
+    from trueup.planning.contributions import least_typical
+    from trueup.reporting.drawing.words import plural
+
+    unit, tables = plan.guarantee.unit, [*plan.bounds[0].noise]
+    rows = [
+        [
+            f"{each.records:,}",
+            f"{to_digits(100 * each.share, 2)} %",
+            *(f"{to_digits(-each.left_out[t] or 0.0, 3)} ± {to_digits(each.noise[t], 2)}" for t in tables),
+        ]
+        for each in plan.bounds
+    ]
+    print_table(
+        f"What bounds on the records of one {unit} leave out of a count of average size, ± its noise (standard deviation, "
+        "counts), if it is as you suppose",
+        [f"of each {unit} at most", "records left out", *tables],
+        rows,
+    )
+    best = (f"{least_typical(plan.bounds, table).records:,} ({table})" for table in tables)
+    print(
+        f"As counts of all records of {plan.units:,} {plural(unit)} (--persons says how many), counts err least at a bound "
+        f"of {', '.join(best)}."
+    )
+
+
+def _class_cells(row, label: str) -> list[str]:
+    return [str(row.table), label, f"{row.bias:+.2f}", f"{row.rmse:.2f}", *(f"{m:g}" for m in row.margins)]
+
+
+def _count_text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def measure_command(

@@ -1,1 +1,282 @@
-"""Reading and staging of tables; knows no spec."""
+"""Tables that are read by column and counted by group: their interface, their paths and their addresses."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import DataError
+
+CSV = tuple(kind + packed for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
+WORKBOOK = (".xlsx", ".xlsm")
+PARQUET = (".parquet", ".pq")
+DELIMITERS = ",|;\t"
+DAMAGED = (OSError, EOFError, zlib.error)
+"""Exceptions of reading a file that is packed by gzip and damaged, or is not there."""
+_ADDRESS = re.compile(r"[a-z][a-z0-9+]+:")  # a drive has one letter
+
+
+class Encoded(str):
+    """The path of a CSV file that is not in UTF-8.
+
+    Examples
+    --------
+    >>> Encoded("people.csv", "latin-1").encoding
+    'latin-1'
+    """
+
+    encoding: str
+
+    def __new__(cls, path: str, encoding: str) -> Encoded:
+        made = super().__new__(cls, path)
+        try:
+            "".encode(encoding)
+        except LookupError:
+            raise DataError(
+                f"there is no encoding '{encoding}'", needed="one such as utf-8, latin-1, cp1252 or utf-16"
+            ) from None
+        made.encoding = encoding
+        return made
+
+
+def is_address(source: Any) -> bool:
+    """Return True if a source is an address or a catalogue's table, which an engine reads in place.
+
+    Examples
+    --------
+    >>> is_address("s3a://census/people"), is_address("table:census.people"), is_address("people.parquet")
+    (True, True, False)
+    """
+    return isinstance(source, str) and _ADDRESS.match(source) is not None
+
+
+def is_parquet(path: Path) -> bool:
+    """Return True if a file's name is that of a Parquet file."""
+    return path.name.lower().endswith(PARQUET)
+
+
+def is_workbook(path: Path) -> bool:
+    """Return True if a file's name is that of a workbook."""
+    return path.name.lower().endswith(WORKBOOK)
+
+
+def is_csv(path: Path) -> bool:
+    """Return True if a file's name is that of a CSV file."""
+    return path.name.lower().endswith(CSV)
+
+
+def opened_csv(path: Path):
+    """Open a CSV file, compressed or not, as bytes."""
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the files that a path names: itself, or the Parquet files of a folder or a pattern."""
+    try:
+        files = _found(path)
+    except (OSError, ValueError, NotImplementedError):  # a name too long, or a pattern that is none
+        files = []
+    if not files and _ADDRESS.match(str(path)):
+        raise DataError(
+            f"'{path}' is an address",
+            needed="a file; records alone are read where they live, by --engine spark",
+        )
+    if not files:
+        what = f"no Parquet file in the folder '{path}'" if _is_folder(path) else f"no file '{path}'"
+        raise DataError(f"there is {what}", remedy="check the path")
+    return files
+
+
+def _found(path: Path) -> list[Path]:
+    """Return the files of a path: an existing path literally, otherwise as a pattern."""
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = filter(is_parquet, path.rglob("*"))
+        return sorted(p for p in found if not p.name.startswith((".", "_")))
+    return sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+
+
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError, ValueError):
+        return path.is_dir()
+    return False
+
+
+def named_folder(path: Path) -> Path:
+    """Return the folder that a path names in full: itself, or the one containing the file or first wildcard."""
+    if path.is_dir() or path.is_file():
+        return path if path.is_dir() else path.parent
+    return Path(*takewhile(lambda part: not set(part) & set("*?["), path.parts))
+
+
+def is_zst(path: Path) -> bool:
+    return path.name.lower().endswith(".zst")
+
+
+Columns = dict[str, NDArray]
+"""Columns of a table by name, each of one value a row."""
+COUNT = "trueup_count"
+"""Name of the column that `tabulate` adds."""
+
+
+@dataclass(frozen=True)
+class JoinedTables:
+    """Two tables of records, of persons and of the households that they live in.
+
+    Attributes
+    ----------
+    persons, households
+        A path, a dataframe or a DuckDB relation each.
+    """
+
+    persons: Any
+    households: Any
+
+
+class Source(Protocol):
+    """A table that can be read by column and counted by group."""
+
+    name: str
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+        ...
+
+    def select(self, columns: Sequence[str]) -> Columns:
+        """Return columns as arrays; a missing value is None or NaN."""
+        ...
+
+    def tabulate(self, columns: Sequence[str]) -> Columns:
+        """Return the distinct combinations of columns with their row counts as `COUNT`; without columns, all rows."""
+        ...
+
+    def row(self, number: int) -> str:
+        """Return in words where the row of this number (from 1) stands; its content may be confidential."""
+        ...
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        """Return in words where the first row with these values stands."""
+        ...
+
+
+def select(source: Source, columns: Sequence[str]) -> Columns:
+    """Read columns; raise DataError for a missing one.
+
+    Raises
+    ------
+    DataError
+        If a column is missing.
+    """
+    require(source, columns)
+    return source.select(list(dict.fromkeys(columns)))
+
+
+def require(source: Source, columns: Sequence[str]) -> None:
+    """Refuse a table that lacks a column, without showing its header, which may be a row of data."""
+    held = source.columns()
+    for column in columns:
+        if column not in held:
+            raise DataError(
+                f"{source.name} has no column '{column}'",
+                needed="a header row with that name, in the same upper and lower case",
+                about=f"column {column.casefold()}",
+            )
+
+
+@dataclass
+class Held:
+    """A table in memory, with None for empty values; `lines` holds the line of its file in which each row ends."""
+
+    name: str
+    held: Columns
+    lines: Sequence[int] = ()
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self.held)
+
+    def select(self, columns: Sequence[str]) -> Columns:
+        """Return columns as arrays."""
+        return {name: self.held[name] for name in columns}
+
+    def tabulate(self, columns: Sequence[str]) -> Columns:
+        """Return the distinct combinations of columns and how many rows hold each."""
+        if not columns:
+            return {COUNT: np.array([max(map(len, self.held.values()), default=0)])}
+        counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
+        found = (np.array(values, dtype=object) for values in zip(*counted))
+        named = dict(zip(columns, found)) or {name: np.array([], dtype=object) for name in columns}
+        return named | {COUNT: np.array(list(counted.values()), dtype=np.int64)}
+
+    def row(self, number: int) -> str:
+        """Return in words where the row of this number (from 1) stands."""
+        return f"row {number} of {self.name}" + (f" (line {self.lines[number - 1]})" if self.lines else "")
+
+    def row_with(self, held: Mapping[str, Any]) -> str:
+        """Return in words where the first row with these values stands."""
+        rows = zip(*(self.held[name].tolist() for name in held))
+        wanted = tuple(held.values())
+        number = next((at for at, row in enumerate(rows, 1) if row == wanted), None)
+        return self.row(number) if number else f"a row of {self.name}"
+
+
+def address_of(source: Any) -> Any:
+    """Return where a table is, in plain values; None for one in memory.
+
+    Raises
+    ------
+    DataError
+        For a file that there is not.
+
+    Examples
+    --------
+    >>> address_of("s3a://census/people"), address_of({"area": ["a"]})
+    ('s3a://census/people', None)
+    """
+    if isinstance(source, JoinedTables):
+        held = {"persons": address_of(source.persons), "households": address_of(source.households)}
+        return None if None in held.values() else held
+    if is_address(source) or not isinstance(source, str | Path):
+        return source if is_address(source) else None
+    files_of(Path(source))
+    path = str(Path(source).absolute())
+    return {"path": path, "encoding": source.encoding} if isinstance(source, Encoded) else path
+
+
+def source_at(address: Any) -> Any:
+    """Return the source of an address.
+
+    Examples
+    --------
+    >>> source_at({"path": "/people.csv", "encoding": "latin-1"}).encoding
+    'latin-1'
+    """
+    if not isinstance(address, dict):
+        return address
+    if "encoding" in address:
+        return Encoded(**address)
+    return JoinedTables(**{name: source_at(part) for name, part in address.items()})
+
+
+def refuse_addresses(source: Any) -> None:
+    """Refuse two tables if one is given by an address, because they are linked on the driver's machine."""
+    if isinstance(source, JoinedTables):
+        for name, table in (("--data", source.persons), ("--households", source.households)):
+            if is_address(table):
+                raise DataError(
+                    f"{name} is an address ({table.partition(':')[0]}:...), and two tables are linked by the driver",
+                    needed="two files that the driver's machine reads; on a cluster too, whose workers share the rest",
+                    remedy="copy the table to a Parquet file of that machine",
+                )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from io import TextIOWrapper
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+from trueup.files import DAMAGED, DELIMITERS, opened_csv
 
 _MARKS = "“”‘’„‚«»–—…·°§©®€£¥º¿¡ª²³±×½\u00a0"
 _WESTERN = ("äöüß", "éèêëàâçîïôûùœæ", "áéíóúüñ", "ãõáéíóúâêôàç", "àèéìíòóù", "åäöæøé", "éëïóöü")
@@ -96,9 +96,6 @@ def _score_single(held: bytes, name: str, alphabets: tuple[str, ...]) -> float:
 
 MOST_LINES = 5_000_000
 """Lines that are searched for a fault."""
-DELIMITERS = ",|;\t"
-DAMAGED = (OSError, EOFError, zlib.error)
-"""Exceptions of reading a file that is packed by gzip and damaged, or is not there."""
 
 
 class FileFault(NamedTuple):
@@ -107,11 +104,6 @@ class FileFault(NamedTuple):
     line: int
     what: str
     remedy: str
-
-
-def opened_csv(path: Path):
-    """Open a CSV file, compressed or not, as bytes."""
-    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 def encoding_of(path: Path) -> str:

@@ -14,9 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from trueup.errors import DataError
-from trueup.files.csv_faults import DAMAGED, DELIMITERS, opened_csv
+from trueup.files import DAMAGED, DELIMITERS, Encoded, Held, Source, files_of, is_csv, is_zst, opened_csv
 from trueup.files.database import Relation, by_letter, damaged, literal
-from trueup.files.table import Encoded, Held, Source, files_of, is_csv, is_zst
 
 _UTF_8 = "utf-8-sig"
 

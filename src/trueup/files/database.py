@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, ResourceError
-from trueup.files.csv_faults import csv_fault, delimiter_of, line_of_row
-from trueup.files.table import COUNT, Columns, is_csv, is_parquet, is_zst
+from trueup.files import COUNT, Columns, is_csv, is_parquet, is_zst
 
 ROW = "trueup_row"
 """Name of the column with the numbers of rows, where a query needs them."""
@@ -110,6 +109,8 @@ def quiet_duckdb(name: str, files: Sequence[Path] = ()) -> Iterator[None]:
 
 
 def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
+    from trueup.files.csv_faults import csv_fault, delimiter_of
+
     texts = [path for path in files if is_csv(path) and not is_zst(path) and path.is_file()]
     for path in texts:
         with suppress(UnicodeDecodeError):
@@ -176,6 +177,8 @@ class Relation:
         return self._fetch(lambda: self.relation.aggregate(counted, named))
 
     def row(self, number: int) -> str:
+        from trueup.files.csv_faults import line_of_row
+
         if len(self.files) > 1:
             for file in self.files:
                 (held,) = self._connection.sql(f"SELECT count(*) FROM {parquet([file])}").fetchall()[0]

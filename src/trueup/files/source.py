@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, TrueupError, load_extra
-from trueup.files.csv_files import open_csv, open_encoded
-from trueup.files.database import Relation, connect, parquet, quiet_duckdb
-from trueup.files.table import (
+from trueup.files import (
     COUNT,
     CSV,
     PARQUET,
@@ -34,6 +32,8 @@ from trueup.files.table import (
     is_workbook,
     named_folder,
 )
+from trueup.files.csv_files import open_csv, open_encoded
+from trueup.files.database import Relation, connect, parquet, quiet_duckdb
 
 LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
 """Libraries that hold tables, and the extra that installs each."""

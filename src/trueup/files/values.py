@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.table import Source
+from trueup.files import Source
 
 Where = Callable[[int], str]
 """Says where the row of a position (from 0) stands, since what it holds may be confidential."""

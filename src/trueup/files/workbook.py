@@ -22,7 +22,7 @@ from markupsafe import escape
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, TrueupError
-from trueup.files.table import Held
+from trueup.files import Held
 
 MAX_UNPACKED_BYTES, MAX_CELLS = 500_000_000, 20_000_000
 """Bytes that a workbook may unpack to, and cells that are read of it."""

@@ -38,7 +38,7 @@ from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import takes_records
 from trueup.registry import Registry
-from trueup.run.executor import Deadline, Executor
+from trueup.run import Deadline, Executor
 from trueup.run.local import LocalPool, LocalThreads
 
 METHODS: Registry[InferenceMethod] = Registry(

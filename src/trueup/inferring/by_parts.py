@@ -50,8 +50,8 @@ from trueup.model.prior import Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.planning.targets import AreaTable
-from trueup.run.executor import Deadline, Executor
+from trueup.planning import AreaTable
+from trueup.run import Deadline, Executor
 from trueup.run.parts import KeptExecutor
 
 TOGETHER = 16

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws, told_time
 from trueup.inferring.method import Progress, announce
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 from trueup.run.local import cores
 
 MIN_EFFECTIVE_SIZE, MIN_SUFFICIENT_SHARE = 100.0, 0.95

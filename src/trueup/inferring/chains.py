@@ -17,7 +17,7 @@ from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
 from trueup.model.tree import Tree
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 from trueup.run.local import cores
 
 ESS = 400.0

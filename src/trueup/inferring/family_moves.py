@@ -43,7 +43,7 @@ from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.prior import HIERARCHICAL, AnyPrior, Flat, Hierarchical
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 REMEDY = "allow more minutes, or measure more"
 TUNING_ROUNDS, TUNING_SWEEPS = 12, 40

@@ -35,7 +35,7 @@ from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
 from trueup.noise import DiscreteGaussian
 from trueup.noise.laws.undrawn import Exact
-from trueup.run.executor import Deadline, runs_of
+from trueup.run import Deadline, runs_of
 
 Integers = NDArray[np.int64]
 SWEEPS = 20

@@ -32,7 +32,7 @@ from trueup.model.records.release import Release
 from trueup.model.records.released import ReleasedCounts
 from trueup.model.records.together import read_with_rules
 from trueup.model.spec import Spec
-from trueup.run.executor import Executor
+from trueup.run import Executor
 
 
 def refuse_fractions(measured: Measurements) -> None:

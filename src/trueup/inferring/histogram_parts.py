@@ -27,7 +27,7 @@ from trueup.layouts.columns import ColumnProblem, MeasuredRow
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.nested import canonical
-from trueup.run.executor import Deadline, runs_of
+from trueup.run import Deadline, runs_of
 
 Integers = NDArray[np.int64]
 MOST_CELLS, TOGETHER = 1 << 18, 1 << 14

@@ -36,7 +36,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 from trueup.run.local import cores
 
 CELLS_AT_ONCE = 100_000

@@ -29,7 +29,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 PLACES_AT_ONCE = 2500
 R_HAT, ESS = 1.01, 400.0

@@ -26,7 +26,7 @@ from trueup.model.header import Measured, split
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, FLAT, AnyPrior, Estimated
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 REMEDY = "allow more minutes, or measure more"
 USUAL_THINNING = 8

@@ -33,7 +33,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 from trueup.run.local import cores
 
 THIN = 2

@@ -19,7 +19,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.noise.perturbed.hidden_values import HiddenValues
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 Progress = Callable[[int, int], None]
 """`progress(done, all)` after every finished block."""

@@ -28,7 +28,7 @@ from trueup.model.records.asked import ask_draws
 from trueup.model.records.places_asked import Names
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import probability_of
-from trueup.planning.targets import AreaTable
+from trueup.planning import AreaTable
 
 
 def ask(

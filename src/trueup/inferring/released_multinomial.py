@@ -40,7 +40,7 @@ from trueup.model.prior import (
 )
 from trueup.model.records.drawn import Drawn, Marginals
 from trueup.noise.law import Law
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 DRAWS_AT_ONCE = 1000
 CHAINS = 4

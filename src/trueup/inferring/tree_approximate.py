@@ -25,7 +25,7 @@ from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Constraints
 from trueup.model.prior import Hierarchical
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 Reals = NDArray[np.float64]
 Part = tuple[Settled, int]

@@ -51,7 +51,7 @@ from trueup.model.prior import (
     Hierarchical,
 )
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline, Executor
+from trueup.run import Deadline, Executor
 from trueup.run.local import LocalThreads
 
 DRAWS_AT_ONCE = 1000

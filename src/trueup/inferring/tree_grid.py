@@ -31,7 +31,7 @@ from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.tree.whole import propagate
 from trueup.layouts.factors import FactorTable, Split
 from trueup.layouts.splits import Splits
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -57,7 +57,7 @@ from trueup.kernel.messages.solve import (
 from trueup.kernel.messages.tails import PROBES
 from trueup.kernel.messages.upward import Tilted, array_of
 from trueup.layouts.factors import Split
-from trueup.run.executor import Executor, InTurn, Item, Result
+from trueup.run import Executor, InTurn, Item, Result
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -36,7 +36,7 @@ from trueup.kernel.messages.tilting import bounds, certain
 from trueup.kernel.messages.upward import Tilted
 from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
-from trueup.run.executor import Executor
+from trueup.run import Executor
 
 Outcome = TypeVar("Outcome", Solved, Top)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 Integers = NDArray[np.int64]
 

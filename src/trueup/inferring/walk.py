@@ -23,7 +23,7 @@ from trueup.layouts.rows import RowProblem
 from trueup.model.cells import Margin
 from trueup.model.linear_system import margin_rows
 from trueup.model.nested import canonical
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 WARM_UP = 8
 MIN_RELATIVE_TURNS, FINENESS = 0.25, 4

@@ -29,8 +29,8 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws
 from trueup.model.tables import place_keys, readable_names
-from trueup.planning.targets import AreaTable
-from trueup.run.executor import InTurn, runs_of
+from trueup.planning import AreaTable
+from trueup.run import InTurn, runs_of
 from trueup.run.parts import KeptExecutor
 
 Integers = NDArray[np.int64]

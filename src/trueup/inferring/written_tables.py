@@ -30,7 +30,7 @@ from trueup.model.nested import canonical
 from trueup.model.records.drawn import Columns, Drawn
 from trueup.model.records.posterior import Posterior
 from trueup.model.tables import margin_columns, named_columns
-from trueup.run.executor import InTurn
+from trueup.run import InTurn
 from trueup.run.parts import KeptExecutor
 
 Integers = NDArray[np.int64]

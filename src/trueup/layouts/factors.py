@@ -21,7 +21,7 @@ from trueup.model.prior import (
     Prior,
 )
 from trueup.noise.law import Law
-from trueup.noise.laws.base import MAX_TABLE_ENTRIES
+from trueup.noise.laws import MAX_TABLE_ENTRIES
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

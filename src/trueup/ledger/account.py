@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError, DataError, SpecError
+from trueup.files import JoinedTables
 from trueup.files.source import files_read
-from trueup.files.table import JoinedTables
 from trueup.io.bundle.manifest import read_spec
 from trueup.ledger.admission import account_terms, afford
 from trueup.ledger.entries import this_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trueup.errors import BudgetError
 from trueup.ledger.request import Owner, Request, Terms
 from trueup.ledger.totals import Caps, Totals, spent_in
-from trueup.privacy.accountant import Loss
+from trueup.privacy import Loss
 
 
 def admit(state: Totals, request: Request, when: str) -> None:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trueup.errors import DataError, LedgerError
+from trueup.files import Encoded, JoinedTables, named_folder
 from trueup.files.source import files_read, frame_library, open_table
 from trueup.files.staging import to_disk
-from trueup.files.table import Encoded, JoinedTables, named_folder
 
 Pair = TypeVar("Pair")
 

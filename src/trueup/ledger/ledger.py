@@ -42,7 +42,7 @@ class Ledger:
     >>> import tempfile
     >>> url = tempfile.mkdtemp() + "/ledger.db"
     >>> from fractions import Fraction
-    >>> from trueup.privacy.accountant import Loss
+    >>> from trueup.privacy import Loss
     >>> ledger = Ledger.create(url)
     >>> ledger.init("survey", {"epsilon": "1"}, terms=Terms("person", "add-remove"))
     >>> request = Request("survey", "ana", Loss(epsilon=Fraction(3, 5)))

@@ -15,7 +15,7 @@ from trueup.errors import SpecError, did_you_mean
 from trueup.ledger.questions import Question, invariants, questions
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec
-from trueup.privacy.accountant import Loss
+from trueup.privacy import Loss
 
 Owner = tuple[str, str | None]
 """Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""

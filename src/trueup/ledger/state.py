@@ -12,7 +12,7 @@ from trueup.ledger.admission import admit
 from trueup.ledger.entries import Entry, broken, check_links
 from trueup.ledger.request import Owner, Request, read_request, terms_of
 from trueup.ledger.totals import Caps, Commit, Shown, Totals
-from trueup.privacy.accountant import Loss
+from trueup.privacy import Loss
 
 
 class State(Totals):

@@ -13,7 +13,7 @@ from trueup.ledger.entries import Entry
 from trueup.ledger.request import Terms
 from trueup.ledger.state import State
 from trueup.ledger.totals import Shown, spent_in
-from trueup.privacy.accountant import Loss
+from trueup.privacy import Loss
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from trueup.ledger.entries import GENESIS, Entry
 from trueup.ledger.questions import Question
 from trueup.ledger.request import Owner, Request, Terms
-from trueup.privacy.accountant import Loss
+from trueup.privacy import Loss
 
 
 class Asked(NamedTuple):

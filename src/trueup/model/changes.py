@@ -25,7 +25,7 @@ from trueup.model.guarantee import Change
 from trueup.model.kept import Found
 from trueup.model.kept_of_family import kept_of
 from trueup.model.priced_changes import PricedChanges
-from trueup.privacy.accountant import compose
+from trueup.privacy import compose
 from trueup.privacy.contribution import Relation
 
 MAX_SEARCH_STEPS = 200_000

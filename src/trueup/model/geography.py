@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files import Columns, select
 from trueup.files.source import open_table
-from trueup.files.table import Columns, select
 from trueup.files.values import as_text, public_numbers, whole_limits, without_blanks
 from trueup.model.spec import Spec
 from trueup.model.spec_table import Level, Parents

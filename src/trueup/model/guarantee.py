@@ -14,7 +14,7 @@ from typing import Literal
 
 from trueup.errors import PrivacyError
 from trueup.noise.law import Cost, Currency
-from trueup.privacy.accountant import Loss, compose, outward
+from trueup.privacy import Loss, compose, outward
 from trueup.privacy.contribution import Relation
 
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.tree import Tree
-from trueup.privacy.accountant import Loss
+from trueup.privacy import Loss
 
 Matrix = NDArray[np.int64]
 

@@ -24,7 +24,7 @@ from trueup.model.stacking import COUNTED
 from trueup.model.statements import known, statements
 from trueup.noise import law_named
 from trueup.noise.law import Cost, Currency, Law, Sensitivity
-from trueup.privacy.accountant import Loss, NoisePart, compose
+from trueup.privacy import Loss, NoisePart, compose
 from trueup.privacy.contribution import (
     RELATIONS,
     Contribution,

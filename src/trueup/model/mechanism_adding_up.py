@@ -14,9 +14,9 @@ from trueup.model.constraints import Constraints
 from trueup.model.mechanism_on_lattice import LatticePlan, slowest_of
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
+from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.lattice.draw import choose_sampler
 from trueup.noise.lattice.feasible import AddUpLaplace
-from trueup.noise.lattice.laws import LatticeLaplace
 from trueup.noise.law import Sensitivity
 from trueup.privacy.contribution import Reach
 

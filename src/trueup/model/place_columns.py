@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.files.table import Source, select
+from trueup.files import Source, select
 
 Document = dict[str, Any]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Margin
 from trueup.model.kept import Kept
 from trueup.noise.law import Cost, Sensitivity
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy import Loss, compose
 from trueup.privacy.contribution import Relation
 
 

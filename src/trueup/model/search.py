@@ -32,7 +32,7 @@ from trueup.kernel.lattice.algebra import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
 from trueup.model.kept import Found, Kept
 from trueup.model.priced_changes import PricedChanges
-from trueup.privacy.accountant import Loss, compose
+from trueup.privacy import Loss, compose
 
 MAX_WHOLE_TREE_CELLS = 600
 """Cells up to which changes are searched on the whole tree, where losses are exact; beyond, on folded trees."""

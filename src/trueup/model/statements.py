@@ -12,7 +12,7 @@ from trueup.model.header import Measured
 from trueup.model.kept import Kept
 from trueup.model.spec import Spec
 from trueup.noise.law import Currency
-from trueup.privacy.accountant import Loss, NoisePart, outward, tight_epsilon
+from trueup.privacy import Loss, NoisePart, outward, tight_epsilon
 
 DECLARED = "declared by the agency, not verified"
 SHOWN_DELTA = Fraction(1, 10**10)

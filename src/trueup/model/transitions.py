@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from trueup.errors import SpecError
-from trueup.noise.perturbed.base import MAX_PARAMETER
+from trueup.noise.perturbed import MAX_PARAMETER
 from trueup.noise.perturbed.cell_key import LARGEST_CHANGE
 
 _NEEDED = "a CSV file beside the spec, with a row for each count i and value j"

@@ -13,7 +13,7 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.noise.law import Integers, Reals, Sensitivity, Words
-from trueup.noise.laws.base import draws as checked_draws
+from trueup.noise.laws import draws as checked_draws
 from trueup.noise.samplers.first_words import FirstWords, check_first_words
 
 _BLOCK = 1 << 22

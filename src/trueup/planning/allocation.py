@@ -17,8 +17,8 @@ from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.model.three_lines import ThreeLines
 from trueup.noise.law import Law, Reals
+from trueup.planning import Target
 from trueup.planning.optimum import Hyperbolic, LinearPrices, Prices
-from trueup.planning.targets import Target
 
 DIGITS = 7
 """Budgets are whole multiples of about a ten-millionth of the total."""

@@ -21,7 +21,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells
 from trueup.model.kept_of_family import MOST_COMBINATIONS
 from trueup.noise.law import Reals
-from trueup.planning.targets import AreaTable, Target
+from trueup.planning import AreaTable, Target
 
 FUSED_CODES = 12
 """Structural zeros are held while they tie together at most so many combinations of values: dense blocks cost their cube.

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from trueup.kernel.histogram.error_variances import ErrorVariances, Swept
 from trueup.kernel.histogram.marginals import marginalise
 from trueup.noise.law import Reals
+from trueup.planning import Target
 from trueup.planning.expected import Expected
 from trueup.planning.optimum import epsilon_at
-from trueup.planning.targets import Target
 
 PERIOD, SMOOTHED, TERMS = 40.0, 1 / 100, 4_000
 """Of the Fourier series, in standard deviations: its period, the smoothing that lets it converge, its terms."""

@@ -14,6 +14,7 @@ from trueup.model.cells import Margin
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.noise.law import Reals
+from trueup.planning import Target, read_targets
 from trueup.planning.allocation import Allocation, Certificate, exact_amounts
 from trueup.planning.margins import margin_ratio, normal_ratio
 from trueup.planning.optimum import GAP, Hyperbolic, Optimum, least_hyperbolic
@@ -26,7 +27,6 @@ from trueup.planning.outcome import (
     least_of_mechanisms,
     pruned,
 )
-from trueup.planning.targets import Target, read_targets
 from trueup.planning.task import PlanningTask
 
 

@@ -31,7 +31,7 @@ from trueup.planning.outcome import (
     pruned,
 )
 from trueup.planning.task import PlanningTask, Preset
-from trueup.privacy.accountant import NoisePart, outward, tight_epsilon
+from trueup.privacy import NoisePart, outward, tight_epsilon
 
 
 @takes_records

@@ -22,11 +22,11 @@ from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.noise.law import Reals
+from trueup.planning import AreaTable, Target, read_table, read_targets
 from trueup.planning.allocation import Priced, prices
 from trueup.planning.expected import Expected
 from trueup.planning.margins import normal_ratio
 from trueup.planning.optimum import Limits
-from trueup.planning.targets import AreaTable, Target, read_table, read_targets
 
 Noise = dict[Margin, tuple[Measured, Charge | None]]
 Preset = Literal["equal", "relative", "no-worse"]

@@ -1,1 +1,279 @@
-"""The arithmetic of privacy losses."""
+"""Composition of privacy losses in exact fractions.
+
+Losses add: pure epsilons, zCDP rhos (Bun and Steinke, 2016, Lemma 2.3) and deltas, each over
+levels, queries and releases. Fractions make the sum independent of order and grouping, and ten
+times a tenth exactly one; rounded floats would not. A pure epsilon also counts as
+`rho = epsilon^2 / 2` (Bun and Steinke, Proposition 1.4), so that one rho can bound everything.
+With a delta the same holds outside an event of probability delta (section 8 there).
+
+Epsilon at a delta of a release, from its noise, tight up to rounding.
+
+A part is noise of one law on counts of which one step of the neighbour relation moves a few. Its exact loss is that of
+independent counts, each moved as far as it can be. What draws a whole vector at once is known by its price alone, and is taken
+for the randomised response of that price.
+
+What is composed here is what one spec asks for, laid down before anything is drawn. Releases that are chosen one after the other,
+with an eye on what the last one gave, are composed by their epsilon, rho and delta, which bound them whatever is chosen next
+(Whitehouse, Ramdas, Rogers and Wu, 2023, "Fully-adaptive composition in differential privacy").
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from math import isfinite
+
+from trueup.errors import PrivacyError, SpecError
+from trueup.noise.law import Cost, Law, Sensitivity
+from trueup.noise.losses import Losses, pure_losses
+from trueup.privacy.contribution import Reach, Relation
+
+ZERO = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The composed privacy loss of one step of one neighbour relation; it adds up whatever invariants are shared.
+
+    Attributes
+    ----------
+    epsilon
+        Sum of the losses stated in pure epsilon.
+    rho
+        Sum of the losses stated in zCDP rho.
+    converted
+        What the losses stated in epsilon amount to in rho, each on its own: sum of epsilon^2 / 2.
+    delta
+        Sum of the deltas.
+
+    Examples
+    --------
+    >>> spent = compose([Cost("epsilon", Fraction(1, 10))] * 10)
+    >>> spent.epsilon, spent.zcdp
+    (Fraction(1, 1), Fraction(1, 20))
+    """
+
+    epsilon: Fraction = ZERO
+    rho: Fraction = ZERO
+    converted: Fraction = ZERO
+    delta: Fraction = ZERO
+
+    def __add__(self, other: Loss) -> Loss:
+        return Loss(
+            self.epsilon + other.epsilon,
+            self.rho + other.rho,
+            self.converted + other.converted,
+            self.delta + other.delta,
+        )
+
+    def __sub__(self, other: Loss) -> Loss:
+        """Subtract a loss that was part of this one."""
+        parts = ("epsilon", "rho", "converted", "delta")
+        left = {name: getattr(self, name) - getattr(other, name) for name in parts}
+        if min(left.values()) < 0:
+            raise PrivacyError("the subtracted loss was not part of the sum", remedy="report this")
+        return replace(self, **left)
+
+    @property
+    def zcdp(self) -> Fraction:
+        """Return the whole loss in rho."""
+        return self.rho + self.converted
+
+    def at_delta(self, delta: Fraction) -> Fraction:
+        """Return an epsilon such that the whole loss is (epsilon, delta)-DP, rounded outward.
+
+        Examples
+        --------
+        >>> float(compose([Cost("rho", Fraction(1))]).at_delta(Fraction(1, 10**10)))
+        10.0...
+        """
+        from trueup.arrays.losses import epsilon_of  # slow to import
+
+        left = delta - self.delta
+        if left == 0 and not self.rho:
+            return self.epsilon
+        if left <= 0:
+            raise PrivacyError("the delta is used up by the composed losses", remedy="ask for a larger delta")
+        # Either keep the pure parts as they are, or read everything in rho: both bound the loss.
+        mixed = self.epsilon + (epsilon_of(self.rho, left) if self.rho else ZERO)
+        return min(mixed, epsilon_of(self.zcdp, left)) if self.zcdp else ZERO
+
+
+def compose(costs: Iterable[Cost]) -> Loss:
+    """Sum the losses of costs that were stated for one step of one neighbour relation.
+
+    Raises
+    ------
+    SpecError
+        If a cost is no exact, nonnegative amount in a known currency.
+    """
+    costs = tuple(costs)
+    for cost in costs:
+        _check(cost)
+    epsilons = [c.amount for c in costs if c.currency == "epsilon"]
+    return Loss(
+        epsilon=sum(epsilons, ZERO),
+        rho=sum((c.amount for c in costs if c.currency == "rho"), ZERO),
+        converted=sum((epsilon * epsilon for epsilon in epsilons), ZERO) / 2,
+        delta=sum((c.delta for c in costs if c.delta), ZERO),
+    )
+
+
+def _check(cost: object) -> None:
+    if not isinstance(cost, Cost):
+        raise SpecError(f"a cost is of type {type(cost).__name__}", needed="a Cost")
+    if cost.currency not in ("epsilon", "rho"):
+        raise SpecError(f"a cost is stated in '{cost.currency}'", needed="epsilon or rho")
+    for name, value in (("amount", cost.amount), ("delta", cost.delta)):
+        if not isinstance(value, Fraction):
+            raise SpecError(f"the {name} of a cost is of type {type(value).__name__}", needed="a Fraction")
+        if value < 0:
+            raise SpecError(f"the {name} of a cost is negative", needed="zero or more")
+
+
+DIGITS = 4
+"""Significant digits of a figure, unless told otherwise."""
+
+
+def outward(amount: Fraction | float, digits: int = DIGITS) -> str:
+    """Return a loss in a few significant digits, never below the amount.
+
+    Parameters
+    ----------
+    amount
+        Zero or more.
+    digits
+        Significant digits, 15 at most.
+
+    Examples
+    --------
+    >>> outward(Fraction(1, 3), 3), outward(Fraction(1, 20)), outward(Fraction(100_001, 10_000)), outward(Fraction(1, 10**10))
+    ('0.334', '0.05', '10.01', '1e-10')
+    """
+    up = decimal.Context(digits, decimal.ROUND_CEILING, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
+    exact = Fraction(amount)
+    near = up.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    double = float(near)
+    if not near or 1e-300 < double < 1e300:  # then so many digits are written as they are
+        return f"{double:.{digits}g}"
+    return f"{near.normalize():e}"
+
+
+CUT = Fraction(1, 10**12)
+"""Share of delta that large losses of normal noise may take, which count as infinite."""
+
+
+@dataclass(frozen=True)
+class NoisePart:
+    """Noise of one law, and the effect of one step on the counts that it is added to.
+
+    Attributes
+    ----------
+    law
+        Of the noise.
+    cost
+        What it costs.
+    cells, each
+        How many counts move, each by at most this much; no counts where that is not known.
+
+    Examples
+    --------
+    >>> from trueup.noise import DiscreteGaussian
+    >>> NoisePart.of(DiscreteGaussian("50"), cells=2, each=1).cost.amount
+    Fraction(1, 50)
+    """
+
+    law: Law
+    cost: Cost
+    cells: int = 0
+    each: int = 0
+
+    @classmethod
+    def of(cls, law: Law, cells: int, each: int) -> NoisePart:
+        """Return noise on independent counts, of which one step moves `cells` by at most `each`."""
+        return cls(law, law.cost(Sensitivity.of(cells, each)), cells, each)
+
+    @classmethod
+    def reached(cls, law: Law, reach: Reach, relation: Relation, *, cells: int) -> NoisePart:
+        """Return noise on `cells` counts that neighbours need not share, with one unit's contribution `reach`."""
+        cost = law.cost(reach.sensitivity(relation, cells=cells))
+        moves = None if law.joint else reach.moves(relation, cells=cells)
+        return cls(law, cost, *(moves or (0, 0)))
+
+    def scaled(self, factor: Fraction) -> NoisePart:
+        """Return the same noise at `factor` times its cost; raise SpecError if no cost scales so."""
+        cost = replace(self.cost, amount=self.cost.amount * factor)
+        return replace(self, law=self.law.scaled(factor), cost=cost)
+
+    @property
+    def bounded(self) -> bool:
+        """Return True if a distribution bounds its losses; it does not for normal noise on an unknown number of counts."""
+        return bool(self.cells) or self.cost.currency == "epsilon" or not self.cost.amount
+
+
+def tight_epsilon(parts: Iterable[NoisePart], delta: Fraction) -> Fraction:
+    """Bound epsilon at `delta` for noise fixed beforehand: never below the true one, nor above that of the sums.
+
+    Parameters
+    ----------
+    parts
+        The noise.
+    delta
+        Above the deltas of the parts together, below one.
+
+    Raises
+    ------
+    PrivacyError
+        If `delta` does not exceed the deltas of the parts.
+
+    Examples
+    --------
+    >>> from trueup.noise import DiscreteGaussian
+    >>> parts = [NoisePart.of(DiscreteGaussian("50"), cells=1, each=1)] * 5
+    >>> delta = Fraction(1, 10**6)
+    >>> exact = compose(part.cost for part in parts)
+    >>> print(f"{float(tight_epsilon(parts, delta)):.4f} {float(exact.at_delta(delta)):.4f}")
+    1.3674 1.4716
+    """
+    parts = tuple(parts)
+    summed = compose(part.cost for part in parts).at_delta(delta)
+    if not all(part.bounded for part in parts):
+        return summed
+    found = _epsilon(frozenset(_kinds(parts).items()), delta)
+    return min(summed, Fraction(found)) if isfinite(found) else summed
+
+
+Kind = tuple[Law, int] | Cost
+
+
+def _kinds(parts: Iterable[NoisePart]) -> Counter[Kind]:
+    """Return how many counts move under each law, and how many parts are known by their price."""
+    found: Counter[Kind] = Counter()
+    for part in parts:
+        if part.cells:
+            found[part.law, part.each] += part.cells
+        elif part.cost.amount or part.cost.delta:
+            found[part.cost] += 1
+    return found
+
+
+@lru_cache(maxsize=256)
+def _epsilon(kinds: frozenset[tuple[Kind, int]], delta: Fraction) -> float:
+    from trueup.privacy.composition import composed_epsilon
+
+    number = sum(count for _, count in kinds)
+    cut = float(delta * CUT / max(number, 1))
+    steps = [(_losses(kind, cut), count) for kind, count in kinds]
+    return composed_epsilon(sorted(steps, key=lambda step: (step[0].spacing, step[0].least)), delta)
+
+
+def _losses(kind: Kind, cut: float) -> Losses:
+    if isinstance(kind, Cost):
+        return pure_losses(kind.amount, kind.delta)
+    law, each = kind
+    return law.losses(each, cut)

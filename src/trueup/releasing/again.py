@@ -39,7 +39,7 @@ from trueup.noise.law import NO_LIMIT
 from trueup.noise.perturbed import CountInterval
 from trueup.reconciling import Prepared, build, choose, reconcile
 from trueup.reconciling.general_projection import GeneralProjection
-from trueup.releasing.log import Log, Watch, quiet, stages
+from trueup.releasing import Log, Watch, quiet, stages
 from trueup.releasing.whole import settled
 
 Tell = Callable[[str], None]

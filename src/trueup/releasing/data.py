@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError
+from trueup.files import COUNT
 from trueup.files.staging import replace_whole
-from trueup.files.table import COUNT
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import row_columns
@@ -27,12 +27,12 @@ from trueup.model.build import build_cells
 from trueup.model.geography import read_tree
 from trueup.model.reading import Reading
 from trueup.model.spec import Spec, read_spec_text
+from trueup.releasing import Log
 from trueup.releasing.engine import MEMORY_BYTES
-from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import account_out, run_path
 from trueup.releasing.tasks import PartTotal
-from trueup.run.executor import Executor
+from trueup.run import Executor
 
 
 def check_data(folder: RunFolder, data: Any, executor: Executor, log: Log) -> None:

@@ -12,8 +12,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from trueup.errors import DataError, SpecError, did_you_mean
+from trueup.files import require
 from trueup.files.source import open_table
-from trueup.files.table import require
 from trueup.files.values import as_text, without_blanks
 from trueup.model.cells import Cells, Margin
 

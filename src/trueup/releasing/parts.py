@@ -45,14 +45,14 @@ from trueup.model.cells import Margin
 from trueup.model.records.release import Miss, Release
 from trueup.model.spec import Spec
 from trueup.reconciling.histogram_parts import tie_seed
+from trueup.releasing import Log
 from trueup.releasing.data import check_data, notes_on_data
 from trueup.releasing.engine import divided
 from trueup.releasing.errors_of_parts import errors_of_parts
-from trueup.releasing.log import Log
 from trueup.releasing.run_folder import RunFolder
 from trueup.releasing.start import cut_anew
 from trueup.releasing.tasks import CHECKS, Down, Measure, Up
-from trueup.run.executor import Executor
+from trueup.run import Executor
 from trueup.run.parts import Parts
 
 

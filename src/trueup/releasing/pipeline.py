@@ -24,9 +24,8 @@ from warnings import catch_warnings
 
 from trueup import reporting
 from trueup.errors import BundleError
-from trueup.files.owner import owning
+from trueup.files import refuse_addresses, source_at
 from trueup.files.staging import staged
-from trueup.files.table import refuse_addresses, source_at
 from trueup.files.target import claimed, is_own, refuse_strange
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
@@ -40,9 +39,9 @@ from trueup.model.verb import takes_records
 from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.populations import warm
-from trueup.releasing.log import Log, Watch, quiet, read_under, stages
+from trueup.releasing import Log, Watch, quiet, read_under, stages
 from trueup.releasing.whole import Whole
-from trueup.run.executor import Executor
+from trueup.run import Executor
 
 if TYPE_CHECKING:
     from trueup.ledger.account import Account
@@ -232,6 +231,8 @@ def resume(
 
 def _removed(gone: RunFolder) -> StoredRelease:
     """Finish removing the folder of a completed run, and return what it released."""
+    from trueup.files.owner import owning
+
     out = Path(gone.plan["out"])
     with owning(gone.path), claimed(out):
         gone.finish_removing()

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, DataError
+from trueup.files import source_at
 from trueup.files.database import connect
 from trueup.files.staging import replace_whole, to_disk
-from trueup.files.table import source_at
 from trueup.files.values import as_text
 from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError, SpecError
+from trueup.files import address_of
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning, refuse_owned
 from trueup.files.staging import writing
-from trueup.files.table import address_of
 from trueup.files.target import is_own, refuse_occupied, refuse_strange
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
@@ -31,7 +31,7 @@ from trueup.reconciling.segments import SegmentPlan
 from trueup.releasing.cut import Cut, cut_tree
 from trueup.releasing.engine import MEMORY_BYTES, divided, driver_bytes
 from trueup.releasing.run_folder import PLAN, REMOVED, RunFolder
-from trueup.run.executor import Executor
+from trueup.run import Executor
 from trueup.version import __version__
 
 LEAST_SHARE = 50_000_000

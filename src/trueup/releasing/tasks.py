@@ -41,8 +41,8 @@ from trueup.reconciling.family_parts import FamilyPlan, FamilySegment, FamilySum
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, JoinedSummary, joined_down, joined_up
 from trueup.reconciling.segments import Segment, SegmentPlan
+from trueup.releasing import Work
 from trueup.releasing.cut import PlacePart
-from trueup.releasing.log import Work
 from trueup.releasing.run_folder import Branch, RunFolder, load_arrays, save_arrays
 
 CHECKS = ("whole numbers", "parts add up", "every constraint", "invariants exact")

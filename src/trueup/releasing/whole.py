@@ -21,7 +21,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.reconciling import BEFORE_NOISE, Prepared, refuse_inexact
-from trueup.releasing.log import Log
+from trueup.releasing import Log
 
 if TYPE_CHECKING:
     from trueup.ledger.account import Account

@@ -1,1 +1,230 @@
-"""Executors of tasks, and stores of their results."""
+"""Executors, which carry out the tasks of a large run on one machine or many, and deadlines in wall time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import ConvergenceError, ResourceError, SpecError, TrueupError, place_of
+
+MINUTES = 10.0
+"""Wall time that `infer` may take where nothing else is asked for."""
+FEWEST_MINUTES = 1.0
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A point in wall time, and the time allowed until then.
+
+    Attributes
+    ----------
+    ends
+        Reading of `time.monotonic` (seconds).
+    allowed
+        Seconds from the beginning.
+
+    Examples
+    --------
+    >>> Deadline.of(2).allowed
+    120.0
+    >>> Deadline.of(2).left() > 100, Deadline.of(2).passed
+    (True, False)
+    """
+
+    ends: float
+    allowed: float
+
+    @classmethod
+    def of(cls, minutes: float | None = None, *, began: float | None = None) -> Deadline:
+        """Return the deadline of a command that began at a reading of `time.monotonic`; now if none is given.
+
+        Raises
+        ------
+        SpecError
+            If less than one minute is given.
+        """
+        minutes = MINUTES if minutes is None else minutes
+        if not minutes >= FEWEST_MINUTES:
+            raise SpecError(f"{minutes:g} minutes are given", needed="at least 1")
+        return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
+
+    def left(self, share: float = 1.0) -> float:
+        """Return the seconds until a share of the time allowed is spent; negative once it is."""
+        return self.ends - (1 - share) * self.allowed - time.monotonic()
+
+    def sooner(self, share: float) -> Deadline:
+        """Return the deadline of what may take a share of the time allowed, and leaves the rest to something else.
+
+        Examples
+        --------
+        >>> Deadline.of(2).sooner(0.5).allowed, Deadline.of(2).sooner(0.5).left() < 61
+        (60.0, True)
+        """
+        return Deadline(self.ends - (1 - share) * self.allowed, share * self.allowed)
+
+    def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
+        """Return the error for a deadline that passed before a method had any result.
+
+        Examples
+        --------
+        >>> str(Deadline.of(2).spent("some-method", "3 sweeps", "allow more minutes"))
+        "method 'some-method' had 2 minutes, which were spent after 3 sweeps. To do: allow more minutes."
+        """
+        given = f"method '{method}' had {self.allowed / 60:g} minutes, which were spent after {done}"
+        return ConvergenceError(given, remedy=remedy)
+
+    @property
+    def passed(self) -> bool:
+        """Return True if the time is spent."""
+        return self.left() <= 0
+
+
+WORKER_ENVIRONMENT = {
+    # The workers share their machine's cores: one thread each for linear algebra.
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+    # Tables of a hundred megabytes come and go: a heap that keeps their room spares the system from clearing it each time,
+    # a quarter of the processor time otherwise. Read by glibc; the largest memory stays what it was.
+    "MALLOC_MMAP_THRESHOLD_": "2000000000",
+    "MALLOC_TRIM_THRESHOLD_": "4000000000",
+}
+"""What a worker's environment says before it starts."""
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class InTurn(Sequence[Item]):
+    """Items that are made when they are asked for, since all of them at once would not fit in memory.
+
+    Examples
+    --------
+    >>> list(InTurn(abs, 3))
+    [0, 1, 2]
+    """
+
+    def __init__(self, make: Callable[[int], Item], count: int) -> None:
+        self._make, self._count = make, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, at: int) -> Item:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if not 0 <= at < self._count:
+            raise IndexError(at)
+        return self._make(at)
+
+
+def runs_of(before: NDArray[np.integer], most: int) -> list[tuple[int, int]]:
+    """Return first and last + 1 of runs of parts with about `most` cells each, from the number of cells before each part.
+
+    Examples
+    --------
+    >>> runs_of(np.array([0, 3, 6, 9]), 5)
+    [(0, 2), (2, 4)]
+    """
+    return [*pairwise([*np.unique(before // most, return_index=True)[1].tolist(), len(before)])]
+
+
+class Executor(Protocol):
+    """An executor of a task on many items; a context manager that ends its workers.
+
+    A task is **carried out at least once**: a worker may be killed after its work and before its answer, and an
+    engine may start a twin of a slow task. So a task leaves what it makes in `run.parts.Parts`, where the first
+    writer wins, and answers with little more than names.
+
+    Attributes
+    ----------
+    name
+        Of the engine, for logs.
+    workers
+        How many tasks run at once; what memory a task may use follows from it.
+    worker_memory
+        Bytes that each worker may use, where that is known; else they share what the run may use.
+    beside_driver
+        Whether the workers share the driver's machine, and its memory.
+    """
+
+    name: str
+    workers: int
+    worker_memory: int | None
+    beside_driver: bool
+
+    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
+        """Carry out a task on every item; yield each item's position and the task's answer, in any order.
+
+        Parameters
+        ----------
+        task
+            A callable that pickles: a module's function, or a frozen dataclass with `__call__`.
+        items
+            What it is called with, one at a time; each pickles too.
+
+        Raises
+        ------
+        TrueupError
+            What the task raised, or that a worker was lost again and again. Other tasks of the map are then
+            given up; what they left in parts stays.
+        """
+        ...
+
+    def grouped(self, source: Any, columns: Sequence[str], count: str, folder: Path) -> bool:
+        """Count equal rows of a table of records where it is stored, if this engine can read such a source.
+
+        Parameters
+        ----------
+        source
+            What the user gave as the confidential table.
+        columns
+            What rows must agree in to be counted together.
+        count
+            Name of the column for the number of rows.
+        folder
+            A new folder, for Parquet; on a file system that the workers share.
+
+        Returns
+        -------
+        bool
+            False where the source is left to the driver; nothing was written then.
+
+        Raises
+        ------
+        DataError
+            If a column is missing.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *reason: object) -> None: ...
+
+
+def told(error: BaseException, label: str) -> TrueupError:
+    """Turn an exception of a task into an error that may cross processes and quotes no data.
+
+    Examples
+    --------
+    >>> print(told(KeyError("a confidential value"), "measuring part 3"))
+    measuring part 3 failed with KeyError at unknown place. To do: report it; then continue with --resume.
+    """
+    if isinstance(error, TrueupError):
+        return error
+    if isinstance(error, MemoryError):
+        return out_of_memory(f"{label} needs more memory than there is")
+    return ResourceError(
+        f"{label} failed with {type(error).__name__} at {place_of(error)}",
+        remedy="report it; then continue with --resume",
+    )
+
+
+def out_of_memory(what: str) -> ResourceError:
+    """Return advice on what to do about memory."""
+    return ResourceError(
+        what,
+        remedy="free memory or give fewer --workers, then continue with --resume; or start anew with less --memory",
+    )

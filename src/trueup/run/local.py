@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from trueup.errors import ResourceError, TrueupError
-from trueup.run.executor import WORKER_ENVIRONMENT, Item, Result, out_of_memory, told
+from trueup.run import WORKER_ENVIRONMENT, Item, Result, out_of_memory, told
 
 ATTEMPTS = 3
 """How often an item is tried whose worker is killed."""

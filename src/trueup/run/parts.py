@@ -19,7 +19,7 @@ from typing import Any
 
 from trueup.errors import BundleError, ResourceError
 from trueup.files.staging import to_disk
-from trueup.run.executor import Executor, InTurn, Item, Result
+from trueup.run import Executor, InTurn, Item, Result
 from trueup.version import __version__
 
 _RECORD = ".part"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from trueup.errors import DataError, SpecError, TrueupError
-from trueup.files.table import files_of, is_address, is_parquet
-from trueup.run.executor import Item, Result, told
+from trueup.files import files_of, is_address, is_parquet
+from trueup.run import Item, Result, told
 from trueup.run.spark_session import quoting_nothing, refuse_missing_package, session_of, without_remarks
 from trueup.version import __version__
 

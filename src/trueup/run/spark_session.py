@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import ResourceError, SpecError
-from trueup.run.executor import WORKER_ENVIRONMENT
+from trueup.run import WORKER_ENVIRONMENT
 
 ATTEMPTS = 4
 """How often Spark tries an item whose executor is lost, unless the cluster's own settings say otherwise."""

@@ -5,10 +5,10 @@
     design     forms into specs
     accuracy   sliders into budgets, and what a budget means as a risk
     jobs       comparison and release, as processes of their own that can be found again
-    steps      what each step of the path shows
+    steps      the state that all pages share, and what each step of the path shows
     changes    what each step changes
     explore    a bundle's tables, map, areas and downloads
-    words      what the words of the pages mean, and what others have chosen
+    rendering  templates, and what the words of the pages mean
     pages      the requests
     server     the command's side
 

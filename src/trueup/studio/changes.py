@@ -17,8 +17,7 @@ from trueup.reporting.drawing.outlines import read_shapes
 from trueup.studio import design, jobs
 from trueup.studio.accuracy import Plans, Wishes, problem_of
 from trueup.studio.project import Choices
-from trueup.studio.session import Studio
-from trueup.studio.steps import STEPS
+from trueup.studio.steps import STEPS, Studio
 
 
 def set_table(studio: Studio, form: Mapping[str, str]) -> str:

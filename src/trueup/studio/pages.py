@@ -22,8 +22,7 @@ from trueup.studio.changes import CHANGE, set_paths, set_spec
 from trueup.studio.project import Outdated, Project
 from trueup.studio.rendering import ExploredPage, internal, refused, rendered
 from trueup.studio.security import Guarded, Keys
-from trueup.studio.session import Studio
-from trueup.studio.steps import SHOW, STEPS
+from trueup.studio.steps import SHOW, STEPS, Studio
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; sandbox allow-scripts"
 """Reports bring script and style of their own: they are shown apart from the studio, without its cookie."""

@@ -12,7 +12,7 @@ from jinja2 import Environment
 from starlette.responses import HTMLResponse, Response
 
 from trueup.errors import place_of
-from trueup.reporting.html import templates
+from trueup.reporting import templates
 
 WORDS = {
     "attribute": "What counts are broken down by, such as sex or age, with all values that it may have.",

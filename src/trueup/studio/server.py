@@ -20,7 +20,7 @@ from trueup.files.target import claimed
 from trueup.studio.pages import application
 from trueup.studio.project import Project, write
 from trueup.studio.security import Keys
-from trueup.studio.session import Studio
+from trueup.studio.steps import Studio
 
 
 def serve(

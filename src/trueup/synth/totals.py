@@ -13,8 +13,8 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
+from trueup.files import select
 from trueup.files.source import open_table
-from trueup.files.table import select
 from trueup.files.values import whole_counts
 from trueup.model.cells import Cells
 from trueup.model.linear import parse_sum

@@ -12,8 +12,8 @@ from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers.free import draw_free, draw_sums
 from trueup.kernel.lattice_samplers.tape import run
+from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice import integer as lattice_integer
-from trueup.noise.lattice.laws import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_aggregates, laplace_steps, sizes
 from trueup.noise.law import Sensitivity
 

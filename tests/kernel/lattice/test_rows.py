@@ -13,7 +13,7 @@ from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
 from trueup.kernel.lattice_samplers.rows import ACCEPT, chance_bounds, draw_grids
 from trueup.kernel.lattice_samplers.tape import run
-from trueup.noise.lattice.laws import LatticeLaplace
+from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.lattice.rows import GridSampler, limit
 
 FALSE_ALARM = 1e-6

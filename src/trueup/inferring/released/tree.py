@@ -29,7 +29,7 @@ from trueup.layouts.released import MAX_RELEASED_COUNT, half_width, redrawn, ref
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
 from trueup.model.records.drawn import Drawn
-from trueup.run.executor import Deadline
+from trueup.run import Deadline
 
 Integers = NDArray[np.int64]
 

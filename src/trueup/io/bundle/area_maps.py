@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
+from trueup.files import Source, require
 from trueup.files.database import Relation, quiet_duckdb, quoted
 from trueup.files.source import open_table
-from trueup.files.table import Source, require
 from trueup.io.microdata.sql import text_sql
 from trueup.model.place_keys import lost_zeros
 

@@ -10,7 +10,7 @@ from trueup.model.header import Measured
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
-from trueup.privacy.accountant import outward
+from trueup.privacy import outward
 from trueup.version import __version__
 
 MODEL = "central: one curator holds the records and adds noise before anything is published"

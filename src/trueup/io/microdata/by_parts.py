@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files import Source, require
 from trueup.files.csv_files import in_utf8
 from trueup.files.database import ROW, Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.staging import staged
-from trueup.files.table import Source, require
 from trueup.files.values import whole_counts
 from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.row_places import plain_keys, require_columns

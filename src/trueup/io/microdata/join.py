@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
+from trueup.files import JoinedTables, Source, require
 from trueup.files.database import ROW, Relation, connect, literal, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
-from trueup.files.table import JoinedTables, Source, require
 from trueup.files.values import plain_text
 from trueup.io.microdata.refusals import LINKS, outside_domain
 from trueup.io.microdata.sql import position_sql, text_sql

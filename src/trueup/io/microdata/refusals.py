@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.table import Source
+from trueup.files import Source
 from trueup.files.values import Where, is_missing, rows_at
 from trueup.model.date_forms import ISO
 from trueup.model.reading import topic_of

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
-from trueup.files.table import Columns, Source, require
+from trueup.files import Columns, Source, require
 from trueup.files.values import Where, plain_texts, rows_at
 from trueup.io.microdata.refusals import PLACES, refuse_missing
 from trueup.model.cells import Cells

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
+from trueup.files import select
 from trueup.files.source import open_table
-from trueup.files.table import select
 
 
 class Occupied(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
+from trueup.files import COUNT, Columns, Source, select
 from trueup.files.source import open_table
-from trueup.files.table import COUNT, Columns, Source, select
 from trueup.files.values import MAX_COUNT, Numbered, Where, plain_texts, rows_at, whole_counts
 from trueup.io.microdata.refusals import (
     IDS,

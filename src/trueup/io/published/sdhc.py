@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from trueup.digits import rational
 from trueup.errors import DataError, SpecError
+from trueup.files import Columns, select
 from trueup.files.source import open_table
-from trueup.files.table import Columns, select
 from trueup.files.values import MAX_COUNT
 from trueup.model.build import build_cells
 from trueup.model.cells import Cells, Margin

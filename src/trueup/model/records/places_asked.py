@@ -17,7 +17,7 @@ from trueup.model.cells import Cells, Margin
 
 
 class OwnAreas(Protocol):
-    """Areas off the hierarchy; see `trueup.planning.targets.AreaTable`."""
+    """Areas off the hierarchy; see `trueup.planning.AreaTable`."""
 
     @property
     def column(self) -> str:

@@ -1,1 +1,285 @@
-"""Noise that leaves given sums unchanged."""
+"""Noise that changes no invariant: laws of integer vectors on `L = {v in Z^n : A v = 0}`.
+
+Each is the law of independent noise per cell, or of an L2 norm, *given* that the noise lies on L. It
+compares databases with the same invariants only; `Lattice.sensitivity` says how far one smallest
+change that keeps them moves the counts. Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace
+Differential Privacy", definitions 9 and 13; here drawn exactly (see `noise.lattice.draw`).
+
+For inference a cell's factor is all that is needed: `p(z | x)` is the product of the factors at `z - x` up to
+a constant that does not depend on x, for all x that share the invariants. So these laws *are* the
+one-cell laws, except that they sample jointly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, exp, isqrt, log, log1p
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trueup.digits import rational
+from trueup.errors import SpecError
+from trueup.noise.law import Cost, Integers, Reals, Sensitivity, Tail, Words
+from trueup.noise.laws import BaseLaw, refuse_extreme_width
+from trueup.noise.laws.discrete_gaussian import DiscreteGaussian
+from trueup.noise.laws.geometric import DiscreteLaplace
+from trueup.noise.losses import Losses
+
+
+class OnLattice:
+    """Base of the lattice laws, which are bound to a lattice, and to its samplers before they sample."""
+
+    name: ClassVar[str]
+    joint: ClassVar[bool] = True
+    weighs: ClassVar[bool] = False  # whole vectors, where their mass is no product over cells
+    lattice: Any = None
+    bound: Any = None
+
+    def over(self, lattice) -> Self:
+        """Return this law over a lattice without samplers, for the analysis of drawn noise."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        object.__setattr__(copy, "lattice", lattice)
+        return copy
+
+    def on(self, lattice, **options) -> Self:
+        """Return this law bound to a lattice, with its samplers chosen (see `trueup.noise.lattice.draw`)."""
+        from trueup.noise.lattice.draw import choose_sampler
+
+        copy = self.over(lattice)
+        object.__setattr__(copy, "bound", choose_sampler(self, lattice, **options))
+        return copy
+
+    def as_asked(self, lattice, options: Mapping[str, Any]) -> Self:
+        """Return this law bound to a lattice with the options of a spec."""
+        if unknown := [name for name in options if name not in ("sampler", "slowest")]:
+            raise SpecError(
+                f"law '{self.name}' is given the option '{unknown[0]}'", needed="one of sampler, slowest"
+            )
+        slowest = options.get("slowest", 0)
+        if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
+            raise SpecError("the option 'slowest' is not a number of seconds", needed="a number such as 300")
+        return self.on(lattice, **options)
+
+    def scaled(self, factor: Fraction) -> Self:
+        """Refuse, because the law is bound to samplers at its own cost."""
+        return BaseLaw.scaled(self, factor)  # type: ignore[arg-type]
+
+    def characteristic(self, t: Reals) -> Reals:
+        """Refuse, because the noise of one cell has another law given the invariants."""
+        return BaseLaw.characteristic(self, t)  # type: ignore[arg-type]
+
+    def losses(self, change: int, cut: float) -> Losses:
+        """Refuse, because the loss is that of a whole vector."""
+        return BaseLaw.losses(self, change, cut)  # type: ignore[arg-type]
+
+    def tail(self, probability: float) -> Tail:
+        """Return the count that any cell's noise exceeds with a given probability, invariants held (see `lattice.tail`)."""
+        from trueup.noise.lattice.tail import cell_tail
+
+        return cell_tail(self, probability)
+
+    def around(self, true: Integers, count: int, words: Words) -> Integers:
+        """Draw `(count, n)` noise of counts, on which it does not depend."""
+        return np.stack([self.sample(true.size, words) for _ in range(count)])
+
+    def sample(self, size: int, words: Words) -> Integers:
+        """Draw one noise vector `(n,)`.
+
+        Raises
+        ------
+        SpecError
+            If the law is not bound to a lattice of `size` cells.
+        """
+        if self.bound is None or size != self.bound.n:
+            cells = "no lattice" if self.bound is None else f"{self.bound.n} cells"
+            raise SpecError(
+                f"the law is bound to {cells}", needed=f"a lattice of {size}", remedy="law.on(lattice)"
+            )
+        return self.bound.draw(1, words).vectors[0]
+
+
+@dataclass(frozen=True)
+class LatticeLaplace(OnLattice, DiscreteLaplace):
+    """Noise with mass proportional to `exp(-epsilon ||v||_1)` on the lattice (pure differential privacy).
+
+    Parameters
+    ----------
+    epsilon
+        Inverse scale, exact.
+
+    Examples
+    --------
+    >>> import secrets
+    >>> from trueup.kernel.lattice.structure import Lattice
+    >>> law = LatticeLaplace("1/4").on(Lattice.of(3, [[1, 1, 1]]))
+    >>> int(law.sample(3, secrets.token_bytes).sum())
+    0
+    """
+
+    name: ClassVar[str] = "lattice-laplace"
+    title: ClassVar[str] = "Discrete Laplace given the invariants (L1 norm), pure epsilon"
+
+    @property
+    def factor(self) -> tuple[float, int]:
+        """Return rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        return float(self.epsilon), 1
+
+    def of_cell(self, weight: Fraction) -> Fraction:
+        """Return the parameter of a cell whose precision is `weight` times the law's: its epsilon."""
+        return self.epsilon * weight
+
+    def sentence(self) -> str:
+        """Return the law in one plain sentence."""
+        return (
+            "The counts receive joint integer noise that changes no invariant, with probability proportional to "
+            f"exp(-{self.epsilon} times the sum of its absolute values)."
+        )
+
+
+@dataclass(frozen=True)
+class LatticeGaussian(OnLattice, DiscreteGaussian):
+    """Noise with mass proportional to `exp(-||v||_2^2 / (2 sigma2))` on the lattice (zCDP).
+
+    Between two databases `delta` apart it is `rho = ||delta||_2^2 / (2 sigma2)`, as without invariants: completing
+    the square, the Renyi divergence of order a is `a ||delta||^2 / (2 sigma2) + log(g((a - 1) delta) / g(0)) / (a - 1)`
+    with `g(c)` the sum of `exp(-||v - c||^2 / (2 sigma2))` over L. By Poisson summation `g(c) <= g(0)`, because the
+    Fourier coefficients are positive. So no constant of the dimension enters (the paper's theorem 14 has one).
+
+    Parameters
+    ----------
+    sigma2
+        Variance parameter (counts squared), exact.
+
+    Examples
+    --------
+    >>> LatticeGaussian.for_budget(Fraction(1, 8), Sensitivity.of(cells=2, each=1))
+    LatticeGaussian(sigma2=Fraction(8, 1))
+    """
+
+    name: ClassVar[str] = "lattice-gaussian"
+    title: ClassVar[str] = "Discrete Gaussian given the invariants, zCDP"
+
+    @property
+    def factor(self) -> tuple[float, int]:
+        """Return rate and power of a cell's factor `exp(-rate |v|^power)`."""
+        return float(1 / (2 * self.sigma2)), 2
+
+    def of_cell(self, weight: Fraction) -> Fraction:
+        """Return the parameter of a cell whose precision is `weight` times the law's: its sigma squared."""
+        return self.sigma2 / weight
+
+    def sentence(self) -> str:
+        """Return the law in one plain sentence."""
+        return (
+            "The counts receive joint integer noise that changes no invariant, with probability proportional to "
+            f"exp(-||noise||^2 / (2 x {self.sigma2}))."
+        )
+
+
+@dataclass(frozen=True)
+class LatticeL2Laplace(OnLattice, BaseLaw):
+    """Noise with mass proportional to `exp(-epsilon ||v||_2)` on the lattice (epsilon, with the delta of its sampler).
+
+    The law itself is of pure epsilon. It is drawn in doubles, and the delta that follows from their rounding is part of its cost
+    (see `lattice.draw.rounding_of`).
+
+    It is far wider than `lattice-laplace` at equal privacy: its norm grows with the dimension of the
+    lattice. It is no product over cells, so it has no mass for one cell.
+
+    Parameters
+    ----------
+    epsilon
+        Inverse scale, exact.
+
+    Examples
+    --------
+    >>> print(LatticeL2Laplace("1/4").cost(Sensitivity.of(cells=2, each=1)).amount < Fraction(354, 1000))
+    True
+    """
+
+    name: ClassVar[str] = "lattice-l2-laplace"
+    title: ClassVar[str] = (
+        "Laplace in the L2 norm given the invariants, epsilon with the delta of drawing it in doubles"
+    )
+    discrete: ClassVar[bool] = True
+    factors: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        epsilon = rational(self.epsilon, "epsilon")
+        refuse_extreme_width(1 / epsilon**2, "epsilon", epsilon)
+        object.__setattr__(self, "epsilon", epsilon)
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> LatticeL2Laplace:
+        """Return the law that spends at most the epsilon `amount` on one smallest change."""
+        return cls(rational(amount, "epsilon") / _root_above(sensitivity.l2_squared))
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Return epsilon, rounded up: inverse scale times L2 sensitivity; with the sampler's delta once it is chosen."""
+        amount = self.epsilon * _root_above(sensitivity.l2_squared)
+        if self.bound is None or not self.bound.rounding:
+            return Cost("epsilon", amount)
+        return Cost("epsilon", amount, _delta(amount, self.bound.rounding))
+
+    @property
+    def variance(self) -> float:
+        """Return the mean variance of a cell (counts squared), that of the continuous law on the lattice's span."""
+        if self.lattice is None:
+            raise _joint("variance")
+        d = self.lattice.dimension
+        return float(d * (d + 1) / (self.lattice.n * float(self.epsilon) ** 2))
+
+    def log_vectors(self, noise: Reals) -> Reals:
+        """Return the log mass of noise vectors `(..., n)` on the lattice, up to a constant."""
+        return -float(self.epsilon) * np.linalg.norm(noise, axis=-1)
+
+    def logpmf(self, noise: ArrayLike) -> Reals:
+        """Refuse, because the law has no factor for one cell."""
+        raise _joint("mass")
+
+    def cdf(self, noise: ArrayLike) -> Reals:
+        """Refuse, because the law has no factor for one cell."""
+        raise _joint("cdf")
+
+    def quantile(self, probability: ArrayLike) -> Reals:
+        """Refuse, because the law has no factor for one cell."""
+        raise _joint("quantile")
+
+    def sentence(self) -> str:
+        """Return the law in one plain sentence."""
+        return (
+            "The counts receive joint integer noise that changes no invariant, with probability proportional to "
+            f"exp(-{self.epsilon} ||noise||)."
+        )
+
+
+def _delta(epsilon: Fraction, apart: float) -> Fraction:
+    """Return the delta of a sampler within total variation `apart` of an epsilon-private law, `(1 + e^epsilon) apart`, at most 1.
+
+    It is rounded up to a power of two, so that it is the same on every machine.
+    """
+    logarithm = log(apart) + float(epsilon) + log1p(exp(-float(epsilon)))
+    return min(Fraction(1), Fraction(2) ** ceil(logarithm / log(2) + 1e-9))
+
+
+def _joint(what: str) -> SpecError:
+    return SpecError(
+        f"law 'lattice-l2-laplace' has no {what} of one cell by itself",
+        needed="a law that is a product over cells",
+        remedy="use 'lattice-laplace' or 'lattice-gaussian' where single counts are analysed",
+    )
+
+
+def _root_above(square: Fraction) -> Fraction:
+    """Return a rational just above the square root, and the exact root if it is rational."""
+    scale = 1 << 80
+    scaled = square * scale * scale
+    root = isqrt(int(scaled))
+    return Fraction(root if root * root == scaled else root + 1, scale)

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
+from trueup.noise.lattice import OnLattice
 from trueup.noise.lattice.choice import BoundSampler
-from trueup.noise.lattice.laws import OnLattice
 from trueup.noise.law import Form, Integers, Reals, Tail, Words
 from trueup.noise.laws.geometric import DiscreteLaplace
 

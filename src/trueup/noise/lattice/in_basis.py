@@ -103,7 +103,7 @@ def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
     @lru_cache(maxsize=1)
     def tables():
         from trueup.noise.lattice.tables import Decisions, laplace_steps
-        from trueup.noise.samplers.inversion import Powers
+        from trueup.noise.samplers import Powers
 
         decisions, laws = Decisions(), sorted(set(own))
         plan = BasisPlan(piece.basis, rates, PARTS, np.array([laws.index(rate) for rate in own], np.int64))

@@ -28,7 +28,7 @@ from trueup.kernel.lattice_samplers.rows import ACCEPT, RowLaw
 from trueup.noise.lattice.choice import NOISE_REACH_NATS, too_long
 from trueup.noise.lattice.tables import Aggregate, Decisions, flip, laplace_steps
 from trueup.noise.law import Reals, Words
-from trueup.noise.samplers.inversion import Interval, exp_neg
+from trueup.noise.samplers import Interval, exp_neg
 
 LARGEST_GRID, LONGEST = 2**14, 60.0
 """Most cells, and seconds that setting up may take."""

@@ -17,9 +17,9 @@ import numpy as np
 from trueup.kernel.lattice_samplers.free import Aggregates
 from trueup.kernel.lattice_samplers.tape import Coins, Steps
 from trueup.noise.law import Words
+from trueup.noise.samplers import Enclose, Interval, Inversion, Powers, decided, exp_neg
 from trueup.noise.samplers.gaussian import GaussianTable
 from trueup.noise.samplers.geometric import FirstDigit
-from trueup.noise.samplers.inversion import Enclose, Interval, Inversion, Powers, decided, exp_neg
 
 Chance = Callable[[int, int], Interval]
 """`chance(k, bits)`: the success probability of coin k, to about `bits` bits."""

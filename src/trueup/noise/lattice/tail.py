@@ -145,7 +145,7 @@ def cell_tail(law: Any, probability: float) -> Tail:
     Examples
     --------
     >>> from trueup.kernel.lattice.structure import Lattice
-    >>> from trueup.noise.lattice.laws import LatticeLaplace
+    >>> from trueup.noise.lattice import LatticeLaplace
     >>> cell_tail(LatticeLaplace("1/4").on(Lattice.of(4, [[1, 1, 1, 1]])), 0.05)
     Tail(counts=9, exact=True)
     """

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from trueup.noise.law import Reals
-from trueup.noise.laws.base import IntegerLaw, Sampler, SquaredScale
+from trueup.noise.laws import IntegerLaw, Sampler, SquaredScale
 from trueup.noise.losses import Losses, gaussian_losses
 from trueup.noise.samplers.gaussian import GaussianTable, GaussianWide
 

@@ -13,10 +13,10 @@ import numpy as np
 from trueup.digits import rational
 from trueup.errors import SpecError
 from trueup.noise.law import Cost, Form, Reals, Sensitivity
-from trueup.noise.laws.base import IntegerLaw, refuse_extreme_width
+from trueup.noise.laws import IntegerLaw, refuse_extreme_width
 from trueup.noise.losses import Losses, laplace_losses, truncated_losses
+from trueup.noise.samplers import Interval, Inversion, Powers
 from trueup.noise.samplers.geometric import TwoSidedGeometric, two_sided_geometric
-from trueup.noise.samplers.inversion import Interval, Inversion, Powers
 
 LARGEST_BOUND = 2**14
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from trueup.digits import rational
 from trueup.errors import SpecError
 from trueup.noise.law import Cost, Form, Integers, Reals, Sensitivity, Words
-from trueup.noise.laws.base import (
+from trueup.noise.laws import (
     ContinuousLaw,
     IntegerLaw,
     SquaredScale,

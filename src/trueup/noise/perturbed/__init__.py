@@ -1,9 +1,269 @@
-"""Laws of what other agencies publish: the probability of every published value given the true count."""
+"""Laws p(y | x) of a published value given the true count, for perturbations other than added noise.
+
+Noise that is added is the case p(y | x) = q(y - x). Here the change y - x may depend on x: a matrix in the place of a
+shift. Row `x` of the matrix holds the probabilities of the changes -reach, .., reach; rows go on beyond the last one
+with a period, so that a rounding has as many rows as its base and a cell key's table one row for all large counts.
+"""
 
 from __future__ import annotations
 
-from trueup.noise.perturbed.base import Perturbation
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from trueup.errors import PrivacyError, SpecError
+from trueup.noise.law import Form, Integers, Reals, Sensitivity, Tail, Words
+from trueup.noise.laws import BaseLaw
 from trueup.registry import Registry
+
+MAX_PARAMETER = 10_000
+"""Largest base, threshold or change (counts)."""
+
+
+def whole_number(value: object, what: str, least: int, most: int = MAX_PARAMETER) -> int:
+    """Read a whole number from a number or text.
+
+    Examples
+    --------
+    >>> whole_number("3", "the base", 2)
+    3
+    """
+    text = value.strip() if isinstance(value, str) else value
+    if isinstance(text, str) and text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) < 20:
+        text = int(text)
+    if isinstance(text, bool) or not isinstance(text, int) or not least <= text <= most:
+        shown = (
+            repr(value)
+            if isinstance(value, int | float | str) and len(str(value)) < 30
+            else type(value).__name__
+        )
+        raise SpecError(f"{what} is {shown}", needed=f"a whole number from {least:,} to {most:,}")
+    return int(text)
+
+
+class Perturbation(BaseLaw):
+    """A law p(y | x) of a published value y given the true count x, which claims no privacy.
+
+    A law is a frozen dataclass; its fields are its parameters.
+    """
+
+    discrete: ClassVar[bool] = True
+    additive: ClassVar[bool] = False
+
+    @property
+    def open_ended(self) -> bool:
+        """Return False: no true counts beyond a table are possible."""
+        return False
+
+    def kinds(self, published: ArrayLike) -> Reals:
+        """Return equal numbers for values with the same table: the values themselves."""
+        return np.asarray(published, np.float64)
+
+    def numeral(self, published: ArrayLike) -> NDArray[np.bool_]:
+        """Return a mask of the published values that are numbers rather than codes: all, or none for laws of codes."""
+        return np.full(np.shape(published), self.numeric)
+
+    def numbers(self, published: ArrayLike) -> NDArray:
+        """Return the published values as numbers for arithmetic."""
+        return np.asarray(published)
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Return the mean of the published value given the true count."""
+        raise NotImplementedError
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Return the variance of the published value given the true count (counts squared)."""
+        raise NotImplementedError
+
+    @property
+    def variance(self) -> float:
+        """Return the mean squared error of a published value over large true counts (counts squared), for least squares."""
+        raise NotImplementedError
+
+    @property
+    def shift(self) -> float:
+        """Return the mean of published value minus true count over large true counts."""
+        return 0.0
+
+    @property
+    def form(self) -> Form:
+        """Return the curvature of a rough normal law, used to scale walks only."""
+        return Form(0.0, 1 / (2 * self.variance), np.inf)
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the values that keys in [0, 1) give to true counts: equal keys and counts give equal values."""
+        raise NotImplementedError
+
+    @property
+    def reach(self) -> int:
+        """Return the largest distance of a published number from the true count (counts)."""
+        raise NotImplementedError
+
+    def tail(self, probability: float) -> Tail:
+        """Return the largest distance of a published number from the true count, whatever the probability: at most `reach`."""
+        return Tail(self.reach, exact=False)
+
+    def table(self, published: float, depth: float = np.inf) -> tuple[int, Reals]:
+        """Tabulate the likelihood of true counts given a value: the first count, and all log masses from there on."""
+        low, high = (int(end) for end in self.bounds(published))
+        return low, np.asarray(self.log_mass(published, np.arange(low, high + 1)), np.float64)
+
+    @classmethod
+    def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
+        """Refuse, because no budget buys it.
+
+        Raises
+        ------
+        PrivacyError
+            Always.
+        """
+        cls._refuse()
+
+    @classmethod
+    def budgeted(cls, amount: Fraction, sensitivity: Sensitivity, options: Mapping[str, Any]) -> Self:
+        """Refuse, because no budget buys it."""
+        cls._refuse()
+
+    def cost(self, sensitivity: Sensitivity) -> NoReturn:
+        """Refuse, because it has no finite privacy loss that could be stated.
+
+        Raises
+        ------
+        PrivacyError
+            Always.
+        """
+        self._refuse()
+
+    def sample(self, size: int, words: Words) -> NoReturn:
+        """Refuse, because it is not noise that could be added.
+
+        Raises
+        ------
+        PrivacyError
+            Always.
+        """
+        self._refuse()
+
+    @classmethod
+    def _refuse(cls) -> NoReturn:
+        raise PrivacyError(
+            f"law '{cls.name}' bounds no privacy loss: some values exclude true counts with certainty",
+            needed="a law of noise, such as 'discrete-laplace' or 'discrete-gaussian'",
+            remedy=f"'{cls.name}' is for reading tables that others published (`trueup infer --perturbed`) and for "
+            "`trueup assess`; choose another noise to measure with",
+        )
+
+
+class ByChange(Perturbation):
+    """Base of laws that change a count by at most `reach`, with probabilities that a table gives."""
+
+    @cached_property
+    def rows(self) -> Reals:
+        """Return `(rows, 2 reach + 1)` probabilities of the changes -reach, .., reach of the counts 0, 1, ..."""
+        raise NotImplementedError
+
+    @property
+    def period(self) -> int:
+        """Return how many of the last rows repeat for ever."""
+        return 1
+
+    @property
+    def reach(self) -> int:
+        """Return the largest change (counts)."""
+        return self.rows.shape[1] // 2
+
+    def _row(self, true: Integers) -> Integers:
+        first = len(self.rows) - self.period
+        if self.period == 1:
+            return np.minimum(true, first)
+        return np.where(true < first, true, first + (true - first) % self.period)
+
+    def log_mass(self, published: ArrayLike, true: ArrayLike) -> Reals:
+        """Return the log probability of published values given true counts (broadcast together)."""
+        x = np.asarray(true, np.int64)
+        change = np.asarray(published, np.int64) - x
+        inside = (x >= 0) & (np.abs(change) <= self.reach)
+        mass = self.rows[self._row(np.maximum(x, 0)), np.where(inside, change, 0) + self.reach]
+        with np.errstate(divide="ignore"):
+            return np.log(np.where(inside, mass, 0.0))
+
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
+        values, back = np.unique(np.asarray(published, np.int64), return_inverse=True)
+        true = values[:, None] + np.arange(-self.reach, self.reach + 1)
+        may = np.isfinite(self.log_mass(values[:, None], true))
+        low = np.where(may.any(axis=1), true[:, 0] + may.argmax(axis=1), values)
+        high = np.where(may.any(axis=1), true[:, -1] - may[:, ::-1].argmax(axis=1), values - 1)
+        shape = np.shape(published)
+        return low[back].reshape(shape), high[back].reshape(shape)
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Return the mean of the published value given the true count."""
+        x = np.asarray(true, np.int64)
+        return x + (self.rows @ self._changes)[self._row(x)]
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Return the variance of the published value given the true count (counts squared)."""
+        first = self.rows @ self._changes
+        return (self.rows @ self._changes**2 - first**2)[self._row(np.asarray(true, np.int64))]
+
+    @property
+    def variance(self) -> float:
+        """Return the mean squared error of a published value, less its shift, over large true counts (counts squared)."""
+        return float((self.rows[-self.period :] @ self._changes**2).mean()) - self.shift**2
+
+    @property
+    def shift(self) -> float:
+        """Return the mean of published value minus true count over large true counts."""
+        return float((self.rows[-self.period :] @ self._changes).mean())
+
+    @property
+    def _changes(self) -> Reals:
+        return np.arange(-self.reach, self.reach + 1.0)
+
+    @cached_property
+    def _cumulative(self) -> Reals:
+        """Return cumulative probabilities, with the last possible change at 1 despite rounding."""
+        total = np.cumsum(self.rows, axis=1)
+        last = self.rows.shape[1] - 1 - (self.rows[:, ::-1] > 0).argmax(axis=1)
+        total[np.arange(self.rows.shape[1]) >= last[:, None]] = 1.0
+        return total
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the values that keys in [0, 1) give to true counts: equal keys and counts give equal values."""
+        x, u = np.broadcast_arrays(np.asarray(true, np.int64), np.asarray(keys, np.float64))
+        row, change = self._row(x), np.full(x.shape, -self.reach)
+        for column in range(2 * self.reach):
+            change += u >= self._cumulative[row, column]
+        return x + change
+
+
+class OneValue:
+    """Base of laws of a code published in place of values: one number stands for it, whatever the count is."""
+
+    numeric: ClassVar[bool] = False
+
+    @property
+    def centre(self) -> int:
+        """Return the count that represents the code among numbers."""
+        raise NotImplementedError
+
+    def mean(self, true: ArrayLike) -> Reals:
+        """Return the mean of the value that represents the code."""
+        return np.full(np.shape(true), float(self.centre))
+
+    def variance_at(self, true: ArrayLike) -> Reals:
+        """Return the variance of the value that represents the code: none."""
+        return np.zeros(np.shape(true))
+
+    def publish(self, true: ArrayLike, keys: ArrayLike) -> Integers:
+        """Return the value that represents the code."""
+        return np.full(np.broadcast(true, keys).shape, self.centre, np.int64)
+
 
 PERTURBATIONS: Registry[Perturbation] = Registry(
     "trueup.noise.perturbed",

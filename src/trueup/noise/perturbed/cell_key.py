@@ -14,7 +14,7 @@ import numpy as np
 from trueup.digits import rational
 from trueup.errors import SpecError
 from trueup.noise.law import Reals
-from trueup.noise.perturbed.base import ByChange, whole_number
+from trueup.noise.perturbed import ByChange, whole_number
 from trueup.noise.perturbed.entropy import maximum_entropy, rising_entropy
 
 LARGEST_CHANGE = 100

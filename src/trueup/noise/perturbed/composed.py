@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.noise.law import Integers, Reals
-from trueup.noise.perturbed.base import Perturbation
+from trueup.noise.perturbed import Perturbation
 from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
 
 NOISE_DEPTH_NATS = 700.0

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from trueup.errors import SpecError
 from trueup.noise.law import Integers, Reals
-from trueup.noise.laws.base import MAX_TABLE_ENTRIES
-from trueup.noise.perturbed.base import ByChange, OneValue
+from trueup.noise.laws import MAX_TABLE_ENTRIES
+from trueup.noise.perturbed import ByChange, OneValue
 from trueup.noise.perturbed.composed import NOISE_DEPTH_NATS, LawOfShown
 from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
 

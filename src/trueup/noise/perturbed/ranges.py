@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
 from trueup.noise.law import NO_LIMIT, Integers, Reals
-from trueup.noise.perturbed.base import OneValue, Perturbation, whole_number
+from trueup.noise.perturbed import OneValue, Perturbation, whole_number
 
 Range = tuple[float, float]
 """Smallest and largest number of a range, minus and plus infinity where there is none."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.noise.law import Reals
-from trueup.noise.perturbed.base import ByChange, whole_number
+from trueup.noise.perturbed import ByChange, whole_number
 
 
 @dataclass(frozen=True)

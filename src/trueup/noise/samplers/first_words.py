@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from trueup.noise.samplers import UNDECIDED, Inversion
 from trueup.noise.samplers.gaussian import GaussianTable, GaussianWide
 from trueup.noise.samplers.geometric import TwoSidedGeometric
-from trueup.noise.samplers.inversion import UNDECIDED, Inversion
 
 Cdf = Callable[[int], Decimal]
 _DIGITS = 60

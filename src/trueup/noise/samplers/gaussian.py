@@ -17,8 +17,8 @@ from math import isqrt
 import numpy as np
 
 from trueup.noise.law import Integers, Words
+from trueup.noise.samplers import CHUNK, Interval, Inversion, exp_neg, fetch
 from trueup.noise.samplers.geometric import two_sided_geometric
-from trueup.noise.samplers.inversion import CHUNK, Interval, Inversion, exp_neg, fetch
 
 _LONG_LOOKUP = 2**14
 

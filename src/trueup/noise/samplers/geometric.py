@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from trueup.noise.law import Integers, Words
-from trueup.noise.samplers.inversion import Interval, Inversion, Powers, chunks, exp_neg
+from trueup.noise.samplers import Interval, Inversion, Powers, chunks, exp_neg
 
 _ONE_TABLE = 48
 _LOW_BITS = 8

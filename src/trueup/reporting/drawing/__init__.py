@@ -1,1 +1,253 @@
-"""Pictures in SVG."""
+"""Blocks of a page: sections of texts, facts, tables, figures and charts, without any markup.
+
+Each kind of block has the template of its name in `templates/blocks/`. Everything in a chart stands at percentages, so that it
+fits any screen while its text keeps its size, and the style sheet owns the colours. Series differ in shape as well as in colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from typing import ClassVar
+
+from trueup.reporting.drawing.pictures import Figure, PictureAxis, Ridges
+from trueup.reporting.drawing.words import Map
+
+SERIES = 6
+"""Most series that can be told apart."""
+WHISKER = 2.0
+"""Monte Carlo errors that a whisker reaches to either side."""
+_SPREAD = 0.5  # of the width of a place, over which the series stand side by side
+
+Point = tuple[float, float]
+"""A value and its Monte Carlo error."""
+
+
+@dataclass(frozen=True)
+class DrawnMarks:
+    """A drawn point: its place across, its value, the ends of its whisker (percent from the left, top)."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart.
+
+    Attributes
+    ----------
+    message
+        What it says, for those who do not see it.
+    caption
+        How to read it.
+    across
+        What the places are.
+    places
+        Their names, left to right; each may have a second line.
+    axis
+        The axis of values.
+    series
+        For each name its style, which it has on every chart of a page, and its points by place, None where
+        there is none.
+    joined
+        Whether the points of a series are joined: places have an order.
+    reference
+        A value that is marked by a line of its own, and what it is.
+    """
+
+    kind: ClassVar[str] = "chart"
+    message: str
+    caption: str
+    across: str
+    places: tuple[tuple[str, str], ...]
+    axis: PictureAxis
+    series: tuple[tuple[str, int, tuple[Point | None, ...]], ...]
+    joined: bool = True
+    reference: tuple[float, str] | None = None
+
+    def drawn(self, number: int) -> list[DrawnMarks | None]:
+        """Return the points of a series as drawn, series side by side within a place."""
+        shift = _SPREAD * ((number + 0.5) / len(self.series) - 0.5)
+        width = 100 / len(self.places)
+        return [
+            None if point is None else self._drawn(width * (at + 0.5 + shift), *point)
+            for at, point in enumerate(self.series[number][2])
+        ]
+
+    def lines(self, number: int) -> list[tuple[DrawnMarks, DrawnMarks]]:
+        """Return pairs of neighbouring points of a series that are joined."""
+        found = pairwise(self.drawn(number)) if self.joined else []
+        return [(a, b) for a, b in found if a is not None and b is not None]
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the height (percent from the top) and text of every tick."""
+        return [(round(100 - place, 2), text) for place, text in self.axis.ticks]
+
+    def height(self, value: float) -> float:
+        """Return the height of a value, in percent from the top."""
+        return round(100 - self.axis.place(value), 2)
+
+    def _drawn(self, x: float, value: float, error: float) -> DrawnMarks:
+        ends = (self.height(value + WHISKER * error), self.height(value - WHISKER * error))
+        return DrawnMarks(round(x, 2), self.height(value), *ends)
+
+
+def chart(
+    series: Mapping[str, Sequence[Point | None]],
+    places: Sequence[tuple[str, str]],
+    across: str,
+    unit: str,
+    message: str,
+    caption: str,
+    *,
+    joined: bool = True,
+    from_zero: bool = True,
+    reference: tuple[float, str] | None = None,
+) -> Chart:
+    """Draw each series over the places; the axis spans all values and their whiskers.
+
+    A series without any point is left out, and the others keep the styles that they have beside it.
+
+    Examples
+    --------
+    >>> drawn = chart({"a": [(1.0, 0.1), (2.0, 0.1)]}, [("x", ""), ("y", "")], "place", "counts", "message", "caption")
+    >>> drawn.axis.low, drawn.axis.high, [p.x for p in drawn.drawn(0)]
+    (0.0, 2.5, [25.0, 75.0])
+    """
+    points = [p for row in series.values() for p in row if p is not None and isfinite(p[0])]
+    ends = [value + side * WHISKER * error for value, error in points for side in (-1, 1)]
+    ends += [0.0] if from_zero else []
+    ends += [reference[0]] if reference else []
+    styled = tuple((name, style, tuple(row)) for style, (name, row) in enumerate(series.items()))[:SERIES]
+    shown = tuple(line for line in styled if any(point is not None for point in line[2]))
+    return Chart(
+        message, caption, across, tuple(places), PictureAxis.around(ends, unit), shown, joined, reference
+    )
+
+
+@dataclass(frozen=True, init=False)
+class Text:
+    """A paragraph for each sentence group."""
+
+    kind: ClassVar[str] = "text"
+    paragraphs: tuple[str, ...]
+
+    def __init__(self, *paragraphs: str) -> None:
+        object.__setattr__(self, "paragraphs", paragraphs)
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A paragraph that must not be overlooked."""
+
+    kind: ClassVar[str] = "notice"
+    text: str
+
+
+@dataclass(frozen=True)
+class FoldedText:
+    """Paragraphs folded under one line: details for interested readers."""
+
+    kind: ClassVar[str] = "fold"
+    summary: str
+    paragraphs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Terms with their values."""
+
+    kind: ClassVar[str] = "facts"
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its heading with the unit, and one text per row."""
+
+    heading: str
+    cells: Sequence[str]
+    numeric: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; its first column names the rows.
+
+    Attributes
+    ----------
+    caption
+        What it shows.
+    columns
+        Columns of equal length.
+    note
+        What a reader must know of it, such as that rows are left out.
+    summary
+        If given, the table is folded away under this line, and can be searched and sorted.
+    unfolded
+        Whether a folding table starts open.
+    """
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    columns: tuple[Column, ...]
+    note: str = ""
+    summary: str = ""
+    unfolded: bool = False
+
+    @property
+    def size(self) -> int:
+        """Return the number of rows."""
+        return len(self.columns[0].cells)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Files beside the page: path and what each holds."""
+
+    kind: ClassVar[str] = "links"
+    rows: tuple[tuple[str, str], ...]
+
+
+Block = Text | Notice | FoldedText | Facts | Table | Links | Figure | Chart | Ridges | Map
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with its blocks; `id` is its anchor."""
+
+    id: str
+    heading: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report.
+
+    Attributes
+    ----------
+    title, subtitle
+        What the report is about, and what kind of report it is.
+    warning
+        If given, stands above everything else.
+    summary
+        The few facts that a hurried reader needs.
+    sections
+        The body, in order.
+    opening
+        What it says in plain words, a paragraph each.
+    """
+
+    title: str
+    subtitle: str
+    warning: str
+    summary: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    opening: tuple[str, ...] = ()

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from trueup.digits import to_digits
 from trueup.errors import DataError
 from trueup.model.cells import Cells, Margin
-from trueup.privacy.accountant import outward
-from trueup.reporting.drawing.outlines import outlines
+from trueup.privacy import outward
 
 _PLURALS = {"child": "children", "man": "men", "woman": "women", "person": "persons"}
 
@@ -202,6 +201,8 @@ def draw_map(
     unit, confidence
         What is counted, and of which level the margins are.
     """
+    from trueup.reporting.drawing.outlines import outlines  # without shapes none are drawn
+
     drawing = outlines(cells, features)
     level, paths = drawing.level, drawing.paths
     if level not in margins:

@@ -9,7 +9,7 @@ from trueup.model.spec import Spec
 from trueup.model.toml import amount_text
 from trueup.planning.allocation import Allocation
 from trueup.planning.margins import normal_ratio
-from trueup.reporting.drawing.blocks import SERIES, Column, Facts, Notice, Page, Section, Table, Text
+from trueup.reporting.drawing import SERIES, Column, Facts, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
 from trueup.reporting.drawing.words import number, plain, plural, said
 from trueup.reporting.sections.assessed_claims import (

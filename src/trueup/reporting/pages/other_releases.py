@@ -11,7 +11,7 @@ from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing.blocks import Column, Facts, Notice, Page, Section, Table, Text
+from trueup.reporting.drawing import Column, Facts, Notice, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
 from trueup.reporting.sections.counts import HIDDEN, counts_table
 from trueup.reporting.sections.error import expected_blocks, noise_margin

@@ -12,7 +12,7 @@ from trueup.model.perturbed import PerturbedSpec
 from trueup.model.records.drawn import Columns
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
-from trueup.reporting.drawing.blocks import Block, Column, Facts, Page, Section, Table, Text
+from trueup.reporting.drawing import Block, Column, Facts, Page, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, said
 from trueup.reporting.sections.counts import HIDDEN, counts_table
 from trueup.reporting.sections.opening import counted, counted_line

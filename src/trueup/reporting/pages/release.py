@@ -16,8 +16,7 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing.blocks import Column, Page, Section, Table, Text
-from trueup.reporting.drawing.outlines import read_shapes
+from trueup.reporting.drawing import Column, Page, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, strips
 from trueup.reporting.drawing.words import (
     Map,
@@ -54,7 +53,11 @@ def release_page(
 
         return published_page(release, spec, ledger)
     measurements, unit = release.measurements, plural(spec.table.counts)
-    places = None if shapes is None else release_map(release, unit, level, read_shapes(shapes))
+    places = None
+    if shapes is not None:
+        from trueup.reporting.drawing.outlines import read_shapes
+
+        places = release_map(release, unit, level, read_shapes(shapes))
     return Page(
         spec.title,
         "Report on a release of counts with formal privacy protection",

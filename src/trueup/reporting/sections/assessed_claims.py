@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trueup.digits import error_digit, to_digits
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Columns
-from trueup.reporting.drawing.blocks import Chart, Column, Point, Section, Table, Text, chart
+from trueup.reporting.drawing import Chart, Column, Point, Section, Table, Text, chart
 from trueup.reporting.drawing.words import number, percent, plain, plural
 from trueup.reporting.sections.assessed_error import (
     WHISKERS,

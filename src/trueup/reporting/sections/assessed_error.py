@@ -10,7 +10,7 @@ from trueup.digits import error_digit
 from trueup.model.cells import Margin
 from trueup.model.records.assessment import Assessment, Budget, Columns
 from trueup.model.spec import Spec
-from trueup.reporting.drawing.blocks import WHISKER, Block, Chart, Column, Point, Section, Table, Text, chart
+from trueup.reporting.drawing import WHISKER, Block, Chart, Column, Point, Section, Table, Text, chart
 from trueup.reporting.drawing.pictures import strips
 from trueup.reporting.drawing.words import number, plain, plural, table_name
 

@@ -13,7 +13,7 @@ from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.reporting.drawing.blocks import Column, Section, Table, Text
+from trueup.reporting.drawing import Column, Section, Table, Text
 from trueup.reporting.drawing.words import number, numbers, plain, table_name
 from trueup.reporting.sections.error import noise_margin, of_margin
 

@@ -16,7 +16,7 @@ from trueup.model.records.expected_errors import CONFIDENCES, ExpectedErrors
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise.law import Law
-from trueup.reporting.drawing.blocks import Column, Section, Table, Text
+from trueup.reporting.drawing import Column, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, before_after
 from trueup.reporting.drawing.words import number, numbers, plain, table_name
 

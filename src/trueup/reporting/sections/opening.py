@@ -13,8 +13,8 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.statements import limited
-from trueup.privacy.accountant import outward
-from trueup.reporting.drawing.blocks import Facts, Links, Section
+from trueup.privacy import outward
+from trueup.reporting.drawing import Facts, Links, Section
 from trueup.reporting.drawing.words import listing, number, plain, table_name
 from trueup.reporting.sections.protection import total_loss
 

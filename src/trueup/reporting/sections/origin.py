@@ -13,7 +13,7 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import ConstraintsPart
 from trueup.model.spec_table import AttributePart
-from trueup.reporting.drawing.blocks import Block, Column, Facts, Section, Table, Text
+from trueup.reporting.drawing import Block, Column, Facts, Section, Table, Text
 from trueup.reporting.drawing.words import listing, plain, said
 from trueup.reporting.sections.protection import laws
 from trueup.version import __version__

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells
 from trueup.model.records.drawn import Marginals
 from trueup.model.records.posterior import Posterior
-from trueup.reporting.drawing.blocks import Section, Text
+from trueup.reporting.drawing import Section, Text
 from trueup.reporting.drawing.pictures import (
     BINS_OF_DRAWS,
     MOST_BINS,

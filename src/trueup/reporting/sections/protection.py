@@ -9,8 +9,8 @@ from trueup.model.guarantee import Charge, Guarantee
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise import law_named
-from trueup.privacy.accountant import outward
-from trueup.reporting.drawing.blocks import Block, Column, Facts, FoldedText, Notice, Section, Table, Text
+from trueup.privacy import outward
+from trueup.reporting.drawing import Block, Column, Facts, FoldedText, Notice, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, bars
 from trueup.reporting.drawing.words import exact, percent, plain, table_name
 

@@ -15,7 +15,7 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.periods import PERIOD
 from trueup.model.records.readable import unreadable_tables
 from trueup.model.records.release import Release
-from trueup.reporting.drawing.blocks import Block, Notice, Section, Text
+from trueup.reporting.drawing import Block, Notice, Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis
 from trueup.reporting.drawing.words import number, percent, plain
 from trueup.reporting.sections.counts import names_with_parents

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
-from trueup.files.table import is_csv, is_parquet, is_workbook
+from trueup.files import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.indents import indented_places, write_indented_places
 from trueup.io.published.drafting.joined import joined

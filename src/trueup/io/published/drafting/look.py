@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trueup.files import is_parquet
 from trueup.files.source import open_table
-from trueup.files.table import is_parquet
 from trueup.io.published.drafting.indents import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_number

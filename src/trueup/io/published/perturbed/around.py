@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trueup.errors import DataError
-from trueup.files.table import Columns
+from trueup.files import Columns
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
 from trueup.io.published.perturbed.notes import kept_rows, rows_kept
 from trueup.model.perturbed import PublishedTable

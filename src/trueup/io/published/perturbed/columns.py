@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, did_you_mean
+from trueup.files import Columns, Encoded, is_csv, is_workbook, is_zst, select
 from trueup.files.source import open_table
-from trueup.files.table import Columns, Encoded, is_csv, is_workbook, is_zst, select
 from trueup.io.published.perturbed.around import read_around
 from trueup.io.published.perturbed.grid import cell_text, unguarded
 from trueup.io.published.perturbed.notes import without_notes

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import DataError
-from trueup.files.csv_faults import DAMAGED, DELIMITERS, encoding_of, opened_csv
-from trueup.files.table import Encoded, is_workbook, is_zst
+from trueup.files import DAMAGED, DELIMITERS, Encoded, is_workbook, is_zst, opened_csv
+from trueup.files.csv_faults import encoding_of
 from trueup.files.workbook import opened_workbook, sheet_of
 
 MOST_ROWS, MOST_CELLS = 20_000_000, 400_000_000

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.table import Columns
+from trueup.files import Columns
 from trueup.model.perturbed import PublishedTable
 
 _NOTE = re.compile(

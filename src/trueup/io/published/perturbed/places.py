@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files.table import Columns
+from trueup.files import Columns
 from trueup.io.published.perturbed.columns import Texts, text_of
 from trueup.model.geography import is_whole
 from trueup.model.perturbed import PerturbedSpec, PublishedTable

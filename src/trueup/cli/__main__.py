@@ -1,5 +1,0 @@
-"""`python -m trueup.cli`."""
-
-from trueup.cli import main
-
-main()
