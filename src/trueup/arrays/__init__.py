@@ -49,48 +49,26 @@ if TYPE_CHECKING:
     from trueup.theory.bias import projection_covariance as projection_covariance
     from trueup.theory.bias import region as region
 
-_HOMES = {
-    "Cost": "trueup.noise.law",
-    "CountsWithin": "trueup.arrays.drawing",
-    "JudgedChain": "trueup.arrays.chains",
-    "LatticeNoise": "trueup.arrays.lattice",
-    "NoiseWithin": "trueup.arrays.within",
-    "NoisyCounts": "trueup.arrays.drawing",
-    "Projected": "trueup.arrays.projection",
-    "ReleasedPosterior": "trueup.arrays.posteriors",
-    "Sensitivity": "trueup.noise.law",
-    "SumsPosterior": "trueup.arrays.inequalities",
-    "TreePosterior": "trueup.arrays.posteriors",
-    "add_up": "trueup.arrays.drawing",
-    "bias_bound": "trueup.theory.bias",
-    "compose": "trueup.privacy",
-    "continuous_gaussian": "trueup.arrays.laws",
-    "continuous_laplace": "trueup.arrays.laws",
-    "delta_of": "trueup.arrays.losses",
-    "discrete_gaussian": "trueup.arrays.laws",
-    "discrete_laplace": "trueup.arrays.laws",
-    "epsilon_of": "trueup.arrays.losses",
-    "fieller": "trueup.kernel.statistics.fieller",
-    "judge_chain": "trueup.arrays.chains",
-    "multinomial_mode": "trueup.kernel.multinomial.mode",
-    "noise_interval": "trueup.arrays.laws",
-    "noise_keeping": "trueup.arrays.drawing",
-    "noise_within": "trueup.arrays.drawing",
-    "posterior_keeping": "trueup.arrays.inequalities",
-    "posterior_of_released": "trueup.arrays.posteriors",
-    "posterior_of_tree": "trueup.arrays.posteriors",
-    "posterior_within": "trueup.arrays.inequalities",
-    "project": "trueup.arrays.projection",
-    "project_table": "trueup.arrays.trees",
-    "projection_bias": "trueup.theory.bias",
-    "projection_covariance": "trueup.theory.bias",
-    "reconcile_tree": "trueup.arrays.trees",
-    "region": "trueup.theory.bias",
-    "rho_of": "trueup.arrays.losses",
-    "sample": "trueup.arrays.drawing",
-    "truncated_geometric": "trueup.arrays.laws",
+_NAMES = {
+    "trueup.arrays.chains": "JudgedChain judge_chain",
+    "trueup.arrays.drawing": "CountsWithin NoisyCounts add_up noise_keeping noise_within sample",
+    "trueup.arrays.inequalities": "SumsPosterior posterior_keeping posterior_within",
+    "trueup.arrays.lattice": "LatticeNoise",
+    "trueup.arrays.laws": "continuous_gaussian continuous_laplace discrete_gaussian discrete_laplace noise_interval truncated_geometric",
+    "trueup.arrays.losses": "delta_of epsilon_of rho_of",
+    "trueup.arrays.posteriors": "ReleasedPosterior TreePosterior posterior_of_released posterior_of_tree",
+    "trueup.arrays.projection": "Projected project",
+    "trueup.arrays.trees": "project_table reconcile_tree",
+    "trueup.arrays.within": "NoiseWithin",
+    "trueup.kernel.multinomial.mode": "multinomial_mode",
+    "trueup.kernel.statistics.fieller": "fieller",
+    "trueup.noise.law": "Cost Sensitivity",
+    "trueup.privacy": "compose",
+    "trueup.theory.bias": "bias_bound projection_bias projection_covariance region",
 }
-"""Where each name lives."""
+"""Names by the module where they live."""
+
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 

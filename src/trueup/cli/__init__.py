@@ -184,7 +184,7 @@ def _say_error(text: str) -> None:
 COMMANDS = {
     "new": "new",
     "release": "release",
-    "explain": "explain",
+    "explain": "steps",
     "plan": "plan",
     "measure": "steps",
     "reconcile": "steps",

@@ -28,9 +28,9 @@ LAWS: Registry[Law] = Registry(
 JOINT_LAWS: Registry[Any] = Registry(
     "trueup.noise.lattice",
     {
-        "lattice-laplace": "laws.LatticeLaplace",
-        "lattice-l2-laplace": "laws.LatticeL2Laplace",
-        "lattice-gaussian": "laws.LatticeGaussian",
+        "lattice-laplace": "LatticeLaplace",
+        "lattice-l2-laplace": "LatticeL2Laplace",
+        "lattice-gaussian": "LatticeGaussian",
         "add-up-laplace": "feasible.AddUpLaplace",
         "within-laplace": "feasible.WithinLaplace",
     },

@@ -15,10 +15,15 @@ from trueup.theory.bias import (
     projection_covariance,
     region,
 )
-from trueup.theory.characteristic import characteristic
 from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
 from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
-from trueup.theory.marginal import MarginalError, projected_error, projected_variances, weighted_error
+from trueup.theory.marginal import (
+    MarginalError,
+    characteristic,
+    projected_error,
+    projected_variances,
+    weighted_error,
+)
 
 __all__ = [
     "LatticeShape",

@@ -7,8 +7,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.theory.characteristic import Noise, characteristic_reach
-from trueup.theory.marginal import MarginalError, projected_error
+from trueup.theory.marginal import MarginalError, Noise, projected_error
 
 POINTS = 20_001
 """Points above zero at which distribution functions of continuous errors are compared."""
@@ -97,11 +96,10 @@ def _gaps(error: MarginalError, n: int) -> tuple[NDArray, NDArray]:
     """Return absolute differences of the distribution functions above zero, and their widths."""
     if error.discrete:
         # Both functions are constant between multiples of 1/n: their middles stand for whole steps.
-        x = (np.arange(int(characteristic_reach(error.own, 1e-13) + 1) * n) + 0.5) / n
+        x = (np.arange(int(1 - error.own.quantile(1e-13)) * n) + 0.5) / n
         widths = np.full(len(x), 1 / n)
     else:
-        ends = (
-            characteristic_reach(error.own, 1e-12) * np.linspace(0, 1, POINTS) ** 2
-        )  # most points where most mass is
+        # Most points stand where most mass is.
+        ends = -error.own.quantile(1e-12) * np.linspace(0, 1, POINTS) ** 2
         x, widths = 0.5 * (ends[1:] + ends[:-1]), np.diff(ends)
     return np.abs(error.own.cdf(x) - error.cdf(x)), widths

@@ -26,18 +26,51 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, nan, pi, sqrt
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import SpecError
-from trueup.noise.law import Reals
-from trueup.theory.characteristic import Noise, characteristic, characteristic_reach
+from trueup.noise.law import Law, Reals
 
 GRID = 2**17
 """Points of the grid on which distribution functions of continuous errors are computed."""
 ROUNDING = 64 * np.finfo(float).eps
 """By how much the terms of a bound may be off, relative to them: the share and two products."""
+
+LEFT_OUT = 1e-18
+"""Mass beyond either end of an integer law's table."""
+
+
+class Noise(Law, Protocol):
+    """A law with a mass and four moments, as all laws of single counts have."""
+
+    @property
+    def fourth_moment(self) -> float:
+        """Return the mean of the fourth power of one draw (counts^4)."""
+        ...
+
+    def pmf(self, noise: ArrayLike) -> Reals:
+        """Return the mass (density for a continuous law) at `noise`."""
+        ...
+
+
+def characteristic(law: Law, t: NDArray) -> Reals:
+    """Return the mean of `cos(t noise)` at frequencies `t` (per count), real since laws are symmetric about zero.
+
+    Raises
+    ------
+    SpecError
+        For a law of which none is known.
+
+    Examples
+    --------
+    >>> from trueup.noise import Laplace
+    >>> characteristic(Laplace("2"), np.array([0.0, 0.5]))
+    array([1. , 0.5])
+    """
+    return law.characteristic(np.asarray(t, float))
 
 
 @dataclass(frozen=True)
@@ -133,7 +166,7 @@ class MarginalError:
         return length, values, np.append(slopes, slopes[0])
 
     def _integer_cdf(self, x: Reals) -> Reals:
-        k = np.arange(-characteristic_reach(self.own), characteristic_reach(self.own) + 1)
+        k = np.arange(self.own.quantile(LEFT_OUT), 1 - self.own.quantile(LEFT_OUT))
         mass = self.own.pmf(k)
         pieces = np.array_split(x[:, None], 1 + len(x) * len(k) // 2**22)
         return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
@@ -256,5 +289,5 @@ def _fourth_cumulant(law: Noise) -> float:
 
 def _reach(variance: float, laws: Sequence[Noise]) -> float:
     """Return a half width beyond which a weighted sum of such noise has practically no mass (counts)."""
-    widest = max(characteristic_reach(law) for law in laws)
+    widest = max(-float(law.quantile(LEFT_OUT)) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0
