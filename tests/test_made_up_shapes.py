@@ -8,7 +8,7 @@ import pytest
 from trueup.demo.synthetic import made_up_shapes, synthetic_blocks
 from trueup.model.cells import Cells
 from trueup.model.tree import Tree
-from trueup.reporting.drawing.outlines import outlines
+from trueup.reporting.drawing.maps import outlines
 
 
 def area(ring: np.ndarray) -> float:

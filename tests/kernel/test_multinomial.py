@@ -10,11 +10,7 @@ import pytest
 
 from tests.reference.finucan import finucan, greedy, is_mode
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.kernel.multinomial.mode import (
-    LARGEST_COUNT,
-    multinomial_mode,
-    multinomial_mode_tree,
-)
+from trueup.kernel.multinomial.mode import LARGEST_COUNT, multinomial_mode, multinomial_mode_tree
 
 
 def random_tables(rng, tables):

@@ -18,8 +18,7 @@ from trueup.model.spec import parse_spec
 from trueup.privacy import outward
 from trueup.reconciling import reconcile
 from trueup.reporting import report
-from trueup.reporting.drawing.outlines import MAX_OUTLINE_CHARACTERS, matched
-from trueup.reporting.drawing.words import draw_map
+from trueup.reporting.drawing.maps import MAX_OUTLINE_CHARACTERS, draw_map, matched
 
 
 def opening_of(page: str) -> str:

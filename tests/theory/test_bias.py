@@ -11,12 +11,7 @@ from trueup.errors import SpecError
 from trueup.kernel.tree.least_squares import least_squares, messages, posterior_variances
 from trueup.kernel.tree.topdown import project_on_total
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from trueup.theory import (
-    error_operator,
-    nonnegative_bias_bound,
-    projection_bias,
-    projection_covariance,
-)
+from trueup.theory import error_operator, nonnegative_bias_bound, projection_bias, projection_covariance
 
 COUNTS = np.array([2.0, 3.0, 5.0, 9.0, 14.0])
 

@@ -54,7 +54,8 @@ _NAMES = {
     "trueup.arrays.drawing": "CountsWithin NoisyCounts add_up noise_keeping noise_within sample",
     "trueup.arrays.inequalities": "SumsPosterior posterior_keeping posterior_within",
     "trueup.arrays.lattice": "LatticeNoise",
-    "trueup.arrays.laws": "continuous_gaussian continuous_laplace discrete_gaussian discrete_laplace noise_interval truncated_geometric",
+    "trueup.arrays.laws": "continuous_gaussian continuous_laplace discrete_gaussian discrete_laplace noise_interval "
+    "truncated_geometric",
     "trueup.arrays.losses": "delta_of epsilon_of rho_of",
     "trueup.arrays.posteriors": "ReleasedPosterior TreePosterior posterior_of_released posterior_of_tree",
     "trueup.arrays.projection": "Projected project",

@@ -10,12 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trueup.cli.options import DataPath, Encoding, argument, option, with_encoding
-from trueup.cli.published import (
-    More,
-    Published,
-    draft_from_published,
-    refuse_beside_published,
-)
+from trueup.cli.published import More, Published, draft_from_published, refuse_beside_published
 from trueup.errors import SpecError
 
 NewSpec = Annotated[Path, argument("The spec to write, a TOML file.")]

@@ -13,7 +13,7 @@ from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import Terms, place_columns
 from trueup.planning.contributions import RecordsOfUnits
 from trueup.reconciling import choose
-from trueup.reporting.drawing.outlines import read_shapes
+from trueup.reporting.drawing.maps import read_shapes
 from trueup.studio import design, jobs
 from trueup.studio.accuracy import Plans, Wishes, problem_of
 from trueup.studio.project import Choices

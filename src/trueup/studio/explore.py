@@ -19,8 +19,9 @@ import trueup
 from trueup.errors import TrueupError
 from trueup.model.cells import Margin
 from trueup.releasing.again import render_bundle
-from trueup.reporting.drawing.outlines import matched, read_shapes
-from trueup.reporting.drawing.words import Map, plural
+from trueup.reporting.drawing import Map
+from trueup.reporting.drawing.maps import matched, read_shapes
+from trueup.reporting.drawing.words import plural
 from trueup.reporting.pages.release import release_map
 from trueup.studio.rendering import ExploredPage, internal
 

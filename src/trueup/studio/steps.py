@@ -13,7 +13,7 @@ from trueup.model.problem import Problem
 from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
 from trueup.reconciling import METHODS, default, misfit
 from trueup.releasing.by_size import MarginsBySize
-from trueup.reporting.drawing.outlines import outlines, read_shapes
+from trueup.reporting.drawing.maps import outlines, read_shapes
 from trueup.studio import design, jobs
 from trueup.studio.accuracy import Plans, Wishes, answer, first_wishes, precedents, problem_of
 from trueup.studio.explore import Explorer

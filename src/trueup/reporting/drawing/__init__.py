@@ -13,7 +13,6 @@ from math import isfinite
 from typing import ClassVar
 
 from trueup.reporting.drawing.pictures import Figure, PictureAxis, Ridges
-from trueup.reporting.drawing.words import Map
 
 SERIES = 6
 """Most series that can be told apart."""
@@ -23,6 +22,47 @@ _SPREAD = 0.5  # of the width of a place, over which the series stand side by si
 
 Point = tuple[float, float]
 """A value and its Monte Carlo error."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One place: its outline, its shade, its text, and its keys."""
+
+    path: str
+    shade: int
+    text: str
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map.
+
+    Attributes
+    ----------
+    message, caption
+        What it says, for those who do not see it; how to read it.
+    width, height
+        Of the drawing.
+    shapes
+        One for each place.
+    legend
+        What each shade means.
+    level
+        Of which places the shapes are.
+    unmatched
+        Places without a shape and shapes of no place, in words.
+    """
+
+    kind: ClassVar[str] = "map"
+    message: str
+    caption: str
+    width: int
+    height: int
+    shapes: tuple[Shape, ...]
+    legend: tuple[str, ...]
+    level: str = ""
+    unmatched: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,9 @@ from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
-from trueup.reporting.drawing import Column, Page, Section, Table, Text
+from trueup.reporting.drawing import Column, Map, Page, Section, Table, Text
 from trueup.reporting.drawing.pictures import Figure, strips
-from trueup.reporting.drawing.words import (
-    Map,
-    draw_map,
-    number,
-    numbers,
-    percent,
-    plain,
-    plural,
-    shaded_by_count,
-    table_name,
-)
+from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, table_name
 from trueup.reporting.sections.counts import enumerated, noisy_counts, released_counts
 from trueup.reporting.sections.error import noise_error, release_error
 from trueup.reporting.sections.opening import about, counted, counted_line, glossary, opening
@@ -55,7 +45,7 @@ def release_page(
     measurements, unit = release.measurements, plural(spec.table.counts)
     places = None
     if shapes is not None:
-        from trueup.reporting.drawing.outlines import read_shapes
+        from trueup.reporting.drawing.maps import read_shapes  # without shapes no map is drawn
 
         places = release_map(release, unit, level, read_shapes(shapes))
     return Page(
@@ -95,6 +85,8 @@ def _map(places: Map | None) -> tuple[Section, ...]:
 def _counts_map(release: Release, unit: str, level: float | str, places: Map | None) -> tuple[Map, ...]:
     if places is None:
         return ()
+    from trueup.reporting.drawing.maps import shaded_by_count
+
     counts = release.sums(Margin(places.level))
     return (shaded_by_count(places, release.cells, counts, unit, f"{read_confidence(level)} %"),)
 
@@ -112,6 +104,8 @@ def release_map(
     DataError
         If the shapes are of no level that was released.
     """
+    from trueup.reporting.drawing.maps import draw_map
+
     places = [m for m in release.published if not m.attributes]
     margins = {m.level: error for m in places if (error := release.margin_of_error(m, level)) is not None}
     counts = {m.level: release.sums(m) for m in places}

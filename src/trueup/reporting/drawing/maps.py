@@ -1,4 +1,4 @@
-"""Outlines of places: read, matched with the places of a level, and laid out on a grid.
+"""Maps of places by their shapes: read, matched with a level, laid out on a grid, shaded by margins of error.
 
 Corners are rounded to a grid one by one: neighbours round a common border to the same points, so that simplified shapes
 still fit together. Points that repeat, or lie between two others on a straight line, are left out.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, radians
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.model.cells import Cells
 from trueup.model.tables import place_keys
+from trueup.reporting.drawing import Map, Shape
+from trueup.reporting.drawing.words import number, percent, plain
 
 WIDTHS = (1920, 960, 640, 400, 240)
 """Grids that are tried, until the map is small enough."""
@@ -27,6 +29,8 @@ MAX_COORDINATE = 1e9
 _POLYGONS = ("Polygon", "MultiPolygon")
 MAX_OUTLINE_CHARACTERS = 2_500_000
 """Characters of all shapes together."""
+SHADES = (0.01, 0.03, 0.1, 0.3)
+"""Margins of error, as shares of the released count, at which the shade changes."""
 MOST_NAMED = 5
 """Places and shapes without each other that are named."""
 Ring = NDArray[np.float64]
@@ -215,3 +219,80 @@ def _path(ring: Ring) -> str:
         return ""
     steps = np.diff(grid[:-1], axis=0)
     return f"M{grid[0, 0]} {grid[0, 1]}" + "".join(f"l{x} {y}" for x, y in steps.tolist()) + "z"
+
+
+def draw_map(
+    cells: Cells,
+    features: Sequence[Mapping[str, Any]],
+    counts: Mapping[str, NDArray],
+    margins: Mapping[str, NDArray],
+    unit: str,
+    confidence: str,
+) -> Map:
+    """Draw the level that the shapes are of.
+
+    Parameters
+    ----------
+    features
+        Of a GeoJSON file.
+    counts, margins
+        By level: released counts and their margins of error.
+    unit, confidence
+        What is counted, and of which level the margins are.
+    """
+    drawing = outlines(cells, features)
+    level, paths = drawing.level, drawing.paths
+    if level not in margins:
+        raise DataError(
+            f"the shapes are those of level '{level}', which was not released with margins of error"
+        )
+    share = margins[level] / np.maximum(np.abs(counts[level]), 1)
+    shade = np.searchsorted(SHADES, share, side="right")
+    names = _names(cells, level)
+    drawn = tuple(
+        Shape(
+            path,
+            int(shade[at]),
+            f"{names[at]}: {number(counts[level][at])} {unit}, ± {number(margins[level][at])}",
+            cells.tree.label(level, at),
+        )
+        for at, path in paths.items()
+    )
+    certain, ends = float(np.mean(share[list(paths)] <= SHADES[2])), [percent(end) for end in SHADES]
+    return Map(
+        f"Map of {len(drawn):,} places of level {plain(level)}: the {confidence} margin of error is at most "
+        f"{percent(SHADES[2])} of the released count in {percent(certain)} of them. The tables below hold the numbers.",
+        f"How certain the count of each place is: its {confidence} margin of error as a share of the released count. "
+        f"Darker places (lighter ones on a dark page) are less certain. {drawing.unmatched}".rstrip(),
+        drawing.width,
+        drawing.height,
+        drawn,
+        (f"up to {ends[0]}", *(f"to {end}" for end in ends[1:]), f"above {ends[-1]}"),
+        level,
+        drawing.unmatched,
+    )
+
+
+def shaded_by_count(certain: Map, cells: Cells, held: NDArray, unit: str, confidence: str) -> Map:
+    """Draw the places of a map shaded by their counts, a fifth of the places to a shade."""
+    at = {key: place for place, key in enumerate(cells.tree.labels(certain.level))}
+    shown = np.array([at[shape.key] for shape in certain.shapes])
+    ends = np.unique(np.quantile(held[shown], [0.2, 0.4, 0.6, 0.8], method="inverted_cdf"))
+    ends = ends[ends < held[shown].max()]
+    shade = np.searchsorted(ends, held[shown], side="left")
+    most = certain.shapes[int(np.argmax(held[shown]))]
+    return replace(
+        certain,
+        message=f"Map of {len(shown):,} places of level {plain(certain.level)} by their released counts. "
+        f"The largest is {most.text}.",
+        caption=f"Released {unit} of each place; the {confidence} margin of error stands in the place's description. "
+        f"Darker places (lighter ones on a dark page) have more. {certain.unmatched}".rstrip(),
+        shapes=tuple(replace(shape, shade=int(s)) for shape, s in zip(certain.shapes, shade)),
+        legend=(*(f"up to {number(end)}" for end in ends), f"up to {number(held[shown].max())}"),
+    )
+
+
+def _names(cells: Cells, level: str) -> list[str]:
+    at = cells.tree.level(level)
+    held = cells.tree.names[at] if cells.tree.names else None
+    return cells.tree.labels(level) if held is None else [str(name) for name in held]
