@@ -11,8 +11,8 @@ from trueup.cli import EXIT_CODES, whole_app
 
 HEAD = """# Command line
 
-Every command and option, as `trueup COMMAND --help` shows them. `--json` prints for machines what is otherwise printed to be read,
-errors as well: `{"error": {"message": ..., "given": ..., "needed": ..., "remedy": ..., "exit_code": ...}}`.
+Every command and option, as `trueup COMMAND --help` shows them. `--json` prints for machines what is otherwise printed to be
+read, errors as well: `{"error": {"message": ..., "given": ..., "needed": ..., "remedy": ..., "exit_code": ...}}`.
 
 | exit code | meaning |
 |---|---|
@@ -23,7 +23,9 @@ def page() -> str:
     """Return the page as Markdown."""
     root = typer.main.get_command(whole_app())
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-    return "\n\n".join([HEAD + codes, *(section(name, command) for name, command in commands("trueup", root))])
+    return "\n\n".join(
+        [HEAD + codes, *(section(name, command) for name, command in commands("trueup", root))]
+    )
 
 
 def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -46,7 +48,11 @@ def section(name: str, command: Any) -> str:
 def row(parameter: Any) -> str:
     """Return a parameter's names, what it means, and its default."""
     option = parameter.param_type_name == "option"
-    names = ", ".join(f"`{name}`" for name in parameter.opts) if option else f"`{(parameter.metavar or parameter.name).upper()}`"
+    names = (
+        ", ".join(f"`{name}`" for name in parameter.opts)
+        if option
+        else f"`{(parameter.metavar or parameter.name).upper()}`"
+    )
     notes = [text(getattr(parameter, "help", None) or "")]
     if parameter.required and option:
         notes.append("Required.")
