@@ -166,7 +166,8 @@ class MarginalError:
         return length, values, np.append(slopes, slopes[0])
 
     def _integer_cdf(self, x: Reals) -> Reals:
-        k = np.arange(self.own.quantile(LEFT_OUT), 1 - self.own.quantile(LEFT_OUT))
+        least = float(self.own.quantile(LEFT_OUT))
+        k = np.arange(least, 1 - least)
         mass = self.own.pmf(k)
         pieces = np.array_split(x[:, None], 1 + len(x) * len(k) // 2**22)
         return np.concatenate([self._others_at_least((1 - self.share) * k, part) @ mass for part in pieces])
