@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import signal
@@ -246,8 +245,7 @@ def whole_app(asked: str | None = None) -> typer.Typer:
 
 def main() -> None:
     """Run the command line; `app.EXIT_CODES` lists its exit codes."""
-    # By default a tenth of a short command goes to searching modules for garbage, and another twentieth when it ends.
+    # By default a tenth of a short command goes to searching modules for garbage.
     gc.set_threshold(200_000, 50, 50)
-    atexit.register(gc.freeze)
     # To load all commands and read their options takes longer than to run some of them.
     run_app(whole_app(next(iter(sys.argv[1:]), None)))
