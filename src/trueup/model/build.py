@@ -57,9 +57,9 @@ def _measures_all(spec: Spec, cells: Cells) -> bool:
 
 
 def crossing(constraints: Constraints) -> bool:
-    """Return True if margins cross each other, and none of them is the full cross."""
+    """Return True if none of the margins is the full cross: they cross each other, or stop above it."""
     cells = constraints.cells
-    if constraints.structure() not in ("margins", "histogram"):
+    if constraints.structure() not in ("margins", "histogram", "tree", "sum"):
         return False
     return not any(cells.contains(cells.finest, margin) for margin in constraints.held)
 
