@@ -16,7 +16,7 @@ from trueup.ledger.ledger import Ledger
 from trueup.ledger.request import Terms
 from trueup.measuring import entropy
 from trueup.releasing import data as by_parts_data
-from trueup.releasing import pipeline, whole
+from trueup.releasing import engine, pipeline
 from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
 
@@ -54,7 +54,7 @@ def test_data_are_read_after_the_loss_is_reserved_and_noise_drawn_after_that_is_
     account, tmp_path, monkeypatch
 ):
     order = []
-    read, words = whole.read_confidential, entropy.words
+    read, words = engine.read_confidential, entropy.words
 
     def reading(*given):
         order.append(("read", actions(account)[-1]))
@@ -64,7 +64,7 @@ def test_data_are_read_after_the_loss_is_reserved_and_noise_drawn_after_that_is_
         order.append(("draw", actions(account)[-1]))
         return words(count)
 
-    monkeypatch.setattr(whole, "read_confidential", reading)
+    monkeypatch.setattr(engine, "read_confidential", reading)
     monkeypatch.setattr(entropy, "words", drawing)
     pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
     assert order[0] == ("read", "reserve")
@@ -98,7 +98,7 @@ def test_what_ends_before_drawing_gives_the_loss_back_by_an_entry(account, tmp_p
         raise fault
 
     with monkeypatch.context() as patch:
-        patch.setattr(whole, "read_confidential", fails)
+        patch.setattr(engine, "read_confidential", fails)
         with pytest.raises(type(fault)):
             pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
     counted = not isinstance(fault, KeyboardInterrupt)  # all else may depend on the rows
@@ -112,7 +112,7 @@ def test_what_ends_while_noise_is_drawn_stays_spent(account, tmp_path, monkeypat
     def fails(*given):
         raise MemoryError
 
-    monkeypatch.setattr(whole, "draw", fails)
+    monkeypatch.setattr(engine, "draw", fails)
     with pytest.raises(MemoryError):
         pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=account)
     assert actions(account)[-1] == "draw"
@@ -141,7 +141,7 @@ from trueup.ledger.account import Account
 from trueup.releasing import pipeline, whole
 account = Account.open(sys.argv[1] + "/ledger.db", "ana", None)
 def die(*given): os.kill(os.getpid(), signal.SIGKILL)
-setattr(whole, sys.argv[2], die)
+setattr(engine, sys.argv[2], die)
 pipeline.release(sys.argv[1] + "/spec.toml", AREAS, sys.argv[1] + "/killed", account=account)
 """
 

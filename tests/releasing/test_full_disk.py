@@ -43,7 +43,7 @@ def test_duckdb_s_word_is_the_system_s():
 
 
 def test_the_loss_stays_spent_where_noise_was_drawn(account, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("trueup.releasing.whole.write_measurements", _through_the_writer)
+    monkeypatch.setattr("trueup.releasing.engine.write_measurements", _through_the_writer)
     code, said = ended(lambda: release(AREAS, TABLE, tmp_path / "out", account=account), capsys)
     assert code == 1
     assert "No space left on device" in said
@@ -60,7 +60,7 @@ def _through_the_writer(*_):
 
 
 def test_without_noise_nothing_is_said_of_a_loss(account, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("trueup.releasing.whole.read_confidential", _refused)
+    monkeypatch.setattr("trueup.releasing.engine.read_confidential", _refused)
     code, said = ended(lambda: release(AREAS, TABLE, tmp_path / "out", account=account), capsys)
     assert code == 1
     assert "spent" not in said
@@ -71,7 +71,7 @@ def _refused(*_, **__):
 
 
 def test_an_unforeseen_error_says_it_as_well(account, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("trueup.releasing.whole.write_measurements", lambda *_: 1 / 0)
+    monkeypatch.setattr("trueup.releasing.engine.write_measurements", lambda *_: 1 / 0)
     code, said = ended(lambda: release(AREAS, TABLE, tmp_path / "out", account=account), capsys)
     assert code == 1
     assert "internal error ZeroDivisionError" in said

@@ -115,7 +115,7 @@ def test_the_method_is_ready_before_the_data_are_read(areas, monkeypatch):
     """The wait for a compiler is announced, and comes before any confidential count."""
     heard, order = [], []
     monkeypatch.setattr(TreeTopDown, "apply", noting(TreeTopDown.apply, order, "apply"))
-    monkeypatch.setattr("trueup.releasing.whole.read_confidential", noting(_read(), order, "read"))
+    monkeypatch.setattr("trueup.releasing.engine.read_confidential", noting(_read(), order, "read"))
     pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out", tell=heard.append)
     assert order[:2] == ["apply", "read"]
     ready = next(i for i, stage in enumerate(heard) if "method ready" in stage)

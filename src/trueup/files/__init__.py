@@ -172,13 +172,7 @@ class Source(Protocol):
 
 
 def select(source: Source, columns: Sequence[str]) -> Columns:
-    """Read columns; raise DataError for a missing one.
-
-    Raises
-    ------
-    DataError
-        If a column is missing.
-    """
+    """Read columns; raise DataError for a missing one."""
     require(source, columns)
     return source.select(list(dict.fromkeys(columns)))
 

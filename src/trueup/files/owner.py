@@ -109,13 +109,7 @@ def _records(folder: Path) -> Path:
 
 
 def refuse_owned(folder: Path, *, take_over: bool = False) -> int:
-    """Refuse a folder that another process owns, or may own; else return the number of its last record, 0 if none.
-
-    Raises
-    ------
-    BusyError
-        Naming the process.
-    """
+    """Refuse a folder that another process owns, or may own; else return the number of its last record, 0 if none."""
     with suppress(FileNotFoundError):
         last = max((int(p.name) for p in _records(folder).iterdir() if p.name.isdigit()), default=0)
         if last:

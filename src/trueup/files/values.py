@@ -137,11 +137,6 @@ def _one_number(value: Any) -> tuple[int, str | None]:
 def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
     """Check and convert a public column of limits; -1 for missing values.
 
-    Raises
-    ------
-    DataError
-        As `whole_counts`.
-
     Examples
     --------
     >>> whole_limits(np.array(["3", "", None], dtype=object), "prisons").tolist()

@@ -163,11 +163,6 @@ class Allocation(ThreeLines):
 def scaled(law: Law, factor: Fraction) -> Law:
     """Return the same noise at `factor` times the cost.
 
-    Raises
-    ------
-    SpecError
-        For a law whose cost does not scale so.
-
     Examples
     --------
     >>> from trueup.noise import law_named
@@ -178,13 +173,7 @@ def scaled(law: Law, factor: Fraction) -> Law:
 
 
 def prices(tables: Sequence[Priced], currency: str) -> Prices:
-    """Return the prices of the tables' precisions; every table has a cost.
-
-    Raises
-    ------
-    SpecError
-        For a law whose cost does not scale.
-    """
+    """Return the prices of the tables' precisions; every table has a cost."""
     laws: list[Any] = [scaled(table.law, Fraction(1)) for table in tables if table.law]
     costs = np.array([float(table.cost) for table in tables])
     if currency == "rho":

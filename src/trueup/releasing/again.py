@@ -40,7 +40,7 @@ from trueup.noise.perturbed import CountInterval
 from trueup.reconciling import Prepared, build, choose, reconcile
 from trueup.reconciling.general_projection import GeneralProjection
 from trueup.releasing import Log, Watch, quiet, stages
-from trueup.releasing.whole import settled
+from trueup.releasing.engine import settled
 
 Tell = Callable[[str], None]
 
@@ -199,11 +199,6 @@ def reconcile_published(
         The name of a method; by default the first that fits.
     tell
         Called with what is being done.
-
-    Raises
-    ------
-    TrueupError
-        As `read_perturbed` and `reconcile` raise.
     """
     log, out = Log(stages(tell)), Path(out)
     refuse_occupied(out)

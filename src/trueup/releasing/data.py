@@ -78,13 +78,7 @@ def notes_on_data(folder: RunFolder) -> dict[str, Any]:
 
 
 def refuse_other_data(folder: RunFolder, data: Any) -> None:
-    """Refuse data other than those that the run began with.
-
-    Raises
-    ------
-    DataError
-        Saying what to give.
-    """
+    """Refuse data other than those that the run began with."""
     with fingerprinting(data, folder.key) as taking:
         pass
     found, path = _digest(taking), folder.confidential / "fingerprint"

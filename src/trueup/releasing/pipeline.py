@@ -40,7 +40,7 @@ from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.populations import warm
 from trueup.releasing import Log, Watch, quiet, read_under, stages
-from trueup.releasing.whole import Whole
+from trueup.releasing.engine import Whole
 from trueup.run import Executor
 
 if TYPE_CHECKING:

@@ -23,26 +23,14 @@ def document(spec: Spec) -> dict[str, Any]:
 
 
 def changed(held: Mapping[str, Any]) -> str:
-    """Return the TOML of a changed document.
-
-    Raises
-    ------
-    SpecError
-        With every mistake.
-    """
+    """Return the TOML of a changed document."""
     text = toml_text({name: part for name, part in held.items() if part not in ([], {})})
     parse_spec(text)
     return text
 
 
 def change_structure(spec: Spec, form: Form) -> str:
-    """Return the spec with levels and attributes as posted; if their names change, propose tables anew.
-
-    Raises
-    ------
-    SpecError
-        With every mistake.
-    """
+    """Return the spec with levels and attributes as posted; if their names change, propose tables anew."""
     held = document(spec)
     before = _names(held)
     held["title"] = form.get("title", "").strip() or spec.title
@@ -101,13 +89,7 @@ def _whole(text: str, what: str) -> int:
 
 
 def change_protection(spec: Spec, form: Form) -> str:
-    """Return the spec with the protected unit as posted.
-
-    Raises
-    ------
-    SpecError
-        With every mistake.
-    """
+    """Return the spec with the protected unit as posted."""
     held = document(spec)
     privacy: dict[str, Any] = {"unit": form.get("unit", "").strip(), "neighbours": form.get("neighbours", "")}
     held["table"]["counts"] = form.get("counts", "").strip() or held["table"]["counts"]
@@ -135,13 +117,7 @@ def sets(spec: Spec) -> list[tuple[str, ...]]:
 
 
 def choose_tables(spec: Spec, form: Form) -> str:
-    """Return the spec with the tables to measure as posted: `table.SET.LEVEL`, SET being the position in `sets`.
-
-    Raises
-    ------
-    SpecError
-        With every mistake.
-    """
+    """Return the spec with the tables to measure as posted: `table.SET.LEVEL`, SET being the position in `sets`."""
     held, currency = document(spec), form.get("currency", spec.queries[0].currency)
     law = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}.get(currency)
     if law is None:
@@ -168,13 +144,7 @@ def choose_tables(spec: Spec, form: Form) -> str:
 
 
 def choose_method(spec: Spec, name: str) -> str:
-    """Return the spec with a method of reconciliation, or none for the default.
-
-    Raises
-    ------
-    SpecError
-        With every mistake.
-    """
+    """Return the spec with a method of reconciliation, or none for the default."""
     held = document(spec)
     if name:
         held["reconcile"] = {"method": name}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 import threading
-import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from shutil import make_archive
 from typing import Any
 
 import numpy as np
@@ -217,7 +216,7 @@ class Explorer:
                 if name == "tables.zip"
                 else self.folder / "public"
             )
-            return _zipped(folder), FILES[name]
+            return Path(make_archive(f"{scratch}/all", "zip", folder)).read_bytes(), FILES[name]
 
 
 FILES = {
@@ -239,11 +238,3 @@ def _interval(count: Any, error: Any) -> dict[str, str]:
         "low": f"{max(0, int(np.floor(count - error))):,}",
         "high": f"{int(np.ceil(count + error)):,}",
     }
-
-
-def _zipped(folder: Path) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            archive.write(path, path.relative_to(folder))
-    return held.getvalue()

@@ -12,13 +12,13 @@ from typing import Any
 
 import trueup
 from trueup.errors import TrueupError
+from trueup.files.staging import replace_whole
 from trueup.ledger.account import Account
 from trueup.releasing.engine import MEMORY_BYTES, default_engine
 from trueup.releasing.pipeline import resume
 from trueup.releasing.start import run_path
 from trueup.run.local import LocalPool
 from trueup.studio.jobs import STOPPED, Job
-from trueup.studio.project import write
 from trueup.studio.rendering import internal
 
 COMPARATORS = {
@@ -59,8 +59,8 @@ def carry_comparison(job: Job, task: dict[str, Any]) -> None:
     found = trueup.assess(
         problem.spec, truth, replicates=REPLICATES, comparators=list(COMPARATORS.values()), progress=progress
     )
-    write(job.folder / "result.json", json.dumps(_compared(found)))
-    write(job.folder / "report.html", trueup.report(found, problem.spec))
+    replace_whole(job.folder / "result.json", json.dumps(_compared(found)), private=True)
+    replace_whole(job.folder / "report.html", trueup.report(found, problem.spec), private=True)
 
 
 def _compared(found: trueup.Assessment) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def carry_sizes(job: Job, task: dict[str, Any]) -> None:
         job.report(state="running", stage="simulating margins by size", done=done, of=of)
 
     found = trueup.margins_by_size(problem, targets=task["targets"], progress=progress)
-    write(job.folder / "result.json", json.dumps(found.written()))
+    replace_whole(job.folder / "result.json", json.dumps(found.written()), private=True)
     if not found.classes:
         raise TrueupError(found.note)
 
@@ -125,7 +125,7 @@ def carry_release(job: Job, task: dict[str, Any]) -> None:
         _release_by_parts(task, problem, {**given, "geography": task["places"] or None})
     job.report(state="running", stage="checking the bundle")
     checks = [{"rule": check.rule, "holds": check.holds} for check in trueup.check(task["out"])]
-    write(job.folder / "result.json", json.dumps({"checks": checks}))
+    replace_whole(job.folder / "result.json", json.dumps({"checks": checks}), private=True)
     if not all(check["holds"] for check in checks):
         raise TrueupError(
             "the bundle does not keep every rule that it states", remedy="trueup check, and report it"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError
-from trueup.studio.project import write
+from trueup.files.staging import replace_whole
 
 PATIENCE = 10.0
 """Seconds in which a process that is asked to end may do so by itself."""
@@ -106,7 +106,7 @@ class Job:
     def report(self, **progress: Any) -> None:
         """Record its progress, from the process itself."""
         with suppress(BundleError):
-            write(self.folder / "progress.json", json.dumps(progress))
+            replace_whole(self.folder / "progress.json", json.dumps(progress), private=True)
 
 
 def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False) -> Job:
@@ -127,7 +127,7 @@ def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False)
     lock = os.open(job.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:  # the child inherits the lock, so that it is held from the first moment to its last
         fcntl.flock(lock, fcntl.LOCK_EX)
-        write(job.folder / "job.json", text)
+        replace_whole(job.folder / "job.json", text, private=True)
         process = subprocess.Popen(  # what it may print is kept nowhere: a message may quote data
             [sys.executable, "-m", "trueup.studio.job", str(job.folder)],
             stdin=subprocess.DEVNULL,
@@ -136,7 +136,7 @@ def start(folder: Path, kind: str, task: dict[str, Any], *, again: bool = False)
             start_new_session=True,
             pass_fds=(lock,),
         )
-        write(job.folder / "process.json", json.dumps({"group": process.pid}))
+        replace_whole(job.folder / "process.json", json.dumps({"group": process.pid}), private=True)
         threading.Thread(target=process.wait, daemon=True).start()  # or it would stay as a defunct process
     finally:
         os.close(lock)

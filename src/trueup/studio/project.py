@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from trueup import Spec, parse_spec
 from trueup.errors import BundleError, BusyError, TrueupError
+from trueup.files.staging import replace_whole
 
 _CHANGING = threading.Lock()
 """Of two pages sent at once one is older; other processes are kept from the folder by its claim."""
@@ -149,19 +149,14 @@ class Project:
                     remedy="go back, copy what you typed, and load the page again",
                 )
             if text is not None:
-                write(self.folder / "spec.toml", text)
+                replace_whole(self.folder / "spec.toml", text, private=True)
             new = replace(now, **choices, revision=now.revision + 1)
-            write(self.folder / "studio.json", json.dumps(asdict(new), indent=1, ensure_ascii=False))
+            held = json.dumps(asdict(new), indent=1, ensure_ascii=False)
+            replace_whole(self.folder / "studio.json", held, private=True)
             return new
 
     def set_text(self, revision: int | None, text: str) -> None:
-        """Accept TOML that somebody typed, or keep it aside and say what is wrong with it.
-
-        Raises
-        ------
-        SpecError
-            With every mistake.
-        """
+        """Accept TOML that somebody typed, or keep it aside and say what is wrong with it."""
         clean = text.replace("\r\n", "\n")
         try:
             parse_spec(clean)
@@ -169,22 +164,3 @@ class Project:
             self.change(revision, pending=clean)
             raise
         self.change(revision, text=clean, pending="", candidates="")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, for the owner alone.
-
-    Raises
-    ------
-    BundleError
-        If the disk refuses.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except OSError as error:
-        raise BundleError(f"cannot write '{path}': {error.strerror}", remedy="check the disk") from None

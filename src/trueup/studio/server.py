@@ -16,9 +16,10 @@ import trueup
 from trueup.demo.synthetic import made_up_shapes, synthetic_blocks
 from trueup.errors import BundleError, BusyError, TrueupError
 from trueup.files.columns import write_csv
+from trueup.files.staging import replace_whole
 from trueup.files.target import claimed
 from trueup.studio.pages import application
-from trueup.studio.project import Project, write
+from trueup.studio.project import Project
 from trueup.studio.security import Keys
 from trueup.studio.steps import Studio
 
@@ -86,7 +87,8 @@ def prepare(
         write_csv(table, synthetic_blocks())
         found = trueup.propose_spec(table, title="Synthetic population by block, sex and age")
         drawn = project.folder / "tracts.geojson"
-        write(drawn, json.dumps(made_up_shapes(synthetic_blocks()["GEOID"].tolist(), (2, 5, 11), "tract")))
+        made_up = made_up_shapes(synthetic_blocks()["GEOID"].tolist(), (2, 5, 11), "tract")
+        replace_whole(drawn, json.dumps(made_up), private=True)
         data, shapes = str(table), str(drawn)
         project.change(None, text=found.spec.text(), table=data, left=found.left)
     if spec is not None:
@@ -139,10 +141,10 @@ def _open(folder: Path, link: str) -> None:
     """Open the browser through a page only its owner can read, since program arguments are visible to all users."""
     page = folder / "open.html"
     try:
-        write(
-            page,
-            f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={link}"><title>trueup studio</title>',
+        text = (
+            f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={link}"><title>trueup studio</title>'
         )
+        replace_whole(page, text, private=True)
     except BundleError:
         return
     webbrowser.open(page.as_uri())

@@ -114,13 +114,7 @@ class Perturbation(BaseLaw):
 
     @classmethod
     def for_budget(cls, amount: Fraction, sensitivity: Sensitivity) -> Self:
-        """Refuse, because no budget buys it.
-
-        Raises
-        ------
-        PrivacyError
-            Always.
-        """
+        """Refuse, because no budget buys it."""
         cls._refuse()
 
     @classmethod
@@ -129,23 +123,11 @@ class Perturbation(BaseLaw):
         cls._refuse()
 
     def cost(self, sensitivity: Sensitivity) -> NoReturn:
-        """Refuse, because it has no finite privacy loss that could be stated.
-
-        Raises
-        ------
-        PrivacyError
-            Always.
-        """
+        """Refuse, because it has no finite privacy loss that could be stated."""
         self._refuse()
 
     def sample(self, size: int, words: Words) -> NoReturn:
-        """Refuse, because it is not noise that could be added.
-
-        Raises
-        ------
-        PrivacyError
-            Always.
-        """
+        """Refuse, because it is not noise that could be added."""
         self._refuse()
 
     @classmethod
