@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from trueup.kernel.histogram import Marginal, identity, marginalise, spread, summed
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, identity, marginalise, spread, summed
 from trueup.kernel.histogram.spine import Spine
 
 RACES = ("white", "black", "hisp", "aian", "asian", "nhpi", "other", "two")

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import marginalise
+from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

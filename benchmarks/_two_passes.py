@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.model.cells import Cells
 from trueup.model.header import Measured, split
 

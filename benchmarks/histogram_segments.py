@@ -20,7 +20,7 @@ from scipy import sparse
 
 from benchmarks import _pl94
 from benchmarks.harness import Case, Harness, Picture, available
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.reconciling.histogram_parts import Answers, Summary, down, up
 from trueup.reconciling.segments import Segment, segment_plan
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 
-from trueup.kernel.families.sets import cyclic_core
+from trueup.kernel.families import cyclic_core
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.family import FamilyCells, family_of
 from trueup.model.family_sets import variables

@@ -29,7 +29,7 @@ from papers.janicki.population import (
 from papers.row import Row, claim, compare, held, share_error, shown
 from trueup.inferring import infer
 from trueup.io.published.sdhc import PUBLISHED
-from trueup.kernel.statistics.fieller import INTERVAL, WHOLE_LINE, fieller
+from trueup.kernel.statistics import INTERVAL, WHOLE_LINE, fieller
 from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Constraints, LinearRule
 from trueup.model.header import Measured

@@ -13,8 +13,8 @@ from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, DataError
 from trueup.inferring import conflict, infer
 from trueup.inferring import walk as walk_module
+from trueup.inferring.components import components
 from trueup.inferring.connect import Joined
-from trueup.inferring.independent import components
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.without_chains import weigh

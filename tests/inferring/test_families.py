@@ -24,7 +24,7 @@ from trueup.inferring import family_moves
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.inferring.questions import infer_areas
 from trueup.io.bundle.posterior import write_posterior
-from trueup.kernel.families.sets import maximal
+from trueup.kernel.families import maximal
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.layouts.family_rules import closed_constraints
 from trueup.layouts.family_walk import FamilyWalk

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
-from trueup.inferring import family_sample, hierarchical, infer, tree_estimate
-from trueup.inferring.family_sample import FamilySample
+from trueup.inferring import hierarchical, infer, tree_estimate, tree_work
 from trueup.inferring.hierarchical import ascend, start_of, with_curvature
 from trueup.inferring.tree_estimate import estimate_from
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
+from trueup.inferring.tree_work import FamilySample
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin
@@ -86,7 +86,7 @@ def test_a_sample_keeps_step_with_no_order(rng):
     """Parents in turn of several kinds are kept in equal shares, whatever their number."""
     for count in (3, 7, 10, 12):
         share = 1 / count
-        kept = (np.arange(5000) * family_sample.GOLDEN) % 1.0 < share
+        kept = (np.arange(5000) * tree_work.GOLDEN) % 1.0 < share
         kinds = np.bincount(np.arange(5000)[kept] % count, minlength=count)
         assert kinds.min() > 0.8 * kept.sum() / count
         every = np.bincount(np.arange(0, 5000, count) % count, minlength=count)

@@ -18,10 +18,10 @@ from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import choose_inference, infer, without_chains
 from trueup.inferring import walk as walk_module
+from trueup.inferring.components import with_vectors
 from trueup.inferring.connect import Joined
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.inferring.table_moves import with_vectors
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.walk import Walk
 from trueup.io.published.sdhc import PUBLISHED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.histogram.marginals import identity, marginalise, shape, summed
+from trueup.kernel.histogram import identity, marginalise, shape, summed
 from trueup.kernel.histogram.spine import Spine
 
 SPINE = Spine(np.array([1, 4, 7, 7, 9, 9, 9, 9, 9, 9]))  # a root, three children, the second of them a leaf

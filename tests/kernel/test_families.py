@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from trueup.kernel.families.sets import closing_sets, cyclic_core, junction_tree, maximal
+from trueup.kernel.families import closing_sets, cyclic_core, junction_tree, maximal
 
 VARIABLES = "abcd"
 

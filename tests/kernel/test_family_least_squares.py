@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from trueup.kernel.families.least_squares import FamilyLeastSquares
+from trueup.kernel.histogram import indicator
 from trueup.kernel.histogram.anova import Axis
-from trueup.kernel.histogram.marginals import indicator
 from trueup.kernel.histogram.spine import Spine
 
 TREES = [

@@ -9,9 +9,9 @@ from tests.kernel.histograms import SIZES, SPINE, case, marginals
 from tests.reference import histogram as reference
 from tests.reference.histogram import least_squares, system
 from trueup.errors import SpecError
+from trueup.kernel.histogram import identity, marginalise, refines, shape, spread, summed
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import identity, marginalise, refines, shape, spread, summed
 from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.reference import posterior_mean as twin
+from trueup.kernel.histogram import identity
 from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.marginals import identity
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 from trueup.kernel.settling.posterior_mean import _total_weights, posterior_means, ratio_moments
 from trueup.kernel.settling.split_draws import Hyperprior

@@ -9,9 +9,9 @@ import pytest
 from tests.kernel.histograms import SPINE, case, marginals
 from tests.reference import nearest
 from tests.reference.nearest import covariances
+from trueup.kernel.histogram import identity, marginalise, summed
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import identity, marginalise, summed
 from trueup.kernel.histogram.structural_zeros import close, restrict
 from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative

@@ -11,9 +11,9 @@ from scipy.special import gammaln
 
 from tests.kernel.message_trees import build, leaves_of
 from tests.reference.posterior import enumerate_tree, leaves_below, marginal
+from trueup.kernel.messages import digamma, log_ratio, mean_rises
 from trueup.kernel.messages.pmf import OPEN
 from trueup.kernel.messages.solve import joint_draws, marginals, solve
-from trueup.kernel.messages.splits import digamma, log_ratio, mean_rises
 from trueup.kernel.messages.tails import beyond
 from trueup.noise import law_named
 

@@ -9,7 +9,7 @@ from numba import njit
 from scipy.stats import kstest, truncnorm
 
 from tests.parameters import one_in
-from trueup.kernel.inequalities.truncated import (
+from trueup.kernel.inequalities import (
     draw_laplace,
     draw_normal,
     laplace_moments,

@@ -160,9 +160,9 @@ def test_an_invariant_over_structural_zeros_is_named(rng):
 
 @pytest.mark.parametrize("variance", [-1.0, np.nan])
 def test_a_variance_that_is_none_is_refused(variance):
+    from trueup.kernel.histogram import identity
     from trueup.kernel.histogram.anova import Domain
     from trueup.kernel.histogram.least_squares import HistogramLeastSquares as Prepared
-    from trueup.kernel.histogram.marginals import identity
     from trueup.kernel.histogram.spine import Spine
     from trueup.kernel.margins.projection import nearest
 

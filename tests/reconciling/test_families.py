@@ -14,7 +14,7 @@ import trueup as tu
 from tests.families import CLINICS, DIAGNOSES, ministry, random_family, random_ring, visits
 from trueup.checking.bundle import check
 from trueup.errors import BundleError, SpecError
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.model import family, kept_of_family
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound, Constraints, violations

@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from trueup.kernel.histogram import identity, marginalise, summed
 from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.marginals import identity, marginalise, summed
 from trueup.kernel.settling.nearest import Metric, nearest_nonnegative
 from trueup.kernel.settling.refine import settle_marginals
 from trueup.model.cells import Attribute, Cells, Margin

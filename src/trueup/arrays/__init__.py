@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from trueup.arrays.trees import reconcile_tree as reconcile_tree
     from trueup.arrays.within import NoiseWithin as NoiseWithin
     from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
-    from trueup.kernel.statistics.fieller import fieller as fieller
+    from trueup.kernel.statistics import fieller as fieller
     from trueup.noise.law import Cost as Cost
     from trueup.noise.law import Sensitivity as Sensitivity
     from trueup.privacy import compose as compose
@@ -62,7 +62,7 @@ _NAMES = {
     "trueup.arrays.trees": "project_table reconcile_tree",
     "trueup.arrays.within": "NoiseWithin",
     "trueup.kernel.multinomial.mode": "multinomial_mode",
-    "trueup.kernel.statistics.fieller": "fieller",
+    "trueup.kernel.statistics": "fieller",
     "trueup.noise.law": "Cost Sensitivity",
     "trueup.privacy": "compose",
     "trueup.theory.bias": "bias_bound projection_bias projection_covariance region",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.checking.stated import Check, promised
+from trueup.checking import Check, promised
 from trueup.errors import BundleError, TrueupError
 from trueup.files.database import connect
 from trueup.files.memory import PROCESS, memory_text

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from trueup.checking.stated import promised
+from trueup.checking import promised
 from trueup.errors import BundleError
 from trueup.files.database import literal, parquet, quoted
 from trueup.io.bundle.manifest import header_in, listed, margin_in
 from trueup.io.bundle.places import limit_column
 from trueup.io.bundle.tables import label_sql, place_edges, query_label
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.model.build import cells_of_sizes, local_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, name_mask

@@ -28,8 +28,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import PrivacyError
-from trueup.inferring.independent import linked
-from trueup.inferring.table_moves import Vector
+from trueup.inferring.components import Vector, linked
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.graver import bridges, graver_basis
 from trueup.kernel.lattice.structure import Lattice, Piece

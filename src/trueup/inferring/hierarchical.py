@@ -3,7 +3,7 @@
 Everything rests on the published noisy values. The log evidence is what messages up the tree come to; its gradient
 costs one pass down (Fisher's identity, `trueup.layouts.splits`). The search is by quasi-Newton steps in the logs of the
 concentrations; each pass starts from the tilts of the last. On large trees it rests on a sample of their families
-(`trueup.inferring.family_sample`), and begins on a smaller one.
+(`trueup.inferring.tree_work`), and begins on a smaller one.
 
 Parameters that few parts inform are uncertain. How much that matters is measured: each is moved by a third of its
 posterior standard deviation, and the posterior means of all counts are compared with those at the mode. To first order a

@@ -27,7 +27,7 @@ from trueup.inferring.chains import (
 )
 from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
-from trueup.kernel.histogram.marginals import marginalise
+from trueup.kernel.histogram import marginalise
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, until_long_enough
 from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
+from trueup.inferring.components import components, fixed_alone, pinned_counts
 from trueup.inferring.estimated import estimated_where_tables_cross
-from trueup.inferring.independent import components, fixed_alone, pinned_counts
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.inferring.walk import Walk, no_counts
 from trueup.inferring.without_chains import SpreadSum, Weighed, drawn, spread_sum, weigh

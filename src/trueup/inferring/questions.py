@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.io.bundle.kept_posterior import open_posterior
-from trueup.kernel.histogram.marginals import marginalise
+from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import nesting
 from trueup.model.records.answer import PosteriorAnswer

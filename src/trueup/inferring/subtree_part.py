@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.messages import mean_rises
 from trueup.kernel.messages.downward import Exact, mixed, window_sizes
 from trueup.kernel.messages.kinds import mean_slopes, with_divisors
 from trueup.kernel.messages.pairs import plan_pairs, sums_below
@@ -26,7 +27,6 @@ from trueup.kernel.messages.solve import (
     tilt_part,
     too_short,
 )
-from trueup.kernel.messages.splits import mean_rises
 from trueup.kernel.messages.tilting import bounds
 from trueup.kernel.messages.upward import Tilted, array_of
 from trueup.layouts.factors import Split

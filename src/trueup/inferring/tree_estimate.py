@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.family_sample import BEGIN, SAMPLE_PARTS, FamilySample
 from trueup.inferring.hierarchical import (
     MODE_TOLERANCE_SDS,
     NEARLY,
@@ -33,6 +32,7 @@ from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_parts import Top, weighed
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import TreeState
+from trueup.inferring.tree_work import BEGIN, SAMPLE_PARTS, FamilySample
 from trueup.kernel.messages.partition import Partition
 from trueup.layouts.splits import Splits
 

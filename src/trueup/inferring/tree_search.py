@@ -12,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.family_sample import FamilySample
 from trueup.inferring.hierarchical import Density, Objective
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import ALONE, expected_of
 from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
-from trueup.inferring.tree_work import AllowedWork, pass_cost
+from trueup.inferring.tree_work import AllowedWork, FamilySample, pass_cost
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
 from trueup.kernel.messages.pmf import Factors, reach_all

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError, InfeasibleError
 from trueup.inferring.chain_driver import MIN_EFFECTIVE_SIZE
 from trueup.inferring.chains import ESS, ChainLimit, run_side_by_side
+from trueup.inferring.components import table_moves, with_vectors
 from trueup.inferring.connect import Joined, join
 from trueup.inferring.method import Progress
-from trueup.inferring.table_moves import table_moves, with_vectors
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance, tail_sizes
 from trueup.kernel.table_walks.metropolis import Tuning, metropolis_walk, survey
 from trueup.layouts.linear import LinearProblem

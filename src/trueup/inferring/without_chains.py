@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from trueup.inferring.independent import IndependentPart
+from trueup.inferring.components import IndependentPart
 from trueup.kernel.table_walks.moves import CURVE, HIGH, LOW, REACH, SLOPE, TABLED, Rows, U, log_densities
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear_system import margin_rows

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.settling.split_draws import HYPERPRIOR

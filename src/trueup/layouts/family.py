@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.families import JunctionTree
 from trueup.kernel.families.least_squares import Contrast, FamilyLeastSquares
-from trueup.kernel.families.sets import JunctionTree
+from trueup.kernel.histogram import Marginal, marginalise
 from trueup.kernel.histogram.anova import Axis
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, marginalise
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.families import JunctionTree
 from trueup.kernel.families.least_squares import FamilyLeastSquares
-from trueup.kernel.families.sets import JunctionTree
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines
+from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines
 from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.layouts.histogram_plan import bounded_marginals, level_bounds, level_limits

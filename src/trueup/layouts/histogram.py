@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
+from trueup.kernel.histogram import Marginal, cell_groups
 from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.kernel.histogram.structural_zeros import Fold, close, restrict
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence

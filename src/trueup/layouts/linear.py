@@ -12,7 +12,7 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.histogram.marginals import refines
+from trueup.kernel.histogram import refines
 from trueup.kernel.linear.fit import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
 from trueup.kernel.table_walks.linked_exchange import LinkedPools
 from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import cell_groups
+from trueup.kernel.histogram import cell_groups
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints, name_mask
 from trueup.model.joined import ROOT, LinkedTables

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.kernel.histogram.marginals import refines
+from trueup.kernel.histogram import refines
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 

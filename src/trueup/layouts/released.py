@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.released.tables import Tables, Total, released_tilts, tabulate, tabulate_redrawn
+from trueup.kernel.released import Tables, Total, released_tilts, tabulate, tabulate_redrawn
 from trueup.model.prior import FLAT, CountPrior, Flat, Poisson
 from trueup.noise.sums import MassTable, convolved
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, relative
+from trueup.kernel.histogram import Marginal, marginalise, refines, relative
 from trueup.model.tree import Tree
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.histogram.marginals import marginalise
+from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.family import FamilyCells
 from trueup.model.linear import Linear

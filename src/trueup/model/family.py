@@ -3,7 +3,7 @@
 A margin is a set of variables: its level with all levels above it, and its attributes or recodes with all coarser recodes
 that are used. The *tables* of a family are its largest margins; what two of them share is a margin of both, their
 separator. If the sets have a junction tree, tables that agree on its separators are margins of one table of records (see
-`trueup.kernel.families.sets`), so that cells need to exist inside the tables alone.
+`trueup.kernel.families`), so that cells need to exist inside the tables alone.
 
 A *ring* has none. Its tables are margins of one table of records if they are sums of the tables of a *closed* family: the
 same with the smallest joint table that makes it acyclic, which methods settle and which nothing shows.
@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.families.sets import JunctionTree, junction_tree, maximal
-from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.families import JunctionTree, junction_tree, maximal
+from trueup.kernel.histogram import Marginal
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.family_sets import Variable, closing_table, cyclic, spanned_margin, sums_to, variables
 from trueup.model.tree import Tree

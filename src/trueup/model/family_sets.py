@@ -9,8 +9,8 @@ from math import prod
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.kernel.families.sets import closing_sets, cyclic_core, maximal
-from trueup.kernel.histogram.marginals import refines
+from trueup.kernel.families import closing_sets, cyclic_core, maximal
+from trueup.kernel.histogram import refines
 from trueup.model.cells import Cells, Margin, Recode
 
 Variable = tuple[str, str]

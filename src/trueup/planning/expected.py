@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.area_variances import Areas, area_slopes, area_variances
 from trueup.kernel.histogram.error_variances import ErrorVariances, Parts, Swept
-from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.histogram.spine import Shapes
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.model.cells import Cells, Margin

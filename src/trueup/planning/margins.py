@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.histogram import marginalise
 from trueup.kernel.histogram.error_variances import ErrorVariances, Swept
-from trueup.kernel.histogram.marginals import marginalise
 from trueup.noise.law import Reals
 from trueup.planning import Target
 from trueup.planning.expected import Expected

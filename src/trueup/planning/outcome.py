@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.digits import to_digits
-from trueup.kernel.histogram.marginals import Marginal, refines
+from trueup.kernel.histogram import Marginal, refines
 from trueup.model.cells import Cells, Margin
 from trueup.model.mechanism import contribution
 from trueup.noise.law import Reals

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.histogram.spine import Lower, close_bounds
 from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.nearest import tolerance_for

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for

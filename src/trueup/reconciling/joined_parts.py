@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.model.build import own_constraints
 from trueup.model.cells import Margin

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import Marginal
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.linear.fit import Fit, FitLoss
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.linear.whole_fit import whole_fit

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines, relative
 from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, relative
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence

@@ -9,8 +9,8 @@ import pytest
 
 from tests.reference.lattice import law_of, p_value, points, three_crossing_sums
 from trueup.kernel.lattice.structure import Lattice
+from trueup.kernel.lattice_samplers import run
 from trueup.kernel.lattice_samplers.free import draw_free
-from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.tables import Decisions, laplace_aggregates, laplace_steps

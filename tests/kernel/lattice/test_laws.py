@@ -10,8 +10,8 @@ import pytest
 from tests.reference.lattice import law_of, p_value, points, slow_free, table_margins, three_crossing_sums
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
+from trueup.kernel.lattice_samplers import run
 from trueup.kernel.lattice_samplers.free import draw_free, draw_sums
-from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.lattice import LatticeGaussian, LatticeL2Laplace, LatticeLaplace
 from trueup.noise.lattice import integer as lattice_integer
 from trueup.noise.lattice.tables import Decisions, HalfNorm, laplace_aggregates, laplace_steps, sizes
@@ -218,13 +218,13 @@ def test_draws_do_not_depend_on_how_the_words_are_cut(rng, monkeypatch):
 
         return read
 
-    from trueup.kernel.lattice_samplers import tape
+    from trueup.kernel import lattice_samplers
 
     bound = LatticeLaplace("1/2").on(Lattice.of(9, TABLE)).bound
     whole = bound.draw(200, words()).vectors
     for chunk in (1, 7, 100):
-        monkeypatch.setattr(tape, "FIRST_CHUNK", chunk)
-        monkeypatch.setattr(tape, "LARGEST_CHUNK", chunk)
+        monkeypatch.setattr(lattice_samplers, "FIRST_CHUNK", chunk)
+        monkeypatch.setattr(lattice_samplers, "LARGEST_CHUNK", chunk)
         assert np.array_equal(bound.draw(200, words()).vectors, whole)
 
 

@@ -11,8 +11,8 @@ from tests.arrays.matrices import chance, counted
 from tests.reference.lattice import law_of, one_way_margins, points, slow_beginning, swapped
 from trueup.errors import SpecError
 from trueup.kernel.lattice.structure import Lattice
+from trueup.kernel.lattice_samplers import run
 from trueup.kernel.lattice_samplers.rows import ACCEPT, chance_bounds, draw_grids
-from trueup.kernel.lattice_samplers.tape import run
 from trueup.noise.lattice import LatticeLaplace
 from trueup.noise.lattice.rows import GridSampler, limit
 

@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 from scipy.stats import chisquare
 
-from trueup.kernel.lattice_samplers.tape import LOW, POSITION, below, digits, run, word
+from trueup.kernel.lattice_samplers import LOW, POSITION, below, digits, run, word
 
 DRAWS = 60_000
 FALSE_ALARM = 1e-6

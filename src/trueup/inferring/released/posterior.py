@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.inferring.released.sums import refuse_wide, summed_tables
 from trueup.inferring.released.zero import log_at_most
+from trueup.kernel.released import Tables, Total, redrawn_total
 from trueup.kernel.released.draw import gibbs, least_bound
 from trueup.kernel.released.events import Events, find_events
-from trueup.kernel.released.mode import draw_near_mode
-from trueup.kernel.released.tables import Tables, Total, redrawn_total
+from trueup.kernel.released.exact import draw_near_mode
 from trueup.layouts.released import ReleasedSum, half_width
 from trueup.model.prior import Flat
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.kernel.released.tables import Tables, Total, redrawn_total
-from trueup.kernel.released.two_parts import draw_table, given_true, mode_table, posterior_two
+from trueup.kernel.released import Tables, Total, redrawn_total
+from trueup.kernel.released.exact import draw_table, given_true, mode_table, posterior_two
 from trueup.layouts.released import ReleasedSum, half_width, redrawn
 from trueup.model.prior import Flat
 from trueup.noise.sums import convolved

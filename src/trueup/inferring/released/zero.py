@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.inferring.released.sums import largest_released_as_zero
 from trueup.kernel.messages.solve import Solved, joint_draws, solve
-from trueup.kernel.released.two_parts import log_product
+from trueup.kernel.released.exact import log_product
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import ReleasedSum, half_width
 from trueup.model.prior import Flat, NegativeBinomial, Poisson

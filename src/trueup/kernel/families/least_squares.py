@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel.histogram import Marginal, is_identity
 from trueup.kernel.histogram.anova import Axis, Component, Domain
-from trueup.kernel.histogram.marginals import Marginal, is_identity
 from trueup.kernel.histogram.spine import Spine
 
 Measured = tuple[Marginal, float]

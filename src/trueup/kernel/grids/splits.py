@@ -4,7 +4,7 @@ A node with parameter `alpha` among its siblings whose children sum to `A` has t
 
     Gamma(x + alpha) Gamma(A) / (Gamma(alpha) Gamma(x + A))
 
-(`trueup.kernel.messages.splits`); parts of two kinds have those of `trueup.kernel.messages.kinds`. Counts may be as large as
+(`trueup.kernel.messages`); parts of two kinds have those of `trueup.kernel.messages.kinds`. Counts may be as large as
 10^15, where differences of log-gammas lose all digits: Stirling's series is subtracted term by term.
 """
 
@@ -15,8 +15,8 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.messages import digamma, log_one_plus
 from trueup.kernel.messages.kinds import divisors
-from trueup.kernel.messages.splits import digamma, log_one_plus
 
 MIN_STIRLING_ARGUMENT = 32.0
 """Argument from which on four terms of Stirling's series are exact to rounding."""

@@ -22,7 +22,7 @@ from itertools import product
 
 import numpy as np
 
-from trueup.kernel.histogram.marginals import Marginal, indicator, is_identity
+from trueup.kernel.histogram import Marginal, indicator, is_identity
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Domain:
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.marginals import identity, summed
+    >>> from trueup.kernel.histogram import identity, summed
     >>> domain = Domain.of([(identity(3), summed(2)), (identity(3), identity(2))])
     >>> [(c.contrast, c.dense, c.columns) for c in domain.components][:2]
     [((False, False), 1, 1), ((False, True), 1, 1)]

@@ -30,8 +30,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel.histogram import Marginal, is_identity
 from trueup.kernel.histogram.anova import Axis, Component, Domain
-from trueup.kernel.histogram.marginals import Marginal, is_identity
 from trueup.kernel.histogram.spine import Shapes
 
 Reals = NDArray[np.float64]
@@ -82,7 +82,7 @@ class ErrorVariances:
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.marginals import identity, summed
+    >>> from trueup.kernel.histogram import identity, summed
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> domain = Domain.of([total, detailed])
     >>> model = ErrorVariances(domain, Shapes.of(np.array([1, 3, 3, 3])), ((0, total), (1, detailed)))

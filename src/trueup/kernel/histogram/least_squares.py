@@ -25,9 +25,9 @@ from functools import cached_property
 import numpy as np
 
 from trueup.errors import SpecError
+from trueup.kernel.histogram import Marginal, cell_groups, spread
 from trueup.kernel.histogram.anova import Component, Domain
 from trueup.kernel.histogram.helmert import add_spread
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, spread
 from trueup.kernel.histogram.node_filter import (
     Filter,
     Measured,
@@ -71,7 +71,7 @@ class HistogramLeastSquares:
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.marginals import identity, summed
+    >>> from trueup.kernel.histogram import identity, summed
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> spine = Spine(np.array([1, 3, 3, 3]))
     >>> plan = [[(total, 0.0)], [(detailed, 1.0)]]

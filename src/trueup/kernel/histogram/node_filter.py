@@ -9,8 +9,8 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import SpecError
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.anova import Component, Domain
-from trueup.kernel.histogram.marginals import Marginal
 
 Measured = tuple[Marginal, float]
 """A marginal that every node of a level answers, and the variance of each answer (counts squared)."""
@@ -118,7 +118,7 @@ def determines(domain: Domain, measured: Sequence[Measured]) -> bool:
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.marginals import identity, summed
+    >>> from trueup.kernel.histogram import identity, summed
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> domain = Domain.of([total, detailed])
     >>> determines(domain, [(total, 1.0)]), determines(domain, [(detailed, 1.0)])

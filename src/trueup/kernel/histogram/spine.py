@@ -26,7 +26,7 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.kernel.histogram.marginals import Marginal, marginalise, refines, relative
+from trueup.kernel.histogram import Marginal, marginalise, refines, relative
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from functools import cached_property
 import numpy as np
 import scipy  # its parts load when first used
 
+from trueup.kernel.histogram import Marginal, cell_groups
 from trueup.kernel.histogram.least_squares import Estimates, HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, cell_groups
 from trueup.kernel.histogram.spine import Spine
 
 ROUNDING = 1e-13  # of estimates, relative to all of them: less on the zeros is no count

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.inequalities.truncated import (
+from trueup.kernel.inequalities import (
     COARSE_NODES,
     COARSE_WEIGHTS,
     draw_laplace,

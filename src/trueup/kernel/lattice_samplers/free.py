@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.lattice_samplers.tape import (
+from trueup.kernel.lattice_samplers import (
     LOW,
     POSITION,
     RUNNING,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.lattice_samplers.tape import POSITION, RUNNING, START, STATUS, TRIES, word
+from trueup.kernel.lattice_samplers import POSITION, RUNNING, START, STATUS, TRIES, word
 
 
 class KleinWalk(NamedTuple):

@@ -1,7 +1,7 @@
 """Splits whose parts are of two kinds, such as inhabited and uninhabited blocks: their divisor, and its derivatives.
 
 Each of the `k` parts of a node has the factor `f(x) = w(x; a) + q w(x; b)`, `b < a`, in place of `w(x; a)` of the note in
-`trueup.kernel.messages.splits`: `q` are the odds of the second kind, and given which parts are of it all are
+`trueup.kernel.messages`: `q` are the odds of the second kind, and given which parts are of it all are
 Dirichlet-multinomial. As `b` tends to 0, parts of the second kind are zero. The sum `t` of the parts is divided by
 
     Z(t) = sum_j C(k, j) q^(k - j) w(t; A_j),        A_j = j a + (k - j) b        (j parts are of the first kind)
@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.messages import digamma, log_one_plus, log_ratio
 from trueup.kernel.messages.pmf import FALLING, Factors
-from trueup.kernel.messages.splits import digamma, log_one_plus, log_ratio
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.splits import add_second_kind, add_split
+from trueup.kernel.messages import add_second_kind, add_split
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -47,7 +47,7 @@ class Factors(NamedTuple):
     lower, upper
         (n,) bounds that are known for certain (counts); `-OPEN`, `OPEN` where there is none.
     alpha, total
-        (n,) parameters of the split factor of the note in `trueup.kernel.messages.splits`; equal where
+        (n,) parameters of the split factor of the note in `trueup.kernel.messages`; equal where
         there is none.
     second, odds, parts
         (n,) of parts of two kinds, as the note in `trueup.kernel.messages.kinds` has them, and of sums of such: `b`; the log of

@@ -34,8 +34,8 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.messages import log_ratio
 from trueup.kernel.messages.pmf import FALLING
-from trueup.kernel.messages.splits import log_ratio
 
 PROBES = 7
 """Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""

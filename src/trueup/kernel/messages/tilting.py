@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.messages import log_ratio
 from trueup.kernel.messages.kinds import divisors, kinds
 from trueup.kernel.messages.pmf import FALLING, log_factor, moments, uniform_moments
-from trueup.kernel.messages.splits import log_ratio
 from trueup.kernel.messages.tails import edge, law_at
 
 Reals = NDArray[np.float64]

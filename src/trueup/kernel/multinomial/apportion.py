@@ -31,7 +31,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.multinomial.int128 import product_exceeds, scaled_floor
+from trueup.kernel.multinomial import product_exceeds, scaled_floor
 
 OK, EMPTY, INFEASIBLE = 0, 1, 2
 

@@ -6,7 +6,7 @@ with a_s drawn from the posterior of the count given n_s (Algorithm 1); the tabl
     P(k | a)  ~  prod_s a_s^k_s / (sum a)^m  ~  prod_s a_s^k_s  int u^(m-1) e^{-u sum a} du.
 
 Given the auxiliary u ~ Gamma(m, rate sum a) the parts are independent but for the total, and are
-drawn exactly, by the tilted rejection of `trueup.kernel.released.mode`. Alternating the two is a Markov
+drawn exactly, by the tilted rejection of `trueup.kernel.released.exact`. Alternating the two is a Markov
 chain whose only memory is u: consecutive draws are nearly independent.
 
 Where all a_s are zero and the total was split evenly instead, P(k | a = 0) ~ S^-m. With u drawn from
@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.kernel.compiled import njit
-from trueup.kernel.released.tables import Tables, Total, log_total, noisy_mass, prior_mass
+from trueup.kernel.released import Tables, Total, log_total, noisy_mass, prior_mass
 
 Integers = NDArray[np.int64]
 

@@ -1,6 +1,6 @@
 """Enter events of a released multinomial mode, with bounds on their posterior mass.
 
-The derivation is in `trueup.kernel.released.mode`.
+The derivation is in `trueup.kernel.released.exact`.
 """
 
 # pyright: reportCallIssue=false
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError
 from trueup.kernel.compiled import njit
 from trueup.kernel.multinomial.mode import multinomial_mode
-from trueup.kernel.released.tables import Tables, Total, mass_between
+from trueup.kernel.released import Tables, Total, mass_between
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

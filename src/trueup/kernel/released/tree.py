@@ -6,7 +6,7 @@ a split of its parent's released count among the weights a_c of the parent's chi
 true counts the splits are independent, and given the noisy counts the true ones follow the
 posterior of noisy counts on a tree. The chains alternate the two.
 
-**Behind a mode**: of one split given N, the enter events of `trueup.kernel.released.mode` have masses that
+**Behind a mode**: of one split given N, the enter events of `trueup.kernel.released.exact` have masses that
 are products of P(a_c in its interval | N_c): a draw of an event, of the others in their
 intervals, and the rule for ties give an exact draw of all a_c. Then N given a has one factor per node.
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from trueup.kernel.compiled import njit
 from trueup.kernel.released.draw import draw_window
 from trueup.kernel.released.events import interval
-from trueup.kernel.released.mode import share_of_order
+from trueup.kernel.released.exact import share_of_order
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]

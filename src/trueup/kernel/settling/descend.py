@@ -23,9 +23,9 @@ from functools import cached_property
 
 import numpy as np
 
+from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines, relative, spread
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, relative, spread
 from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
@@ -47,7 +47,7 @@ def settling_sequence(
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.marginals import identity, shape, summed
+    >>> from trueup.kernel.histogram import identity, shape, summed
     >>> total, rows, columns = (summed(2), summed(3)), (identity(2), summed(3)), (summed(2), identity(3))
     >>> [shape(m) for m in settling_sequence([columns, total, rows], (identity(2), identity(3)))]
     [(1, 1), (2, 1), (2, 3)]
@@ -90,7 +90,7 @@ class Settling:
     posterior : below the root, settle at the posterior means of `kernel.settling.posterior_mean`, if no count is below
         zero; parents for which that fails as without it
     first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
-        are held at zero (see `kernel.settling.root`); tables that are whole keep those of the chain exactly, others nearly
+        are held at zero (see `settle_marginals`); tables that are whole keep those of the chain exactly, others nearly
     drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
     leaves : mask of the last level's nodes; of other nodes those alone are settled that they depend on, and the rest is zero
     """
@@ -132,7 +132,7 @@ def settle(
     keys : per level (nodes,) uint64, which settle ties of rounding (see `node_keys`); without them the lowest
         index goes up
     above : (roots, n) the roots' tables, if these are settled already
-    bounds : closed lower bounds per level whose marginals are in the chains (see `kernel.settling.lower_bounds`), and the
+    bounds : closed lower bounds per level whose marginals are in the chains (see `kernel.histogram.spine`), and the
         same of upper bounds, as lower bounds on minus the counts; parents whose posterior means lead to tables beyond these
         are settled as without `posterior`
     fixed : a marginal whose tables are settled already, and these (nodes, groups) for every level or for the first ones:
@@ -142,7 +142,7 @@ def settle(
     Examples
     --------
     >>> from trueup.kernel.histogram.anova import Domain
-    >>> from trueup.kernel.histogram.marginals import identity, summed
+    >>> from trueup.kernel.histogram import identity, summed
     >>> from trueup.kernel.histogram.spine import Spine
     >>> total, detailed = (summed(2),), (identity(2),)
     >>> spine = Spine(np.array([1, 3, 3, 3]))

@@ -21,9 +21,9 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.entrywise import copy_line, copy_table
+from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.anova import Component, Domain
 from trueup.kernel.histogram.helmert import backward, forward
-from trueup.kernel.histogram.marginals import Marginal
 from trueup.kernel.histogram.node_filter import product, pseudo_inverse
 
 TOLERANCE = 1e-6  # counts

@@ -46,7 +46,7 @@ import numpy as np
 from trueup.kernel.compiled import njit
 from trueup.kernel.entrywise import add_line, copy_line, copy_table, row_sums
 from trueup.kernel.histogram.node_filter import product
-from trueup.kernel.messages.splits import digamma
+from trueup.kernel.messages import digamma
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 from trueup.kernel.settling.two_way import entries, factorise, matrix_entry, solve_factored
@@ -493,7 +493,7 @@ def posterior_means(
     Examples
     --------
     >>> from trueup.kernel.histogram.anova import Domain
-    >>> from trueup.kernel.histogram.marginals import identity
+    >>> from trueup.kernel.histogram import identity
     >>> metric = Metric(Domain.of([(identity(2),)]), (np.full((1, 1, 1), 4.0),) * 2, np.array([0]), 3)
     >>> tables = np.array([[9.0, 0.0], [1.0, 1.0], [-2.0, 1.0]])
     >>> posterior_means(metric, tables, np.array([[8.0, 0.0]]))[0].round(1) + 0.0

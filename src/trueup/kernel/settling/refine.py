@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines, relative, spread
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.helmert import sum_rows
-from trueup.kernel.histogram.marginals import Marginal, cell_groups, marginalise, refines, relative, spread
 from trueup.kernel.histogram.node_filter import condition
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, nearest_nonnegative
 from trueup.kernel.settling.transport import SNAP, nudges, round_children
@@ -176,7 +176,7 @@ def settle_marginals(
     Examples
     --------
     >>> from trueup.kernel.histogram.anova import Domain
-    >>> from trueup.kernel.histogram.marginals import identity, summed
+    >>> from trueup.kernel.histogram import identity, summed
     >>> domain = Domain.of([(identity(3),)])
     >>> metric = Metric(domain, tuple(np.ones((1, 1, 1)) for _ in domain.components), np.zeros(1, int), 1, tied=False)
     >>> settle_marginals(metric, np.array([[5.0, 1.0, -2.0]]), [(summed(3),)])[0].round(6)
@@ -199,7 +199,7 @@ def ordered(marginals: Sequence[Marginal]) -> list[Marginal]:
 
     Examples
     --------
-    >>> from trueup.kernel.histogram.marginals import identity, shape, summed
+    >>> from trueup.kernel.histogram import identity, shape, summed
     >>> rows, total = (identity(2), summed(3)), (summed(2), summed(3))
     >>> [shape(m) for m in ordered([rows, total, rows])]
     [(1, 1), (2, 1)]

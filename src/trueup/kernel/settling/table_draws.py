@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.histogram.marginals import Marginal, cell_groups
+from trueup.kernel.histogram import Marginal, cell_groups
 from trueup.kernel.settling.nearest import Metric
 from trueup.kernel.settling.refine import Coarse
 from trueup.kernel.settling.split_draws import CONCENTRATIONS, MIN_DRAWN_COUNT, EstimatedSplits, drawn_totals
@@ -48,7 +48,7 @@ def mean_variances(metric: Metric) -> np.ndarray:
     Examples
     --------
     >>> from trueup.kernel.histogram.anova import Domain
-    >>> from trueup.kernel.histogram.marginals import identity
+    >>> from trueup.kernel.histogram import identity
     >>> domain = Domain.of([(identity(3),)])
     >>> metric = Metric(domain, tuple(np.full((1, 1, 1), 4.0) for _ in domain.components), np.zeros(1, int), 1)
     >>> mean_variances(metric)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError, load_extra
-from trueup.kernel.histogram.marginals import marginalise
+from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.records.drawn import Columns, Conflict, Drawn, Reals

@@ -204,7 +204,7 @@ def noisy_ratio(
     """
     from scipy.special import ndtri
 
-    from trueup.kernel.statistics.fieller import fieller
+    from trueup.kernel.statistics import fieller
 
     if name != cells.tree.levels[-1]:
         places = cells.tree.sizes[cells.tree.level(name)]

@@ -183,7 +183,7 @@ class BoundSampler:
 
     def draw(self, count: int, words: Words):
         """Draw `count` noise vectors `(count, n)`; pinned cells get zero."""
-        from trueup.kernel.lattice_samplers.tape import TapeDraws
+        from trueup.kernel.lattice_samplers import TapeDraws
 
         vectors, tries = np.zeros((count, self.n), np.int64), 0
         for cells, choice in self.pieces:

@@ -28,8 +28,7 @@ MOST_KINDS = 500
 
 def klein_walk(piece: Piece, sigma: float) -> Choice:
     """Return Klein's walk as a choice: on the path basis for one sum, else on the reduced basis."""
-    from trueup.kernel.lattice_samplers import klein
-    from trueup.kernel.lattice_samplers.tape import run
+    from trueup.kernel.lattice_samplers import klein, run
 
     n, d = piece.cells.size, piece.dimension
     if piece.kind == "sum":
@@ -47,8 +46,7 @@ def klein_walk(piece: Piece, sigma: float) -> Choice:
 
 def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
     """Draw L2-norm Laplace noise: the norm makes all pieces dependent, so one walk on the whole basis."""
-    from trueup.kernel.lattice_samplers import klein
-    from trueup.kernel.lattice_samplers.tape import run
+    from trueup.kernel.lattice_samplers import klein, run
 
     if weights is not None:
         raise SpecError(

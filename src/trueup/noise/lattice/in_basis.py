@@ -110,8 +110,8 @@ def in_basis(piece: Piece, epsilon: Fraction) -> Choice | None:
         return decisions, plan, laplace_steps(decisions, laws), decisions.coins([Powers(epsilon / PARTS)])
 
     def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers import run
         from trueup.kernel.lattice_samplers.free import draw_in_basis
-        from trueup.kernel.lattice_samplers.tape import run
 
         decisions, *arguments = tables()
         return run(draw_in_basis, arguments, (count, piece.cells.size), words, decisions.settle)

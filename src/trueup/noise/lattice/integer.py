@@ -53,8 +53,8 @@ def composition(n: int, epsilon: Fraction) -> Choice:
         return decisions, sizes(decisions, n, epsilon)
 
     def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers import run
         from trueup.kernel.lattice_samplers.free import draw_sums
-        from trueup.kernel.lattice_samplers.tape import run
 
         decisions, law = tables()
         return run(draw_sums, (law, _scratch(law, n)), (count, n), words, decisions.settle)
@@ -113,8 +113,8 @@ def _rows(piece: Piece, axes: tuple[int, ...], epsilon: Fraction) -> Choice:
         return GridSampler(shape, epsilon)
 
     def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers import run
         from trueup.kernel.lattice_samplers.rows import draw_grids
-        from trueup.kernel.lattice_samplers.tape import run
 
         grids = tables()
         drawn = run(draw_grids, (grids.laws, grids.asked), (count, piece.cells.size), words, grids.settle)
@@ -160,8 +160,8 @@ def free(piece: Piece, factors: tuple[Fraction, ...], kind: str) -> Choice:
         return _free_tables(matrix, dependent, factors, laplace=laplace)
 
     def draw(count: int, words: Words):
+        from trueup.kernel.lattice_samplers import run
         from trueup.kernel.lattice_samplers.free import draw_free
-        from trueup.kernel.lattice_samplers.tape import run
 
         decisions, *layout_and_laws = tables()
         arguments = (*layout_and_laws, np.zeros(64, np.uint64))

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from trueup.kernel.lattice_samplers import Coins, Steps
 from trueup.kernel.lattice_samplers.free import Aggregates
-from trueup.kernel.lattice_samplers.tape import Coins, Steps
 from trueup.noise.law import Words
 from trueup.noise.samplers import Enclose, Interval, Inversion, Powers, decided, exp_neg
 from trueup.noise.samplers.gaussian import GaussianTable
