@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks._nonnegative import nonnegative
 from benchmarks._trees import Instance, aggregate, instance
-from trueup.kernel.tree.least_squares import least_squares
+from trueup.kernel.tree import least_squares
 from trueup.kernel.tree.topdown import topdown
 from trueup.kernel.tree.whole import controlled_rounding
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from trueup.kernel.margins.projection import Margin, margin_of
+from trueup.kernel.margins import Margin, margin_of
 from trueup.kernel.margins.whole import margins_polyhedron
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.tree.least_squares import fuse
+from trueup.kernel.tree import fuse
 
 PASSES = 60  # then breakpoints find the zeros; realistic tables take 4 to 10 passes
 
@@ -41,7 +41,7 @@ def nonnegative(
     values
         Measured counts y, (n,) or (b, n). Exact values must be attainable
         (`trueup.kernel.tree.topdown.attainable`), and the variances must determine every count
-        (`trueup.kernel.tree.least_squares.unidentified`).
+        (`trueup.kernel.tree.unidentified`).
     passes
         After that many passes the breakpoints take over; 0 starts with them.
 

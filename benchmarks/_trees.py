@@ -52,7 +52,7 @@ class Instance:
 
 def aggregate(child_ptr: NDArray[np.int64], values: NDArray) -> NDArray:
     """Replace every inner node of `values` (n,) by the sum of its children, in place."""
-    from trueup.kernel.tree.least_squares import sweep_up
+    from trueup.kernel.tree import sweep_up
 
     sweep_up(child_ptr, (child_ptr[:-1] == child_ptr[1:]).astype(float), values)
     return values

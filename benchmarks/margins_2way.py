@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks import _margins
 from benchmarks.harness import Case, Harness, Run, available
-from trueup.kernel.margins.projection import nearest
+from trueup.kernel.margins import nearest
 from trueup.kernel.margins.whole import whole_table
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks import _margins
 from benchmarks.harness import Case, Harness, Picture, Run, available
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.margins.projection import nearest
+from trueup.kernel.margins import nearest
 from trueup.kernel.margins.whole import _exact, whole_table
 
 PAIRS = [(0, 1), (0, 2), (1, 2)]

@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from benchmarks.harness import Case, Harness
+from trueup.inferring.released import two_parts
 from trueup.inferring.released.posterior import ModePosterior
-from trueup.inferring.released.sums import two_parts
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.layouts.released import ReleasedSum
 from trueup.noise import DiscreteLaplace

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks import _solvers
 from benchmarks._trees import instance
 from benchmarks.harness import Case, Harness, available
-from trueup.kernel.tree.least_squares import least_squares
+from trueup.kernel.tree import least_squares
 
 
 def cases(harness: Harness) -> Iterator[Case]:

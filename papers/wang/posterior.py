@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.row import Row, claim, compare
-from trueup.inferring.released.sums import two_parts
+from trueup.inferring.released import two_parts
 from trueup.layouts.released import ReleasedSum
 from trueup.noise import DiscreteLaplace
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from papers.item import Found, Item, Setting
 from papers.row import Row, compare, held, variance_error
-from trueup.kernel.tree.least_squares import least_squares
+from trueup.kernel.tree import least_squares
 from trueup.noise import Laplace
 
 RUNS, SCALE = 80_000, 10

@@ -9,7 +9,7 @@ from benchmarks._nonnegative import nonnegative, optimality_gap
 from tests.kernel.large_trees import large, slow_sums
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-from trueup.kernel.tree.least_squares import messages, unidentified
+from trueup.kernel.tree import messages, unidentified
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 

@@ -22,8 +22,8 @@ from tests.reference.released import (
     shuffled_release,
 )
 from trueup.errors import InfeasibleError, SpecError
+from trueup.inferring.released import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
-from trueup.inferring.released.sums import two_parts
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.layouts.released import ReleasedSum

@@ -11,8 +11,8 @@ import pytest
 from tests.inferring.released import HALF, ONE, TWO, alpha, p_value, ranks_within, uniform_p_value
 from tests.reference.released import draw_release, enumerate_posterior, enumerate_redrawn, evenly, redrawn
 from trueup.errors import SpecError
+from trueup.inferring.released import two_parts
 from trueup.inferring.released.posterior import draw_posterior, joint_likelihood
-from trueup.inferring.released.sums import two_parts
 from trueup.inferring.released.zero import ZeroPosterior, log_likelihood
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.layouts.released import ReleasedSum

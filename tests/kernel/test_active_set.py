@@ -9,9 +9,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from tests.reference.least_squares import least_squares as exhaustive
-from trueup.kernel.linear import active_set, programs
+from trueup.kernel.linear import Fit, active_set, least_squares_bound, programs
 from trueup.kernel.linear.active_set import optimum_near
-from trueup.kernel.linear.fit import Fit, least_squares_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
 
 N = 4

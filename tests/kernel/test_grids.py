@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trueup.kernel.grids import convolve_at, log_spacings, parabolas, slope_and_scale
 from trueup.kernel.grids.points import zoom
 from trueup.kernel.grids.splits import log_gamma_ratio, log_split
-from trueup.kernel.grids.sums import convolve_at, log_spacings, parabolas, slope_and_scale
 from trueup.kernel.messages.pairs import plan_pairs
 
 

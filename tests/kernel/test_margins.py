@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linprog, nnls
 
-from trueup.kernel.margins.projection import equality, inconsistent, margin_of, nearest, residual
+from trueup.kernel.margins import equality, inconsistent, margin_of, nearest, residual
 from trueup.kernel.margins.whole import margins_polyhedron, whole_table
 from trueup.kernel.settling.transport import round_children
 

@@ -7,8 +7,7 @@ import pytest
 from scipy.sparse import csr_array, eye_array
 
 from tests.kernel.test_programs import conditions
-from trueup.kernel.linear import programs
-from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear import Fit, programs
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import constrained_least_squares
 from trueup.kernel.linear.separable import separable_optimum

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
 from trueup.errors import SpecError
-from trueup.kernel.tree.least_squares import least_squares, messages, sweep_up, unidentified
+from trueup.kernel.tree import least_squares, messages, sweep_up, unidentified
 from trueup.kernel.tree.topdown import topdown
 
 

@@ -5,7 +5,7 @@ from hypothesis import assume, given, settings
 
 from tests.kernel.trees import problem
 from tests.reference import trees as slow
-from trueup.kernel.tree.least_squares import least_squares, messages, posterior_variances, unidentified
+from trueup.kernel.tree import least_squares, messages, posterior_variances, unidentified
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 

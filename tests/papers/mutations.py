@@ -26,7 +26,7 @@ from papers.wang import table_4 as wang_4
 from papers.wangreiter import example, negative_counts, summed_totals
 from papers.wangreiter import table_2 as wangreiter
 from papers.zhu import figure_5, figure_6, new_mexico, residuals, variances
-from trueup.inferring.released import sums
+from trueup.inferring import released as released_sums
 from trueup.noise import DiscreteLaplace, Laplace
 from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.laws.undrawn import Gaussian
@@ -250,8 +250,8 @@ def modes_for_posterior_draws(patch: pytest.MonkeyPatch) -> None:
 
 def highest_index(patch: pytest.MonkeyPatch) -> None:
     """The last part gives back, not the first."""
-    right = sums.mode_table
-    patch.setattr(sums, "mode_table", lambda first, second, k: right(second, first, k[::-1]).T)
+    right = released_sums.mode_table
+    patch.setattr(released_sums, "mode_table", lambda first, second, k: right(second, first, k[::-1]).T)
 
 
 def falling_prior(patch: pytest.MonkeyPatch) -> None:

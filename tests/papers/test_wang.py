@@ -22,7 +22,7 @@ from papers.wangreiter import summed_totals as wangreiter_summed_totals
 from papers.wangreiter import table_2 as wangreiter_table_2
 from papers.wangreiter import table_3 as wangreiter_table_3
 from papers.wangreiter.loop import modes
-from trueup.inferring.released import sums as released_sums
+from trueup.inferring import released as released_sums
 from trueup.noise import DiscreteLaplace
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample

@@ -164,7 +164,7 @@ def test_a_variance_that_is_none_is_refused(variance):
     from trueup.kernel.histogram.anova import Domain
     from trueup.kernel.histogram.least_squares import HistogramLeastSquares as Prepared
     from trueup.kernel.histogram.spine import Spine
-    from trueup.kernel.margins.projection import nearest
+    from trueup.kernel.margins import nearest
 
     detailed = (identity(2),)
     with pytest.raises(SpecError, match="variance"):

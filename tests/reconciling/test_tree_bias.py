@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks._nonnegative import nonnegative
 from tests.reference.trees import aggregate
-from trueup.kernel.tree.least_squares import least_squares
+from trueup.kernel.tree import least_squares
 from trueup.kernel.tree.topdown import topdown
 from trueup.kernel.tree.whole import controlled_rounding
 

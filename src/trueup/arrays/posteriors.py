@@ -13,8 +13,8 @@ from trueup.arrays.exact import check_draws, check_generator, measured_vector, w
 from trueup.arrays.laws import Laws, each_law
 from trueup.arrays.trees import level_order
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.inferring.released import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
-from trueup.inferring.released.sums import two_parts
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY
 from trueup.kernel.messages.kinds import with_divisors

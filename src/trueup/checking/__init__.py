@@ -1,6 +1,6 @@
 """Verifies a bundle from its files alone; imports nothing of the code that made it.
 
-Findings of a check, and the manifest's statements on noise and losses against the spec.
+Here: findings of a check, and the manifest's statements on noise and losses against the spec.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
+from trueup.layouts import refuses_columns
 from trueup.layouts.columns import MOVED, ColumnProblem
-from trueup.layouts.refusals import refuses_columns
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior

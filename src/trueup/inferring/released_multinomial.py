@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
+from trueup.inferring.released import own_decides, two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
-from trueup.inferring.released.sums import own_decides, two_parts
 from trueup.inferring.released.tree import ReleasedTree, draw_tree
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED

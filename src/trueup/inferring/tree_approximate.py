@@ -18,8 +18,8 @@ from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_grid import Settled, TreeGrid
 from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.pmf import no_splits
+from trueup.layouts import refuses_columns
 from trueup.layouts.factors import Split
-from trueup.layouts.refusals import refuses_columns
 from trueup.layouts.splits import Splits, splits_of
 from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Constraints

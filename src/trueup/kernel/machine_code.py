@@ -140,7 +140,7 @@ def stamp(function: Callable) -> str:
 
     Examples
     --------
-    >>> from trueup.kernel.tree.least_squares import sweep_up
+    >>> from trueup.kernel.tree import sweep_up
     >>> len(stamp(sweep_up))
     64
     """

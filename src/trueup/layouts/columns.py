@@ -28,8 +28,8 @@ from trueup.kernel.table_walks.columns import (
 )
 from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
+from trueup.layouts import without_upper
 from trueup.layouts.histogram import UNSETTLED, histogram_problem
-from trueup.layouts.refusals import without_upper
 from trueup.layouts.total_within import total_given_bounds
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints

@@ -20,6 +20,7 @@ from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import SettledTables, Settling, node_keys, settle, settling_sequence
 from trueup.kernel.settling.transport import mixed_keys
+from trueup.layouts import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.layouts.family_rules import (
     WIDTH,
     JointTable,
@@ -33,7 +34,6 @@ from trueup.layouts.family_rules import (
     rooted,
     table_bounds,
 )
-from trueup.layouts.refusals import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, Recode, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in

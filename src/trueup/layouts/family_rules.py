@@ -22,8 +22,8 @@ from trueup.kernel.families.least_squares import FamilyLeastSquares
 from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines
 from trueup.kernel.histogram.spine import Lower, Spine, close_bounds
 from trueup.kernel.histogram.structural_zeros import Fold
+from trueup.layouts import refuses_on_histogram
 from trueup.layouts.histogram_plan import bounded_marginals, level_bounds, level_limits
-from trueup.layouts.refusals import refuses_on_histogram
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.family import FamilyCells, marginal_in

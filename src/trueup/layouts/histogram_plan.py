@@ -13,7 +13,7 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.node_filter import determines
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
-from trueup.layouts.refusals import OF_HISTOGRAMS, refuse_wide_levels
+from trueup.layouts import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.family_sets import cyclic

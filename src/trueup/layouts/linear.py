@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.histogram import refines
-from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.status import Status

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.tree.least_squares import messages, posterior_variances, unidentified
+from trueup.kernel.tree import messages, posterior_variances, unidentified
 from trueup.kernel.tree.topdown import attainable
 from trueup.kernel.tree.whole import conflict, controlled_rounding, propagate
 from trueup.model.cells import Margin
@@ -63,7 +63,7 @@ class TreeProblem:
 
     @cached_property
     def messages(self) -> tuple[Reals, Reals]:
-        """Return gain and spread of every node; see `trueup.kernel.tree.least_squares.messages`."""
+        """Return gain and spread of every node; see `trueup.kernel.tree.messages`."""
         return messages(self.child_ptr, self.variance)
 
     def bounds(self) -> tuple[Reals, Reals]:

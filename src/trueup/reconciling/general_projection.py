@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from trueup.arrays.projection import Whole, nearest_point
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.status import Status, largest
+from trueup.layouts import OF_PROGRAMS, refuse_wide_span
 from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
-from trueup.layouts.refusals import OF_PROGRAMS, refuse_wide_span
 from trueup.model.cells import Cells
 from trueup.model.constraints import ONE_TABLE, Constraints
 from trueup.model.header import Measured, split

@@ -15,9 +15,9 @@ from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status, largest
+from trueup.layouts import refuses_on_histogram
 from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, histogram_standard_errors
 from trueup.layouts.linear import LinearProblem
-from trueup.layouts.refusals import refuses_on_histogram
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.histogram import Marginal
-from trueup.kernel.linear.fit import Fit, FitLoss
+from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.linear.whole_fit import whole_fit
-from trueup.kernel.margins.projection import Projection, inconsistent, margin_of, nearest, residual
+from trueup.kernel.margins import Projection, inconsistent, margin_of, nearest, residual
 from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, margins_polyhedron, whole_table
 from trueup.kernel.settling.nearest import Metric, tolerance_for
 from trueup.kernel.settling.refine import settle_marginals

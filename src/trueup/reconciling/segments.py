@@ -23,6 +23,7 @@ from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
+from trueup.layouts import refuses_on_histogram
 from trueup.layouts.histogram_plan import (
     FUSED_CODES,
     bounded_marginals,
@@ -33,7 +34,6 @@ from trueup.layouts.histogram_plan import (
     refuse_undetermined,
     small_fold,
 )
-from trueup.layouts.refusals import refuses_on_histogram
 from trueup.model.cells import Margin, detailed
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from trueup.kernel.tree.least_squares import least_squares
+from trueup.kernel.tree import least_squares
 from trueup.layouts.tree import TreeProblem, refuse_conflicts
 from trueup.model.constraints import Constraints
 from trueup.reconciling.method import Solution

@@ -98,7 +98,7 @@ def projection_covariance(
 
     Notes
     -----
-    Dense, for problems small enough to invert; `trueup.kernel.tree.least_squares.posterior_variances` and
+    Dense, for problems small enough to invert; `trueup.kernel.tree.posterior_variances` and
     `trueup.kernel.histogram.least_squares.HistogramLeastSquares.margin_variances` have the same numbers in linear time.
 
     Examples

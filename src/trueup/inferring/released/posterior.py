@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.inferring.released.sums import refuse_wide, summed_tables
+from trueup.inferring.released import refuse_wide, summed_tables
 from trueup.inferring.released.zero import log_at_most
 from trueup.kernel.released import Tables, Total, redrawn_total
 from trueup.kernel.released.draw import gibbs, least_bound

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
-from trueup.inferring.released.sums import largest_released_as_zero
+from trueup.inferring.released import largest_released_as_zero
 from trueup.kernel.messages.solve import Solved, joint_draws, solve
 from trueup.kernel.released.exact import log_product
 from trueup.layouts.factors import FactorTable

@@ -1,6 +1,6 @@
 """Least squares and whole tables for families of tables that share margins, by acyclic sets of variables.
 
-Families of sets of variables: junction trees, and the sets that close families without one.
+Here: families of sets of variables: junction trees, and the sets that close families without one.
 
 A table is a set of variables. Two tables *agree* if their margins on the variables that they share are equal. In an
 *acyclic* family (one with a junction tree) nonnegative tables that agree are always the margins of one nonnegative table

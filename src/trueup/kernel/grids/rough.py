@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.tree.least_squares import sweep_up
+from trueup.kernel.tree import sweep_up
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -32,7 +32,7 @@ def rough_posterior(
     variance, values
         `(n,)` of measurements: 0 exact, infinite unmeasured.
     gain, spread
-        `trueup.kernel.tree.least_squares.messages`.
+        `trueup.kernel.tree.messages`.
     """
     below = np.where(np.isfinite(values), values, 0.0)
     sweep_up(child_ptr, gain, below)

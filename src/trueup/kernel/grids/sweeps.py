@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.grids.sums import convolve_at, log_spacings, parabolas, reflected, slope_and_scale
+from trueup.kernel.grids import convolve_at, log_spacings, parabolas, reflected, slope_and_scale
 from trueup.kernel.messages.pairs import PairPlan
 
 Reals = NDArray[np.float64]

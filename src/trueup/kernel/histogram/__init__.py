@@ -1,6 +1,6 @@
 """Least squares of histograms: nested and crossing tables of counts at every place of a tree.
 
-Marginals of a histogram: every axis recoded to groups, and the cells that fall together summed.
+Here: marginals of a histogram: every axis recoded to groups, and the cells that fall together summed.
 
 The identity keeps an axis, a single group sums it out, anything else is a grouping.
 """

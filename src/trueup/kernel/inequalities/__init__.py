@@ -1,6 +1,6 @@
 """Draws of continuous counts under linear inequalities.
 
-Normal and Laplace laws on an interval: moments without cancellation, exact draws.
+Here: Normal and Laplace laws on an interval: moments without cancellation, exact draws.
 
 The textbook mean `z + sd (phi(a) - phi(b)) / (Phi(b) - Phi(a))` loses every digit once the interval
 is eight standard deviations away from `z`. Here everything is measured from the *anchor*, the point

@@ -1,6 +1,6 @@
 """Exact samplers of integer vectors whose given sums are zero.
 
-Random words on a tape, and the three decisions that every integer sampler makes with them.
+Here: random words on a tape, and the three decisions that every integer sampler makes with them.
 
 A sampler reads 64-bit words from an unbounded tape of which a finite piece is in memory. If the
 piece ends in the middle of a draw, the draw is made again from its start on the *same* words

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear.fit import Fit, least_absolute_bound
+from trueup.kernel.linear import Fit, least_absolute_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import (
     PASSES,

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear.fit import Fit, least_squares_bound
+from trueup.kernel.linear import Fit, least_squares_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
 
 # Distances from a limit, relative to the counts in its unit, at which an interior point touches it: the next one is tried

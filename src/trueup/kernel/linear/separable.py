@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear.fit import Fit
+from trueup.kernel.linear import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 
 MAX_NEWTON_STEPS = 100

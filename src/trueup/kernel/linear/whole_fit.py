@@ -20,8 +20,8 @@ from time import monotonic
 import numpy as np
 import scipy  # its parts load when first used
 
+from trueup.kernel.linear import Fit, FitLoss, SecantModel
 from trueup.kernel.linear.absolute_deviations import absolute_optima
-from trueup.kernel.linear.fit import Fit, FitLoss, SecantModel
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
 from trueup.kernel.linear.programs import Answer, Solve, near_least_squares, relative_gap, status_of
 from trueup.kernel.status import Status

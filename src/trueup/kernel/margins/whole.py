@@ -17,11 +17,11 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.linear.fit import Fit, FitLoss
+from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.linear.whole_fit import whole_fit
-from trueup.kernel.margins.projection import Margin, residual
+from trueup.kernel.margins import Margin, residual
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.settling.transport import SNAP, round_children
 from trueup.kernel.status import Status

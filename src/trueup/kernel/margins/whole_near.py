@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.margins.projection import Margin, margin_of
+from trueup.kernel.margins import Margin, margin_of
 
 TEMPERATURES = (0.1, 0.03, 0.01, 0.003)  # squared counts
 PRICE_SWEEPS = 40  # at each temperature

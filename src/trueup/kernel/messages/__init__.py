@@ -1,6 +1,6 @@
 """Sums and maxima of products over trees of whole counts.
 
-Splits of a parent's count by Dirichlet-multinomial laws: the factor of every node, and its derivative.
+Here: splits of a parent's count by Dirichlet-multinomial laws: the factor of every node, and its derivative.
 
 Given a count `x_v`, its children are Dirichlet-multinomial with parameters `alpha_c`:
 

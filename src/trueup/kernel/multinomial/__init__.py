@@ -1,6 +1,6 @@
 """Modes and draws of multinomial counts with noise on their totals.
 
-Exact comparisons of products beyond 64 bits, for compiled kernels.
+Here: exact comparisons of products beyond 64 bits, for compiled kernels.
 
 Counts go up to 2^62, so a product of two of them needs 124 bits. LLVM has 128-bit integers
 and Numba does not, hence three intrinsics: one multiplication each on current processors.

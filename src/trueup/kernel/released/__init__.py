@@ -1,6 +1,6 @@
 """Likelihoods of true counts behind released counts.
 
-Tables of tilted masses of one part, and of the total, behind released counts.
+Here: tables of tilted masses of one part, and of the total, behind released counts.
 
 *Redrawn:* counts drawn from posteriors of noisy ones, where the total was drawn given the noisy parts' sum n*.
 Wang's Algorithm 1 (2020, section 3.1.1) draws each weight a_s from the posterior of its count given

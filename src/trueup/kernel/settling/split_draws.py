@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.settling.split_laws import (
+from trueup.kernel.settling import (
     FIRST_STEPS,
     MAX_RELATIVE_SPREAD,
     MAX_RELATIVE_TOTAL,

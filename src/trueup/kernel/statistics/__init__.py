@@ -1,6 +1,6 @@
 """Diagnostics of draws, moments of streams, intervals of ratios.
 
-Fieller's confidence sets for a ratio of two noisy counts: not always intervals.
+Here: Fieller's confidence sets for a ratio of two noisy counts: not always intervals.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.kernel.compiled import njit
-from trueup.kernel.tree.least_squares import messages, most_children, sweep_up
+from trueup.kernel.tree import messages, most_children, sweep_up
 from trueup.kernel.tree.whole import propagate
 
 

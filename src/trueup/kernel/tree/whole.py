@@ -25,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.tree.least_squares import most_children
+from trueup.kernel.tree import most_children
 
 # Sums of up to millions of doubles differ by rounding: bounds that cross by less than this part of their
 # size are equal, but never those of whole numbers, whose sums are exact.
