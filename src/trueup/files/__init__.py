@@ -1,4 +1,7 @@
-"""Tables that are read by column and counted by group: their interface, their paths and their addresses."""
+"""Reading and staging of tables, which knows no spec.
+
+A table is read by column and counted by group. This is its interface, what its path means, and its address.
+"""
 
 from __future__ import annotations
 

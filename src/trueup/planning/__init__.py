@@ -1,4 +1,7 @@
-"""Targets of a plan: the largest margin of error that a table may have, also one of areas off the hierarchy."""
+"""Expected errors, and the division of a budget.
+
+A plan is asked for by targets: the largest margin of error that a table may have, also a table of areas off the hierarchy.
+"""
 
 from __future__ import annotations
 

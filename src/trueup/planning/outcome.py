@@ -1,6 +1,6 @@
 """Results of a plan, laid out by table, with the sentences that state what is proved.
 
-Lower bounds on the budget of any mechanism that adds Gaussian noise to linear queries, whichever queries they are.
+The bounds are lower ones, on the budget of any mechanism that adds Gaussian noise to linear queries, whichever queries they are.
 
 Let H be the information of such a mechanism about the cells (its queries' `A'A / sigma^2`). Its rho is at least half of
 any weighted mean of H's diagonal under `add-remove`, with weights u that sum to 1 over the cells; under `replace`, of

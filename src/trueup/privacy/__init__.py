@@ -1,4 +1,4 @@
-"""Composition of privacy losses in exact fractions.
+"""The arithmetic of privacy losses: their composition, in exact fractions.
 
 Losses add: pure epsilons, zCDP rhos (Bun and Steinke, 2016, Lemma 2.3) and deltas, each over
 levels, queries and releases. Fractions make the sum independent of order and grouping, and ten

@@ -1,4 +1,4 @@
-"""Tails of lattice noise in one cell: exact for few invariants, otherwise a proved bound.
+"""Tails of lattice noise in one cell, exact or by a proved bound, and the smallest change that keeps the same sums.
 
 Let cell i have the factor f and let `g(s)` be the mass of all other cells together where they make up for `v_i = s`. Then
 `P(v_i = s) = f(s) g(s) / Z`, and by Fourier inversion over the m sums that are fixed, with `phi_j` the cells' characteristic

@@ -1,4 +1,4 @@
-"""Common code of the laws: reading parameters back, and what follows from a mass symmetric about zero.
+"""Noise distributions, and their common code: reading parameters back, and what follows from a mass symmetric about zero.
 
 One file: the base of all laws, and what laws on the integers and continuous ones have beside it.
 """
