@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
             _list([_described(item) for item in ITEMS], as_json)
             return
         if out:
-            from trueup.files.staging import refuse_occupied
+            from trueup.files.writing import refuse_occupied
 
             refuse_occupied(out)  # now, not after minutes of work
         setting = Setting(seed, quick, data_dir)
@@ -163,7 +163,7 @@ def _item(each: Any) -> dict[str, Any]:
 
 def _write(out: Path, outcomes: Sequence[Any], setting: Any) -> None:
     from papers.page import render
-    from trueup.files.staging import staged
+    from trueup.files.writing import staged
 
     with staged(out) as folder:
         (folder / "reproduce.html").write_text(render(outcomes, setting), encoding="utf-8")

@@ -13,9 +13,9 @@ import pytest
 from tests.areas import SPEC, TRUTH
 from trueup.errors import DataError
 from trueup.files import csv_files, database, files_of, source
-from trueup.files.columns import write_parquet
 from trueup.files.database import connect, literal
 from trueup.files.source import open_table
+from trueup.files.writing import write_parquet
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.measuring import read_confidential
 from trueup.measuring.fingerprint import fingerprinting

@@ -6,9 +6,9 @@ import duckdb
 import numpy as np
 import pytest
 
-from trueup.files.columns import write_parquet
 from trueup.files.database import connect
 from trueup.files.source import open_table
+from trueup.files.writing import write_parquet
 
 TEXTS = [[], ["01", "02"], ["nan", "None", "", "é", "a'b"]]
 
@@ -36,10 +36,10 @@ def test_a_shared_connection_writes_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("in_files", [False, True])
 def test_long_columns_of_text_are_written_chunk_by_chunk(tmp_path, monkeypatch, in_files):
-    from trueup.files import columns
+    from trueup.files import writing
 
-    monkeypatch.setattr(columns, "CHUNK", 3)
-    monkeypatch.setattr(columns, "HELD", 6 if in_files else 7)
+    monkeypatch.setattr(writing, "CHUNK", 3)
+    monkeypatch.setattr(writing, "HELD", 6 if in_files else 7)
     held = {
         "key": np.array(list("abcdefg")),
         "count": np.arange(7),

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from trueup.errors import BundleError, ResourceError
-from trueup.files.staging import staged, writing
 from trueup.files.target import holding, remove_unheld
+from trueup.files.writing import staged, writing
 
 STAGING = """
 import os, signal, sys
 from pathlib import Path
-from trueup.files.staging import staged, writing
+from trueup.files.writing import staged, writing
 with staged(Path(sys.argv[1])) as folder:
     (folder / "half.txt").write_text("half")
     print(folder, flush=True)

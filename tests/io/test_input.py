@@ -438,7 +438,7 @@ def test_the_last_key_is_found_below_a_whole_code():
 
 @pytest.mark.parametrize("kept", [True, False], ids=["to an empty folder", "to nothing"])
 def test_a_link_is_refused_as_a_target_before_anything_is_done(kept, tmp_path):
-    from trueup.files.staging import staged
+    from trueup.files.writing import staged
 
     if kept:
         (tmp_path / "folder").mkdir()
@@ -448,7 +448,7 @@ def test_a_link_is_refused_as_a_target_before_anything_is_done(kept, tmp_path):
 
 
 def test_a_table_that_the_disk_refuses_is_an_error_of_the_bundle(tmp_path):
-    from trueup.files.columns import write_parquet
+    from trueup.files.writing import write_parquet
 
     with pytest.raises(BundleError, match=r"cannot write 'counts\.parquet'"):
         write_parquet(tmp_path / "no such folder" / "counts.parquet", {"count": np.array([3])})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trueup.errors import BundleError, TrueupError
-from trueup.files.columns import write_parquet
+from trueup.files.writing import write_parquet
 from trueup.io.bundle import posterior as written
 from trueup.io.bundle.kept_posterior import read_posterior
 from trueup.io.bundle.manifest import digest

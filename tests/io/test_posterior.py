@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from trueup.files import columns
+from trueup.files import writing
 from trueup.io.bundle import posterior as written
 from trueup.io.bundle.posterior import write_posterior
 from trueup.model.cells import Attribute, Cells
@@ -21,7 +21,7 @@ def test_draws_are_written_in_order_each_with_its_keys(tmp_path, monkeypatch, en
     """In several files, several groups of rows each, whether texts are held as numbers or not."""
     monkeypatch.setattr(written, "MOST_ROWS", 20_000)
     monkeypatch.setattr(written, "ROW_GROUP_ROWS", 2048)
-    monkeypatch.setattr(columns, "FEW_TEXTS", few)
+    monkeypatch.setattr(writing, "FEW_TEXTS", few)
     places = sorted(f"a {k % 7}'\"{k}" for k in range(300))
     tree = Tree.from_columns(["all", "area"], [{}, {"area": places}])
     cells = Cells(tree, (Attribute("sex", ("f", "m")),))

@@ -37,7 +37,7 @@ def report_command(
     publish: Publish = False,
 ) -> None:
     """Write the report of a bundle or an assessment anew, from its files."""
-    from trueup.files.staging import write_whole
+    from trueup.files.writing import write_whole
     from trueup.io.bundle.assessment import is_confidential
     from trueup.releasing.again import render_bundle
 

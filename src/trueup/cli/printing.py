@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from trueup.files.staging import writing
+from trueup.files.writing import writing
 from trueup.kernel.announce import telling_of_compilation
 from trueup.version import __version__
 

@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from trueup.demo.synthetic import synthetic_blocks
-from trueup.files.columns import write_csv
 from trueup.files.target import refuse_occupied
+from trueup.files.writing import write_csv
 from trueup.model.records.release import Release
 from trueup.releasing.pipeline import release
 

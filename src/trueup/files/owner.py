@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BusyError
-from trueup.files.staging import to_disk
+from trueup.files.writing import to_disk
 
 BEAT = 15.0
 """Seconds between two signs of life."""

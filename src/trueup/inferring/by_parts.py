@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.files.memory import CELL, PROCESS, refuse_needed
 from trueup.files.owner import owning
-from trueup.files.staging import staged, write_whole, writing
 from trueup.files.target import refuse_occupied
+from trueup.files.writing import staged, write_whole, writing
 from trueup.inferring import choose_inference
 from trueup.inferring.family_moves import FamilyMoves
 from trueup.inferring.family_parts import CutFamily

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.staging import replace_whole, replacing, writing
+from trueup.files.writing import replace_whole, replacing, writing
 from trueup.version import __version__
 
 KEY = "run.json"

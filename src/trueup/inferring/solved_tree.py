@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import write_parquet
+from trueup.files.writing import write_parquet
 from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch

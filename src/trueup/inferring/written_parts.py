@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import write_parquet
+from trueup.files.writing import write_parquet
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.method import Progress
 from trueup.inferring.questions import labels_of_areas, refuse_overlapping

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import write_parquet
+from trueup.files.writing import write_parquet
 from trueup.inferring.family_parts import SWEEPS, CutFamily, FamilyPart, draw_above
 from trueup.inferring.histogram_parts import CutHistogram, DrawAbove, PartOfHistogram, follow_roots
 from trueup.inferring.method import Progress, announce

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from trueup.errors import DataError, LedgerError
 from trueup.files import Encoded, JoinedTables, named_folder
 from trueup.files.source import files_read, frame_library, open_table
-from trueup.files.staging import to_disk
+from trueup.files.writing import to_disk
 
 Pair = TypeVar("Pair")
 

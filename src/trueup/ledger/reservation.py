@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BudgetError, BundleError
-from trueup.files.staging import publish, sync
 from trueup.files.target import is_own, refuse_occupied
+from trueup.files.writing import publish, sync
 from trueup.io.bundle.strict import read_json
 from trueup.ledger.questions import Question
 from trueup.ledger.stored import StoredLedger

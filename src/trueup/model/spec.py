@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from trueup.errors import SpecError
-from trueup.files.staging import write_whole
+from trueup.files.writing import write_whole
 from trueup.model.faults import fault_text, innermost
 from trueup.model.spec_document import SpecDocument, refuse_disagreement
 from trueup.model.spec_table import SpecPart

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from trueup import reporting
 from trueup.errors import BundleError, InfeasibleError, SpecError, TrueupError
 from trueup.files.database import connect
-from trueup.files.staging import staged
 from trueup.files.target import refuse_occupied
+from trueup.files.writing import staged
 from trueup.io.bundle.assessment import holds_assessment, read_assessment, write_assessment
 from trueup.io.bundle.kept_posterior import is_posterior
 from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered

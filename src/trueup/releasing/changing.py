@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError, SpecError
-from trueup.files.columns import write_csv, write_parquet
 from trueup.files.target import refuse_file
+from trueup.files.writing import write_csv, write_parquet
 from trueup.io.bundle.kept_posterior import is_posterior, read_posterior
 from trueup.io.bundle.read import read_release
 from trueup.model.cells import Cells, Margin

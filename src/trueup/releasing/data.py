@@ -16,7 +16,7 @@ import numpy as np
 
 from trueup.errors import BudgetError, BundleError, DataError, InfeasibleError, SpecError
 from trueup.files import COUNT
-from trueup.files.staging import replace_whole
+from trueup.files.writing import replace_whole
 from trueup.io.microdata.by_parts import tabulate_by_parts
 from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import row_columns

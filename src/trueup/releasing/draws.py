@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from trueup.errors import BundleError
-from trueup.files.staging import replace_whole, to_disk
+from trueup.files.writing import replace_whole, to_disk
 from trueup.io.bundle.manifest import seal_of
 from trueup.run.parts import Part, Parts
 

@@ -25,8 +25,8 @@ from warnings import catch_warnings
 from trueup import reporting
 from trueup.errors import BundleError
 from trueup.files import refuse_addresses, source_at
-from trueup.files.staging import staged
 from trueup.files.target import claimed, is_own, refuse_strange
+from trueup.files.writing import staged
 from trueup.io.bundle.manifest import read_manifest
 from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle

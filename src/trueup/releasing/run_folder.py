@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from trueup.errors import BundleError, DataError
 from trueup.files import source_at
 from trueup.files.database import connect
-from trueup.files.staging import replace_whole, to_disk
 from trueup.files.values import as_text
+from trueup.files.writing import replace_whole, to_disk
 from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places
 from trueup.io.microdata.sparse import Occupied, SparseCounts

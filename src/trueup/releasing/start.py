@@ -15,8 +15,8 @@ from trueup.errors import BundleError, SpecError
 from trueup.files import address_of
 from trueup.files.memory import PROCESS, memory_text
 from trueup.files.owner import owning, refuse_owned
-from trueup.files.staging import writing
 from trueup.files.target import is_own, refuse_occupied, refuse_strange
+from trueup.files.writing import writing
 from trueup.io.bundle.manifest import guarantee_out, header_out
 from trueup.io.bundle.places import write_places
 from trueup.ledger.account import Account

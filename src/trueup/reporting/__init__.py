@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.files.staging import write_whole
+from trueup.files.writing import write_whole
 from trueup.model.verb import takes_records
 from trueup.reporting.drawing import Column, Page, Table
 from trueup.reporting.sections.origin import Ledger

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError, ResourceError
-from trueup.files.staging import to_disk
+from trueup.files.writing import to_disk
 from trueup.run import Executor, InTurn, Item, Result
 from trueup.version import __version__
 

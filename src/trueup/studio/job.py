@@ -12,7 +12,7 @@ from typing import Any
 
 import trueup
 from trueup.errors import TrueupError
-from trueup.files.staging import replace_whole
+from trueup.files.writing import replace_whole
 from trueup.ledger.account import Account
 from trueup.releasing.engine import MEMORY_BYTES, default_engine
 from trueup.releasing.pipeline import resume

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import BundleError
-from trueup.files.staging import replace_whole
+from trueup.files.writing import replace_whole
 
 PATIENCE = 10.0
 """Seconds in which a process that is asked to end may do so by itself."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from trueup import Spec, parse_spec
 from trueup.errors import BundleError, BusyError, TrueupError
-from trueup.files.staging import replace_whole
+from trueup.files.writing import replace_whole
 
 _CHANGING = threading.Lock()
 """Of two pages sent at once one is older; other processes are kept from the folder by its claim."""

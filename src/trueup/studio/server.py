@@ -15,9 +15,8 @@ import uvicorn
 import trueup
 from trueup.demo.synthetic import made_up_shapes, synthetic_blocks
 from trueup.errors import BundleError, BusyError, TrueupError
-from trueup.files.columns import write_csv
-from trueup.files.staging import replace_whole
 from trueup.files.target import claimed
+from trueup.files.writing import replace_whole, write_csv
 from trueup.studio.pages import application
 from trueup.studio.project import Project
 from trueup.studio.security import Keys

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import SpecError
-from trueup.files.staging import staged
+from trueup.files.writing import staged
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.spec import Spec
 from trueup.run.local import LocalPool

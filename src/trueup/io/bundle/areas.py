@@ -13,8 +13,8 @@ from trueup.errors import BundleError, SpecError
 from trueup.files.database import connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
-from trueup.files.staging import writing
 from trueup.files.target import refuse_file
+from trueup.files.writing import writing
 from trueup.io.bundle.area_maps import THE_AREA, refuse_taken_area_name, register_areas
 from trueup.io.bundle.manifest import listed, read_manifest, read_spec, refuse_altered
 from trueup.model.build import build_cells

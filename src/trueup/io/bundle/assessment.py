@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from trueup.errors import BundleError
-from trueup.files.columns import write_parquet
 from trueup.files.database import connect, quoted, writing_by_duckdb
-from trueup.files.staging import staged
+from trueup.files.writing import staged, write_parquet
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.schema import refuse_misshapen_assessment
 from trueup.io.bundle.strict import amount, read_json, read_text, read_typed, refuse_links

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import write_parquet
 from trueup.files.database import connect
 from trueup.files.values import public_numbers, whole_limits
+from trueup.files.writing import write_parquet
 from trueup.io.bundle.strict import columns_of, read_typed
 from trueup.model.cells import Cells
 from trueup.model.spec import Spec

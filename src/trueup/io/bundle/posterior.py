@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import hold_keys, write_csv, write_parquet
 from trueup.files.database import connect, quoted
-from trueup.files.staging import staged
+from trueup.files.writing import hold_keys, staged, write_csv, write_parquet
 from trueup.io.bundle.manifest import FORMAT, digest, margin_out, slug
 from trueup.io.bundle.places import write_places
 from trueup.model.cells import Attribute, Cells, Margin

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.columns import write_parquet
+from trueup.files.writing import write_parquet
 from trueup.io.bundle.manifest import header_in
 from trueup.io.bundle.strict import read_typed
 from trueup.model.cells import Cells

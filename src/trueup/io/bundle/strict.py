@@ -158,7 +158,7 @@ def read_typed(
     Examples
     --------
     >>> import numpy as np, tempfile
-    >>> from trueup.files.columns import write_parquet
+    >>> from trueup.files.writing import write_parquet
     >>> path = Path(tempfile.mkdtemp()) / "places.parquet"
     >>> write_parquet(path, {"block": np.array(["a", "b"])})
     >>> read_typed(path, {"block": "text"}, 2)["block"].tolist()

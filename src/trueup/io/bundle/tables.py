@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.columns import write_parquet
 from trueup.files.database import connect, parquet, quiet_duckdb, quoted
 from trueup.files.values import as_text
+from trueup.files.writing import write_parquet
 from trueup.io.bundle.strict import columns_of, refuse_untyped
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from trueup.errors import PrivacyError
-from trueup.files.columns import write_parquet
 from trueup.files.database import connect
+from trueup.files.writing import write_parquet
 from trueup.io.bundle.manifest import (
     FORMAT,
     digest,

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from trueup.errors import SpecError, TrueupError
-from trueup.files.columns import write_csv
-from trueup.files.staging import staged, write_whole
 from trueup.files.target import refuse_file, refuse_occupied
+from trueup.files.writing import staged, write_csv, write_whole
 from trueup.io.export.content import Exported, Record, content
 from trueup.io.export.excel import workbook
 from trueup.io.export.metadata import deployment

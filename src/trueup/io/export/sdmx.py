@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.files.columns import write_csv
+from trueup.files.writing import write_csv
 from trueup.io.bundle.manifest import slug
 from trueup.io.export.content import Exported, ExportedTable
 

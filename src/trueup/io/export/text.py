@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.files.columns import write_csv, write_parquet
+from trueup.files.writing import write_csv, write_parquet
 from trueup.io.bundle.manifest import slug
 from trueup.io.export.content import Exported, ExportedTable
 

@@ -22,8 +22,8 @@ from trueup.files.csv_files import in_utf8
 from trueup.files.database import ROW, Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
-from trueup.files.staging import staged
 from trueup.files.values import whole_counts
+from trueup.files.writing import staged
 from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.row_places import plain_keys, require_columns
 from trueup.io.microdata.sparse import SparseCounts
