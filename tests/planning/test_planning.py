@@ -17,7 +17,7 @@ from trueup.errors import SpecError, TrueupError
 from trueup.model.spec import parse_spec
 from trueup.noise import law_named
 from trueup.planning import Target
-from trueup.planning.allocation import exact_amounts, planned_spec, scaled
+from trueup.planning.allocation import exact_amounts, planned_spec
 from trueup.planning.margins import margin_ratio, normal_ratio
 from trueup.planning.optimum import Hyperbolic, epsilon_at
 from trueup.planning.outcome import about_local_optima
@@ -265,7 +265,7 @@ def test_linear_rules_have_no_closed_form():
 
 def test_laws_of_another_price_are_refused():
     with pytest.raises(SpecError, match="truncated-geometric"):
-        scaled(law_named("truncated-geometric")(Fraction(1), 5), Fraction(2))
+        law_named("truncated-geometric")(Fraction(1), 5).scaled(Fraction(2))
 
 
 @pytest.mark.parametrize("total", [None, Fraction(1), Fraction(1, 3), Fraction(10**9 + 7, 10**8)])

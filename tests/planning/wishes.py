@@ -8,7 +8,6 @@ import pandas
 from tests.reference import planning as dense
 from tests.reference.sums import matrix
 from trueup.model.spec import parse_spec
-from trueup.planning.allocation import scaled
 from trueup.planning.task import PlanningTask
 
 NOISE = {"rho": "discrete-gaussian", "epsilon": "discrete-laplace"}
@@ -68,7 +67,7 @@ def coverage(spec, geography, planned, rng, draws):
     task = PlanningTask.of(spec, geography, [str(r.target) for r in planned.targets], None, "equal")
     budgets, cells = dict(zip(planned.levels, planned.budgets)), task.expected.cells
     laws = {
-        m: scaled(h.law, budgets[str(m)] / c.amount) for m, (h, c) in task.noise.items() if budgets[str(m)]
+        m: h.law.scaled(budgets[str(m)] / c.amount) for m, (h, c) in task.noise.items() if budgets[str(m)]
     }
     tables = list(laws)
     precisions = np.array([1 / law.variance for law in laws.values()])

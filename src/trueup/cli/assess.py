@@ -13,6 +13,7 @@ from trueup.cli.options import (
     OutPath,
     SpecPath,
     given_tables,
+    named_number,
     named_parameters,
     option,
     refuse_idle,
@@ -141,19 +142,12 @@ def _method(text: str) -> Any:
 
 def _thresholds(texts: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
-    for name, limit in map(_threshold, texts):
+    for text in texts:
+        name, limit = named_number(text, "TABLE=COUNT, such as county=50000")
         if name in found:
             raise SpecError(f"two thresholds are on '{name}'", needed="one for each table")
         found[name] = limit
     return found
-
-
-def _threshold(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError:
-        raise SpecError(f"'{text}' cannot be read", needed="TABLE=COUNT, such as county=50000") from None
 
 
 def _show(record: Any, out: Path, *, as_json: bool) -> None:

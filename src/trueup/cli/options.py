@@ -144,3 +144,14 @@ def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:
     if bad := [parameter for parameter, equals, _ in pairs if not equals]:
         raise SpecError(f"the parameter '{bad[0]}' of {kind} '{name}' has no value", needed="PARAMETER=VALUE")
     return name, {parameter.strip(): value.strip() for parameter, _, value in pairs}
+
+
+def named_number(text: str, needed: str) -> tuple[str, float]:
+    """Read the name of a table and a number after the last equals sign."""
+    from trueup.errors import SpecError
+
+    name, _, value = text.rpartition("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        raise SpecError(f"'{text}' cannot be read", needed=needed) from None

@@ -8,10 +8,20 @@ from math import isinf
 from pathlib import Path
 from typing import Annotated, Any
 
-from trueup.cli.options import AsJson, Encoding, GeographyPath, SpecPath, option, refuse_idle, with_encoding
+from trueup.cli.options import (
+    AsJson,
+    Encoding,
+    GeographyPath,
+    SpecPath,
+    named_number,
+    option,
+    refuse_idle,
+    with_encoding,
+)
 from trueup.cli.printing import print_json, print_table
-from trueup.errors import BundleError, SpecError
+from trueup.errors import SpecError
 from trueup.files.target import refuse_file
+from trueup.files.writing import write_whole
 
 Total = Annotated[
     str | None,
@@ -79,16 +89,18 @@ def plan_command(
         loaded,
         with_encoding(geography, encoding),
         total=total if total is None or "@" in total else rational(total, "the total"),
-        weights=dict(_number(text) for text in weight or []),
+        weights=dict(named_number(text, "TABLE=NUMBER") for text in weight or []),
         targets=target,
         preset=_preset(preset, bool(weight or target)),
         areas=areas,
         column=column,
     )
     if out:
-        _write(out, _page(planned), "--out")
+        from trueup.reporting import report
+
+        write_whole(out, report(planned))
     if write:
-        _write(write, planned_spec(loaded, planned).text(), "--write")
+        write_whole(write, planned_spec(loaded, planned).text())
     if as_json:
         print_json(_figures(planned))
     else:
@@ -113,30 +125,6 @@ def _preset(name: str | None, wishes: bool) -> Any:
     if name and wishes:
         raise SpecError("--preset is given beside weights or targets", needed="one of them")
     return name or "equal"
-
-
-def _number(text: str) -> tuple[str, float]:
-    name, _, value = text.rpartition("=")
-    try:
-        return name, float(value)
-    except ValueError:
-        raise SpecError(f"'{text}' cannot be read", needed="TABLE=NUMBER") from None
-
-
-def _page(planned: Any) -> str:
-    from trueup.reporting import report
-
-    return report(planned)
-
-
-def _write(path: Path, text: str, option: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise BundleError(
-            f"cannot write '{path}': {error.strerror}", remedy=f"choose another {option}"
-        ) from None
 
 
 def _figures(planned: Any) -> dict[str, Any]:

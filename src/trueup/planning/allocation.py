@@ -46,7 +46,7 @@ class Priced:
         """Return the variance of the noise (counts squared) if the table is given another `cost`."""
         if self.law is None or (self.cost and not cost):
             return np.inf
-        return self.law.variance if not self.cost else scaled(self.law, cost / self.cost).variance
+        return self.law.variance if not self.cost else self.law.scaled(cost / self.cost).variance
 
 
 @dataclass(frozen=True)
@@ -160,21 +160,9 @@ class Allocation(ThreeLines):
         )
 
 
-def scaled(law: Law, factor: Fraction) -> Law:
-    """Return the same noise at `factor` times the cost.
-
-    Examples
-    --------
-    >>> from trueup.noise import law_named
-    >>> scaled(law_named("discrete-laplace")(Fraction(1, 2)), Fraction(2)).epsilon
-    Fraction(1, 1)
-    """
-    return law.scaled(factor)
-
-
 def prices(tables: Sequence[Priced], currency: str) -> Prices:
     """Return the prices of the tables' precisions; every table has a cost."""
-    laws: list[Any] = [scaled(table.law, Fraction(1)) for table in tables if table.law]
+    laws: list[Any] = [table.law.scaled(Fraction(1)) for table in tables if table.law]
     costs = np.array([float(table.cost) for table in tables])
     if currency == "rho":
         return LinearPrices(costs * np.array([float(law.sigma2) for law in laws]))

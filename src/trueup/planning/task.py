@@ -155,7 +155,9 @@ class PlanningTask:
             raise SpecError("no target is given", needed="the margin of error of one table at least")
         aimed = replace(self, targets=targets)
         _ = self.given_errors, self.floor, self.prices
-        aimed.__dict__.update({name: self.__dict__[name] for name in self.__dict__.keys() - _fields(self)})
+        aimed.__dict__.update(
+            {name: self.__dict__[name] for name in self.__dict__.keys() - self.__dataclass_fields__.keys()}
+        )
         return aimed
 
     def fixed(self, margin: Margin) -> bool:
@@ -250,10 +252,6 @@ class PlanningTask:
             choices = [set(), *self._alike()]
         shares = [np.array([1e-3 if i in c else 1.0 for i in range(count)]) for c in choices]
         return [s / s.sum() for s in shares]
-
-
-def _fields(task: PlanningTask) -> set[str]:
-    return set(task.__dataclass_fields__)
 
 
 def _noise(cells: Cells, headers: tuple[Measured, ...], charges: tuple[Charge, ...]) -> Noise:
