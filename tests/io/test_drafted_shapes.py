@@ -10,7 +10,7 @@ from tests.io.test_drafted_kinds import shown
 from trueup.errors import DataError, SpecError
 from trueup.files.csv_faults import likely_encoding
 from trueup.io.published.drafting import draft_published
-from trueup.io.published.drafting.indents import write_indented_places
+from trueup.io.published.drafting.above import write_indented_places
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.published_rule import read_law

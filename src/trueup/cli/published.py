@@ -39,7 +39,7 @@ def draft_from_published(
     from trueup.files import Encoded
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
-    from trueup.io.published.drafting.indents import write_indented_places
+    from trueup.io.published.drafting.above import write_indented_places
     from trueup.model.perturbed import parse_perturbed
 
     places = spec.with_name(f"{spec.stem}-places.csv")

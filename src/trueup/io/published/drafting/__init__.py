@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
 from trueup.files import is_csv, is_parquet, is_workbook
+from trueup.io.published.drafting.above import places_above, write_indented_places
 from trueup.io.published.drafting.apart import of_finest_kind
-from trueup.io.published.drafting.indents import indented_places, write_indented_places
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
@@ -81,9 +81,8 @@ def draft_published(
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
     geography, pointers = _places_of(files, geography)
-    told = [each for table in seen if (each := indented_places(table))] if geography is None else []
-    pointers, places = told[0] if told else (pointers, [])
-    seen = seen if told or pointers else [of_finest_kind(table) for table in seen]
+    seen, pointers, places = _above(seen) if geography is None else (seen, pointers, [])
+    seen = seen if pointers else [of_finest_kind(table) for table in seen]
     text, known = written(joined(seen, pointers), title)
     undecided = list(known)
     try:
@@ -103,6 +102,15 @@ def draft_published(
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places))
+
+
+def _above(seen: list[SeenTable]) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]]]:
+    """Return tables with their places in one column where sums tell which lie in which, pointers to these, and their list."""
+    told = {at: each for at, table in enumerate(seen) if (each := places_above(table))}
+    if not told:
+        return seen, None, []
+    first = max(told.values(), key=lambda each: len(each.rows))
+    return [told[at].table if at in told else t for at, t in enumerate(seen)], first.pointers, first.rows
 
 
 def _places_of(

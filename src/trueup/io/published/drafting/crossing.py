@@ -148,7 +148,12 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
         (a, b) for a, b in zip(one.texts, other.texts) if (a or not one.blank) and (b or not other.blank)
     ]
     filled = [sum(map(bool, texts)) for texts in zip(*parts)]
-    if sum(bool(a and b) for a, b in parts) < 0.8 * max(filled, default=0):
+    both = [pair for pair in parts if all(pair)]
+    blank, full = sorted((one, other), key=lambda c: len(c.held))
+    numbered = all(any(map(str.isdigit, text)) for text in blank.held) and "" not in full.texts
+    rest = {text for text, code in zip(full.texts, blank.texts) if not code}
+    apart = numbered and not rest & {text for text, code in zip(full.texts, blank.texts) if code}
+    if len(both) < (0.5 if apart else 0.8) * max(filled, default=0):
         return False
     if _determines(one, other) and _determines(other, one):
         return True

@@ -107,6 +107,14 @@ def holds_values(column: SeenColumn, at: int) -> bool:
     )
 
 
+def stands_among_values(every: list[SeenColumn], at: int) -> bool:
+    """Return True for numbers of several lengths behind a column of values: no codes, whatever their column is called."""
+    held = every[at].held
+    several = len({len(text) for text in held}) > 1 and sum(map(is_number, held)) > 0.5 * len(held)
+    zeros = any(re.fullmatch(r"0\d+", text) for text in held)
+    return several and at > 1 and not zeros and holds_values(every[at - 1], at - 1)
+
+
 def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
     """Return True for one of the first columns if its numbers are codes that begin with each other, or rise beside names."""
     codes = [text for text in column.held if not TOTAL.fullmatch(text)]

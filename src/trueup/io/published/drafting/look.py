@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from trueup.files import is_parquet
 from trueup.files.source import open_table
-from trueup.io.published.drafting.indents import indent_of
+from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
@@ -75,8 +75,18 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
         for table in _some(sorted_out(path.name, sheet, titles, side, headless=not block))
     ]
     raw = list(islice(rows_of(source, sheet, divided, stripped=False), last + 1))
-    indents = tuple(indent_of(raw[at][0]) if raw[at] else "" for at in held)
+    indents = _indents([raw[at] for at in held])
     return [table._replace(indents=indents, groups=groups) for table in found if not table.only or not heads]
+
+
+def _indents(raw: Sequence[Row]) -> dict[str, str]:
+    """Return what stands before the names of the first columns, where it differs among those of one."""
+    found: dict[str, str] = {}
+    for k in range(3):
+        cells = [row[k] for row in raw if k < len(row) and row[k].strip()]
+        own = {cell.strip(): indent_of(cell) for cell in reversed(cells)}
+        found |= own if len(set(own.values())) > 1 else {}
+    return found
 
 
 def _some(table: SeenTable | None) -> list[SeenTable]:

@@ -18,6 +18,7 @@ from trueup.io.published.drafting.kinds import (
     holds_values,
     is_period,
     marks_values,
+    stands_among_values,
 )
 from trueup.io.published.drafting.names import overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
@@ -47,13 +48,22 @@ def sorted_out(
             ignored.append(f"column '{column.name}' holds no counts, by its name or signs, and is left out")
         elif marks_values(column, at):
             ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
-        elif holds_values(column, at) and not holds_codes(column, at, every):
+        elif (holds_values(column, at) or stands_among_values(every, at)) and not holds_codes(
+            column, at, every
+        ):
             values.append(column)
         else:
             keys.append(column)
     if not values:
         return None
+    numbers = values
     keys, values, beside = _one_value(keys, values)
+    coded = [c for c in numbers if c not in values and c not in keys]
+    values, formal = _without_formal([*keys, *coded], values)
+    beside += [
+        f"column '{c.name}' numbers kinds of rows, as their keys tell them, and is left out" for c in formal
+    ]
+    coded += formal
     ignored += beside
     keys, values = _with_numbered_keys(keys, values)
     if some := _some_rows(keys, periods):
@@ -95,7 +105,9 @@ def sorted_out(
         table = table._replace(
             errors={name: column.name for name, column in errors.items()}, error=kind, variance=alone
         )
-    return table._replace(left=tuple(left), fill=fill, labels=found.labels, kinds=found.kinds)
+    return table._replace(
+        left=tuple(left), fill=fill, labels=found.labels, kinds=found.kinds, keys=(*keys, *coded)
+    )
 
 
 def _parted(column: SeenColumn) -> list[SeenColumn]:
@@ -196,6 +208,28 @@ def _one_value(
         return keys, [c for c in values if c not in coded], said
     said = [f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest]
     return keys, named, said
+
+
+def _without_formal(
+    keys: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[list[SeenColumn], list[SeenColumn]]:
+    """Return columns of values, and those of levels or lists, which a key tells or blanks and lengths of codes in keys."""
+    rows = len(values[0].texts)
+    ways = [[*zip(*(map(_form, key.texts) for key in keys))], *(key.texts for key in keys)]
+    ways = [way for way in ways if rows >= max(6, 3 * len(set(way)))]
+    formal = [
+        column
+        for column in values
+        if all(map(str.isdigit, column.held))
+        and set(column.held) != {"0"}
+        and any(len(set(zip(way, column.texts))) == len(set(way)) for way in ways)
+    ]
+    return ([c for c in values if c not in formal], formal) if len(formal) < len(values) else (values, [])
+
+
+def _form(text: str) -> int:
+    """Return the length of a code; 0 for a blank, -1 for words."""
+    return len(text) if not text or (any(map(str.isdigit, text)) and " " not in text) else -1
 
 
 def _with_numbered_keys(

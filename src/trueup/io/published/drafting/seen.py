@@ -89,7 +89,9 @@ class SeenTable(NamedTuple):
     fill
         Whether blank keys repeat those above, as its columns of keys do here.
     indents
-        What stands before the name in the first cell of each row: blanks, or marks such as `>>`.
+        What stands before names in their cells, where it differs: blanks, or marks such as `>>`.
+    keys
+        All columns that say something of rows: of places, of attributes, labels, and numbers that are no counts.
     """
 
     file: str
@@ -105,7 +107,8 @@ class SeenTable(NamedTuple):
     skip: int | None = None
     below: int | None = None
     left: tuple[SeenColumn, ...] = ()
-    indents: tuple[str, ...] = ()
+    indents: Mapping[str, str] = MappingProxyType({})
+    keys: tuple[SeenColumn, ...] = ()
     fill: bool = False
     only: Mapping[str, str | Sequence[str]] = MappingProxyType({})
     constant: Mapping[str, str] = MappingProxyType({})

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trueup.io.published.drafting.agreement import ends_of, noise_of
 from trueup.io.published.drafting.codes import begins_all
-from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import base_of, column_numbers
-from trueup.model.published_codes import plain_meaning, read_meaning
+from trueup.io.published.drafting.sums import base_of
 
 _WHOLE = re.compile(
     r"(the )?(whole|entire) .*|(the )?(country|nation|kingdom|republic)( total)?|national.*|overall|grand total|everywhere|"
@@ -196,25 +195,9 @@ def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Com
                 own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
             elif text:
                 rest.setdefault(key, []).append(ends)
-    noise = (
-        max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
-        if table.variance and table.error == "variance"
-        else 0.0
-    )
+    noise = noise_of(table)
     yield from (
         _Compared(key, ends, rest[key], noise)
         for key, ends in own.items()
         if key in rest and ends[0] == ends[1]
     )
-
-
-def ends_of(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
-    """Yield the least and the most that each cell of a column may stand for; a code by its own words or those of notes."""
-    said: dict[str, tuple[float, float]] = {}
-    for text, x in zip(column.texts, column_numbers(column)):
-        if x is None and text not in said:
-            meaning = read_meaning(meaning_of(said_of(text, titles) or text, zeros=False))
-            meaning = plain_meaning(text, noisy=False) or meaning
-            told = meaning is not None and meaning.of in ("count", "value")
-            said[text] = (max(meaning.low, 0.0), meaning.high) if meaning and told else (0.0, np.inf)
-        yield said[text] if x is None else (x, x)

@@ -1,0 +1,126 @@
+"""Agreement of published numbers with the sums of others, within noise, rounding and what is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.io.published.drafting.legend import meaning_of, said_of
+from trueup.io.published.drafting.seen import SeenColumn, SeenTable
+from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.model.published_codes import plain_meaning, read_meaning
+
+LEAST = 30
+"""The counts that a place needs, in all columns together, for its sums to tell anything."""
+
+
+class Numbers(NamedTuple):
+    """Numbers of rows that may be sums of each other.
+
+    Attributes
+    ----------
+    ends
+        `(rows, columns, 2)` the least and the most that each cell may stand for.
+    base
+        Of which their rounding makes multiples; 1 for none.
+    noise
+        The standard deviation of their noise, where the table tells it.
+    """
+
+    ends: NDArray[np.float64]
+    base: int = 1
+    noise: float = 0.0
+
+
+class Agreement(NamedTuple):
+    """How many numbers are near the sum of others, of those that hidden ones do not leave open, and by how much they are off."""
+
+    told: int
+    near: int
+    off: float
+    total: float
+
+    @property
+    def is_told(self) -> bool:
+        return self.told > 0 and self.total >= LEAST
+
+    @property
+    def holds(self) -> bool:
+        """Return True if most numbers are near, or all together are."""
+        return self.is_told and (
+            5 * self.near >= 4 * self.told or (self.told > 2 and 12 * self.off <= self.total)
+        )
+
+
+def numbers_of(table: SeenTable, columns: Sequence[SeenColumn]) -> Numbers:
+    """Return the numbers of some columns, with the rounding and the noise that their table has."""
+    ends = np.array([list(ends_of(column, table.titles)) for column in columns]).transpose(1, 0, 2)
+    known = ends[ends[..., 0] == ends[..., 1]][:, 0].tolist()
+    base = base_of(known, table.titles.casefold()) or 1
+    return Numbers(ends, base, noise_of(table))
+
+
+def noise_of(table: SeenTable) -> float:
+    """Return the largest standard deviation that a column of variances gives; 0 without one."""
+    if table.variance is None or table.error != "variance":
+        return 0.0
+    return max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
+
+
+def agreement(numbers: Numbers, whole: int, parts: Sequence[int]) -> Agreement:
+    """Compare the numbers of a row with the sums of other rows.
+
+    Examples
+    --------
+    >>> ends = np.repeat([[[40.0], [9.0]], [[15.0], [4.0]], [[26.0], [5.0]]], 2, axis=2)
+    >>> agreement(Numbers(ends), 0, [1, 2])
+    Agreement(told=2, near=2, off=1.0, total=49.0)
+    """
+    own, sums, terms = numbers.ends[whole], numbers.ends[list(parts)].sum(axis=0), len(parts) + 1
+    off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
+    allowed = np.minimum(3 + 5 * terms**0.5, 3 + 0.02 * np.abs(own[:, 0])) + 4 * numbers.noise * terms**0.5
+    if numbers.base > 1:
+        allowed = np.maximum(allowed, min(terms * (numbers.base - 1), 2 * numbers.base * terms**0.5))
+    known = own[:, 0] == own[:, 1]
+    told = known & ((sums[:, 1] - sums[:, 0] <= 3 + 0.25 * np.abs(own[:, 0])) | (off > allowed))
+    return Agreement(
+        int(told.sum()),
+        int((told & (off <= allowed)).sum()),
+        float(off[told].sum()),
+        float(np.abs(own[told, 0]).sum()),
+    )
+
+
+def agreeing(numbers: Numbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
+    """Return for how many rows with parts sums speak, against how many, of how many they do not tell; and what share is off.
+
+    Parameters
+    ----------
+    numbers
+        Of all rows.
+    parents
+        The row of which each is a part; -1 for none.
+    """
+    parts: dict[int, list[int]] = {}
+    for row, parent in enumerate(parents):
+        parts.setdefault(parent, []).append(row)
+    found = [agreement(numbers, whole, rows) for whole, rows in parts.items() if whole >= 0]
+    told = [each for each in found if each.is_told]
+    held = sum(each.holds for each in told)
+    off = sum(each.off for each in told) / max(sum(each.total for each in told), 1.0)
+    return held, len(told) - held, len(found) - len(told), off
+
+
+def ends_of(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:
+    """Yield the least and the most that each cell of a column may stand for; a code by its own words or those of notes."""
+    said: dict[str, tuple[float, float]] = {}
+    for text, x in zip(column.texts, column_numbers(column)):
+        if x is None and text not in said:
+            meaning = read_meaning(meaning_of(said_of(text, titles) or text, zeros=False))
+            meaning = plain_meaning(text, noisy=False) or meaning
+            told = meaning is not None and meaning.of in ("count", "value")
+            said[text] = (max(meaning.low, 0.0), meaning.high) if meaning and told else (0.0, np.inf)
+        yield said[text] if x is None else (x, x)

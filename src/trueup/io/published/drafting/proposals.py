@@ -1,0 +1,205 @@
+"""Rows that may hold the sums of others, as forms of keys propose them: codes, indents, kinds, order, columns beside."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from trueup.io.published.drafting.agreement import Numbers
+from trueup.io.published.drafting.codes import parents_by_codes
+from trueup.io.published.drafting.seen import SeenColumn
+
+_INDENT = re.compile(r"[\s.>·•–-]*")
+MOST_KINDS = 8
+"""Kinds of places that one table has."""
+MOST_ORDERED = 4, 3000
+"""Kinds and rows of which every order of the kinds is tried."""
+_FORMS: tuple[Callable[[str], str], ...] = (
+    lambda code: code,
+    lambda code: code.rstrip("0") if any(map(str.isdigit, code)) else code,
+    lambda code: re.sub(r"^[^\W\d]+", "", code),
+    lambda code: code.split(" ")[0] if any(map(str.isdigit, code.split(" ")[0])) else code,
+)
+"""What codes of places above may be prefixes of: the code, without zeros at its end or letters at its start, the first word."""
+
+
+def indent_of(text: str) -> str:
+    """Return what stands before a name.
+
+    Examples
+    --------
+    >>> [indent_of(text) for text in ("  Wales", ">> Bezirk", "......0001 Aeugst", "North")]
+    ['  ', '>> ', '......', '']
+    """
+    found = _INDENT.match(text)
+    return found[0] if found else ""
+
+
+def depths_of(indents: Sequence[str]) -> list[int]:
+    """Return depths by indents: blanks count by their number, marks by the order in which they first stand."""
+    kinds = list(dict.fromkeys(indents))
+    blank = not any(indent.strip() for indent in kinds)
+    return [len(indent) if blank else kinds.index(indent) for indent in indents]
+
+
+def parents_of(depths: Sequence[int]) -> list[int]:
+    """Return the row above each: the last one before it that is less deep; -1 for the first of all.
+
+    Examples
+    --------
+    >>> parents_of([0, 1, 2, 1])
+    [-1, 0, 1, 0]
+    """
+    above: list[int] = []
+    result = []
+    for row, depth in enumerate(depths):
+        while above and depths[above[-1]] >= depth:
+            above.pop()
+        result.append(above[-1] if above else -1)
+        above.append(row)
+    return result
+
+
+def proposed(
+    names: Sequence[str], beside: Sequence[SeenColumn], indents: Mapping[str, str]
+) -> list[list[int]]:
+    """Return the parents of all rows that forms propose: of their names, and of the columns beside these.
+
+    Examples
+    --------
+    >>> proposed(["1", "1a", "1b", "2"], [], {})[0]
+    [-1, 0, 0, -1]
+    """
+    rows = len(names)
+    texts = [[*names], *(key.texts for key in beside)]
+    unique = [each for each in texts if len(set(each)) == rows and "" not in each]
+    ways = [by_codes(each, form) for each in unique for form in _FORMS]
+    for each in texts:
+        marked = [indents.get(text, "") for text in each]
+        ways += _by_depths(depths_of(marked)) if len(set(marked)) > 1 else ()
+    for kinds in [each for key in beside for each in (key.texts, [*map(_shape, key.texts)])]:
+        ways += _by_kinds(kinds)
+    for each in unique:
+        for kinds in ([*map(_shape, each)], *(_words(each, at) for at in (0, -1))):
+            ways += _by_kinds(kinds)
+    ways += [way for key in beside for each in unique if (way := _by_pointers(key.texts, each))]
+    ways += [_by_groups(beside, rows, last=last) for last in (False, True)]
+    return [list(way) for way in dict.fromkeys(map(tuple, ways)) if any(parent >= 0 for parent in way)]
+
+
+def by_codes(codes: Sequence[str], form: Callable[[str], str] = _FORMS[0]) -> list[int]:
+    """Return the row with the longest other code with which each begins; -1 for those that begin with none."""
+    formed = [form(code) for code in codes]
+    if len(set(formed)) < len(formed) or "" in formed:
+        return [-1] * len(codes)
+    rows = {code: row for row, code in enumerate(formed)}
+    return [rows.get(parent, -1) for parent in parents_by_codes(formed)]
+
+
+def _shape(code: str) -> str:
+    """Return the letters before the digits of a code, and its length; empty for words."""
+    if not any(map(str.isdigit, code)) or " " in code:
+        return ""
+    return re.sub(r"\d.*", "", code) + str(len(code))
+
+
+def _words(names: Sequence[str], at: int) -> list[str]:
+    """Return the first or last word of each name, where others have it, too."""
+    words = [name.split()[at] if " " in name else "" for name in names]
+    times = Counter(words)
+    return [word if times[word] > 1 else "" for word in words]
+
+
+def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the parents by kinds of rows: fewer of a kind lie above more, or in every order if kinds are few."""
+    times = Counter(kinds)
+    if not 1 < len(times) <= MOST_KINDS or len(times) == len(kinds):
+        return
+    ranked = sorted(times, key=lambda kind: times[kind])
+    orders: Iterable[tuple[int, ...]] = [tuple(range(len(ranked)))]
+    if len(ranked) <= MOST_ORDERED[0] and len(kinds) <= MOST_ORDERED[1]:
+        every = product(range(len(ranked)), repeat=len(ranked))
+        orders = [order for order in every if set(order) == set(range(max(order) + 1)) and max(order)]
+    for order in orders:
+        depth = dict(zip(ranked, order))
+        yield from _by_depths([depth[kind] for kind in kinds])
+
+
+def _by_depths(depths: Sequence[int]) -> list[list[int]]:
+    """Return the parents of rows by their depths, if parts stand below their whole, and if they stand above it."""
+    back = parents_of(depths[::-1])[::-1]
+    return [parents_of(depths), [len(depths) - 1 - row if row >= 0 else -1 for row in back]]
+
+
+def _by_pointers(above: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return the parents that a column names; empty if it names other things."""
+    rows = {name: row for row, name in enumerate(names)}
+    found = [rows.get(text, -1) for text in above]
+    found = [-1 if parent == row else parent for row, parent in enumerate(found)]
+    return found if 2 * sum(parent >= 0 for parent in found) >= len(found) and not _is_circular(found) else []
+
+
+def _is_circular(parents: Sequence[int]) -> bool:
+    for row in range(len(parents)):
+        steps = 0
+        while row >= 0 and steps <= len(parents):
+            row, steps = parents[row], steps + 1
+        if row >= 0:
+            return True
+    return False
+
+
+def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[int]:
+    """Return the parents of rows if the first or last row of those with the same text in a column holds them."""
+    parents = [-1] * rows
+    for key in sorted(beside, key=lambda key: len(set(key.texts))):
+        heads: dict[str, int] = {}
+        for row, text in enumerate(key.texts):
+            if last or text not in heads:
+                heads[text] = row
+        if 1 < len(heads) < rows:
+            parents = [
+                heads[text] if heads[text] != row and text else parent
+                for (row, parent), text in zip(enumerate(parents), key.texts)
+            ]
+    return [-1] * rows if _is_circular(parents) else parents
+
+
+def by_sums(numbers: Numbers) -> Iterator[list[int]]:
+    """Yield the row above that holds the sums of the rows below it, or the one below of those above it; -1 for the others.
+
+    The rows that hold no sum have to lie in some that do, all of them.
+    """
+    rows = range(len(numbers.ends))
+    for order in (reversed(rows), rows):
+        parents, tops = _heaped(numbers, order)
+        if set(tops) <= set(parents.values()):
+            yield [parents.get(row, -1) for row in rows]
+
+
+def _heaped(numbers: Numbers, order: Iterable[int]) -> tuple[dict[int, int], list[int]]:
+    """Return the row that holds the sums of the last rows before it, for each of these, and the rows that are in none."""
+    rows, base = numbers.ends, numbers.base
+    parents: dict[int, int] = {}
+    heap: list[int] = []
+    for at in order:
+        own, sums, parts = rows[at], np.zeros_like(rows[at]), 0
+        for size, other in enumerate(reversed(heap), 1):
+            sums = sums + rows[other]
+            by_base = min((size + 1) * (base - 1), 2 * base * (size + 1) ** 0.5)
+            off = by_base if base > 1 else np.clip(0.05 * own[:, 0], 1, 2 * size + 2)
+            if (sums[:, 0] > own[:, 1] + off).any():
+                break
+            open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
+            told = (open_ <= 3 + 0.25 * own[:, 0]).any() and own[:, 0].sum() >= 10
+            if size > 1 and told and (own[:, 0] <= sums[:, 1] + off).all():
+                parts = size
+        if parts:
+            parents |= dict.fromkeys(heap[-parts:], at)
+            del heap[-parts:]
+        heap.append(at)
+    return parents, heap

@@ -1,0 +1,95 @@
+"""Places of several levels in one column: whatever tells the levels, the draft finds them, as the sums confirm."""
+
+import pytest
+
+from trueup.io.published.drafting import draft_published
+from trueup.io.published.drafting.above import write_indented_places
+from trueup.io.published.perturbed import read_perturbed
+from trueup.model.perturbed import parse_perturbed
+
+PARTS = {
+    "Moor": {"Ash": (41, 52), "Birch": (67, 30), "Cedar": (18, 25)},
+    "Vale": {"Dill": (93, 71), "Elm": (22, 46)},
+}
+
+
+def rows(*, last=False):
+    """Yield each place with its depth, the numbers of its place above and of itself there, and its counts."""
+    for k, (county, towns) in enumerate(PARTS.items(), 1):
+        whole = (county, 1, k, 0, tuple(map(sum, zip(*towns.values()))))
+        parts = [(town, 2, k, j, counts) for j, (town, counts) in enumerate(towns.items(), 1)]
+        yield from [*parts, whole] if last else [whole, *parts]
+
+
+def table(head, line, *, last=False):
+    return "\n".join([head, *(line(*row) for row in rows(last=last))]) + "\n"
+
+
+def counts_of(counts):
+    return ",".join(map(str, counts))
+
+
+FILES = {
+    "lengths of codes that do not begin with each other": table(
+        "code,area,m,f",
+        lambda name, depth, k, j, n: f"{k + 4 if depth == 1 else 700 + 10 * k + j},{name},{counts_of(n)}",
+    ),
+    "codes before names in one cell": table(
+        "area,m,f", lambda name, depth, k, j, n: f"{k:02}{f'{j:02}' if j else ''} {name},{counts_of(n)}"
+    ),
+    "zeros at the end of codes": table(
+        "code,area,m,f", lambda name, depth, k, j, n: f"3{k}{j:02},{name},{counts_of(n)}"
+    ),
+    "letters before codes": table(
+        "code,m,f",
+        lambda name, depth, k, j, n: (
+            f"{'GM' if depth == 1 else 'BU'}{k:03}{f'{j:02}' if depth > 1 else ''},{counts_of(n)}"
+        ),
+    ),
+    "a kind beside names": table(
+        "area,kind,m,f",
+        lambda name, depth, k, j, n: f"{name},{'county' if depth == 1 else 'town'},{counts_of(n)}",
+    ),
+    "a kind beside names, parts above": table(
+        "area,szint,m,f",
+        lambda name, depth, k, j, n: f"{name},{'megye' if depth == 1 else 'falu'},{counts_of(n)}",
+        last=True,
+    ),
+    "a number of the level": table(
+        "level,code,name,m,f",
+        lambda name, depth, k, j, n: f"{depth},{k}{j if j else ''},{name},{counts_of(n)}",
+    ),
+    "indents of names beside codes": table(
+        "code,name,m,f", lambda name, depth, k, j, n: f"{name[:2]}X,{'  ' * (depth - 1)}{name},{counts_of(n)}"
+    ),
+    "a column of the one above": table(
+        "id,part_of,m,f",
+        lambda name, depth, k, j, n: f"{name},{'' if depth == 1 else list(PARTS)[k - 1]},{counts_of(n)}",
+        last=True,
+    ),
+}
+
+
+def read_draft(folder, text):
+    file = folder / "t.csv"
+    file.write_text(text)
+    draft = draft_published([file])
+    listed = (
+        write_indented_places(folder / "p.csv", draft.text, draft.places) if draft.places else draft.geography
+    )
+    return draft, read_perturbed(parse_perturbed(draft.text), [file], listed)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_levels_of_one_column_are_found(name, tmp_path):
+    draft, measured = read_draft(tmp_path, FILES[name])
+    assert measured.cells.tree.sizes[-2:] == (2, 5), draft.text
+    assert measured.cells.n == 5 * 2
+
+
+def test_places_whose_sums_differ_stay_beside_each_other(tmp_path):
+    text = (
+        FILES["indents of names beside codes"].replace("Moor,126", "Moor,326").replace("Vale,115", "Vale,15")
+    )
+    _, measured = read_draft(tmp_path, text)
+    assert measured.cells.tree.sizes == (1, 7)
