@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trueup.io.published.drafting.agreement import Numbers, agreeing, agreement, numbers_of
+from trueup.io.published.drafting.agreement import Numbers, agreeing, agreement_with_sums, row_numbers
 from trueup.io.published.drafting.codes import are_levels
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.proposals import by_codes, by_sums, proposed
@@ -37,7 +37,7 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
     names, columns, first = _by_place(table)
     if len(set(names)) < len(names) or len(names) < 3 or WHOLE in names or not columns:
         return None
-    numbers = numbers_of(table, columns)
+    numbers = row_numbers(table, columns)
     beside = [
         key._replace(texts=[key.texts[row] for row in first])
         for key in table.keys
@@ -120,9 +120,9 @@ def _whole_among(roots: Sequence[str], table: SeenTable) -> str:
         return summed.value
     names, columns, _ = _by_place(table._replace(places=table.places[-1:]))
     at = [row for row, name in enumerate(names) if name in roots]
-    numbers = numbers_of(table, columns)
+    numbers = row_numbers(table, columns)
     for whole in (at[0], at[-1]) if len(at) > 2 else ():
-        if agreement(numbers, whole, [row for row in at if row != whole]).holds:
+        if agreement_with_sums(numbers, whole, [row for row in at if row != whole]).holds:
             return names[whole]
     return ""
 

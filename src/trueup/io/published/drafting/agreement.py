@@ -35,7 +35,7 @@ class Numbers(NamedTuple):
     noise: float = 0.0
 
 
-class Agreement(NamedTuple):
+class SumAgreement(NamedTuple):
     """How many numbers are near the sum of others, of those that hidden ones do not leave open, and by how much they are off."""
 
     told: int
@@ -55,7 +55,7 @@ class Agreement(NamedTuple):
         )
 
 
-def numbers_of(table: SeenTable, columns: Sequence[SeenColumn]) -> Numbers:
+def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> Numbers:
     """Return the numbers of some columns, with the rounding and the noise that their table has."""
     ends = np.array([list(ends_of(column, table.titles)) for column in columns]).transpose(1, 0, 2)
     known = ends[ends[..., 0] == ends[..., 1]][:, 0].tolist()
@@ -70,14 +70,14 @@ def noise_of(table: SeenTable) -> float:
     return max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
 
 
-def agreement(numbers: Numbers, whole: int, parts: Sequence[int]) -> Agreement:
+def agreement_with_sums(numbers: Numbers, whole: int, parts: Sequence[int]) -> SumAgreement:
     """Compare the numbers of a row with the sums of other rows.
 
     Examples
     --------
     >>> ends = np.repeat([[[40.0], [9.0]], [[15.0], [4.0]], [[26.0], [5.0]]], 2, axis=2)
-    >>> agreement(Numbers(ends), 0, [1, 2])
-    Agreement(told=2, near=2, off=1.0, total=49.0)
+    >>> agreement_with_sums(Numbers(ends), 0, [1, 2])
+    SumAgreement(told=2, near=2, off=1.0, total=49.0)
     """
     own, sums, terms = numbers.ends[whole], numbers.ends[list(parts)].sum(axis=0), len(parts) + 1
     off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
@@ -86,7 +86,7 @@ def agreement(numbers: Numbers, whole: int, parts: Sequence[int]) -> Agreement:
         allowed = np.maximum(allowed, min(terms * (numbers.base - 1), 2 * numbers.base * terms**0.5))
     known = own[:, 0] == own[:, 1]
     told = known & ((sums[:, 1] - sums[:, 0] <= 3 + 0.25 * np.abs(own[:, 0])) | (off > allowed))
-    return Agreement(
+    return SumAgreement(
         int(told.sum()),
         int((told & (off <= allowed)).sum()),
         float(off[told].sum()),
@@ -107,7 +107,7 @@ def agreeing(numbers: Numbers, parents: Sequence[int]) -> tuple[int, int, int, f
     parts: dict[int, list[int]] = {}
     for row, parent in enumerate(parents):
         parts.setdefault(parent, []).append(row)
-    found = [agreement(numbers, whole, rows) for whole, rows in parts.items() if whole >= 0]
+    found = [agreement_with_sums(numbers, whole, rows) for whole, rows in parts.items() if whole >= 0]
     told = [each for each in found if each.is_told]
     held = sum(each.holds for each in told)
     off = sum(each.off for each in told) / max(sum(each.total for each in told), 1.0)
