@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trueup.io.published.drafting.agreement import Numbers, agreeing, agreement_with_sums, row_numbers
+from trueup.io.published.drafting.agreement import RowNumbers, agreeing, agreement_with_sums, row_numbers
 from trueup.io.published.drafting.codes import are_levels
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.proposals import by_codes, by_sums, proposed
@@ -57,7 +57,7 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
     )
 
 
-def _best(ways: Sequence[list[int]], numbers: Numbers) -> list[int] | None:
+def _best(ways: Sequence[list[int]], numbers: RowNumbers) -> list[int] | None:
     """Return the proposal that most sums confirm, four of five at least, of several places above others."""
     best, most = None, (1, 0, 0, 0.0)
     for way in ways:

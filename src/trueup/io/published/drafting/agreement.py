@@ -17,8 +17,8 @@ LEAST = 30
 """The counts that a place needs, in all columns together, for its sums to tell anything."""
 
 
-class Numbers(NamedTuple):
-    """Numbers of rows that may be sums of each other.
+class RowNumbers(NamedTuple):
+    """RowNumbers of rows that may be sums of each other.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class SumAgreement(NamedTuple):
         )
 
 
-def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> Numbers:
+def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
     """Return the numbers of some columns, with the rounding and the noise that their table has."""
     ends = np.array([list(ends_of(column, table.titles)) for column in columns]).transpose(1, 0, 2)
     known = ends[ends[..., 0] == ends[..., 1]][:, 0].tolist()
     base = base_of(known, table.titles.casefold()) or 1
-    return Numbers(ends, base, noise_of(table))
+    return RowNumbers(ends, base, noise_of(table))
 
 
 def noise_of(table: SeenTable) -> float:
@@ -70,13 +70,13 @@ def noise_of(table: SeenTable) -> float:
     return max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
 
 
-def agreement_with_sums(numbers: Numbers, whole: int, parts: Sequence[int]) -> SumAgreement:
+def agreement_with_sums(numbers: RowNumbers, whole: int, parts: Sequence[int]) -> SumAgreement:
     """Compare the numbers of a row with the sums of other rows.
 
     Examples
     --------
     >>> ends = np.repeat([[[40.0], [9.0]], [[15.0], [4.0]], [[26.0], [5.0]]], 2, axis=2)
-    >>> agreement_with_sums(Numbers(ends), 0, [1, 2])
+    >>> agreement_with_sums(RowNumbers(ends), 0, [1, 2])
     SumAgreement(told=2, near=2, off=1.0, total=49.0)
     """
     own, sums, terms = numbers.ends[whole], numbers.ends[list(parts)].sum(axis=0), len(parts) + 1
@@ -94,7 +94,7 @@ def agreement_with_sums(numbers: Numbers, whole: int, parts: Sequence[int]) -> S
     )
 
 
-def agreeing(numbers: Numbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
+def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int, float]:
     """Return for how many rows with parts sums speak, against how many, of how many they do not tell; and what share is off.
 
     Parameters

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from trueup.io.published.drafting.agreement import Numbers
+from trueup.io.published.drafting.agreement import RowNumbers
 from trueup.io.published.drafting.codes import parents_by_codes
 from trueup.io.published.drafting.seen import SeenColumn
 
@@ -169,7 +169,7 @@ def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[i
     return [-1] * rows if _is_circular(parents) else parents
 
 
-def by_sums(numbers: Numbers) -> Iterator[list[int]]:
+def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
     """Yield the row above that holds the sums of the rows below it, or the one below of those above it; -1 for the others.
 
     The rows that hold no sum have to lie in some that do, all of them.
@@ -181,7 +181,7 @@ def by_sums(numbers: Numbers) -> Iterator[list[int]]:
             yield [parents.get(row, -1) for row in rows]
 
 
-def _heaped(numbers: Numbers, order: Iterable[int]) -> tuple[dict[int, int], list[int]]:
+def _heaped(numbers: RowNumbers, order: Iterable[int]) -> tuple[dict[int, int], list[int]]:
     """Return the row that holds the sums of the last rows before it, for each of these, and the rows that are in none."""
     rows, base = numbers.ends, numbers.base
     parents: dict[int, int] = {}
