@@ -22,6 +22,7 @@ from trueup.inferring.tree_exact import TreeExact
 from trueup.io.bundle.kept_parts import DrawsInParts
 from trueup.io.bundle.kept_posterior import read_posterior
 from trueup.io.bundle.manifest import digest
+from trueup.kernel.messages import pmf
 from trueup.planning import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
 
@@ -61,6 +62,9 @@ def test_draws_are_those_of_memory_however_it_is_cut(large, tmp_path, monkeypatc
     measured, posterior = large
     monkeypatch.setattr(by_parts, "MOST_ROWS", rows)
     monkeypatch.setattr(by_parts, "TOGETHER", together)
+    monkeypatch.setattr(
+        pmf, "MANY_NODES", 0 if together == 99 else 1 << 20
+    )  # numbers of a nation are held as codes
     executor = LocalThreads() if together == 2 else None
     manifest = written(measured, tmp_path / "out", executor)
     files = len(list((tmp_path / "out" / "draws").iterdir()))

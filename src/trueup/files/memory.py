@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import re
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from trueup.digits import to_digits
@@ -59,6 +61,18 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
             f"{what} needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
             remedy="raise --memory",
         )
+
+
+def return_freed(least: int | None = 1 << 20) -> None:
+    """Return freed memory to the system, and freed arrays of at least so many bytes at once from now on, where glibc does so.
+
+    It keeps those below 32 MB for later ones, between which they fragment: a third of the memory of a tree of 4e6 counts.
+    """
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        if least is not None:
+            library.mallopt(-3, least)  # M_MMAP_THRESHOLD
+        library.malloc_trim(0)
 
 
 def machine_bytes() -> int:

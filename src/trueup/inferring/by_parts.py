@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.files.memory import CELL, PROCESS, refuse_needed
+from trueup.files.memory import CELL, PROCESS, refuse_needed, return_freed
 from trueup.files.owner import owning
 from trueup.files.target import refuse_occupied
 from trueup.files.writing import staged, write_whole, writing
@@ -132,6 +132,7 @@ def infer_by_parts(
     ConvergenceError
         If no windows of counts hold the posterior.
     """
+    return_freed()
     out, level, tell = Path(out), probability_of(level), progress or silent
     measured, constraints, entry = read_given(source, spec)
     refuse_draws(draws)

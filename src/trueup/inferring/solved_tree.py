@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.files.memory import return_freed
 from trueup.files.writing import write_parquet
 from trueup.inferring.subtree_part import FromAbove, SubtreePart, draw_part
 from trueup.inferring.tree_parts import Top, Weighted
@@ -130,6 +131,7 @@ def tables_of_part(given: PartGiven) -> PartTables:
     found = [draw_part(item) for item in given.parts]
     every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)
+    return_freed(None)
     counts = np.concatenate([below.counts for below in found], axis=1)
     rows, at = np.unique(given.areas.rows, return_inverse=True)
     sums = np.zeros((len(rows), len(counts)), np.int64)

@@ -34,6 +34,7 @@ from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import TreeState
 from trueup.inferring.tree_work import BEGIN, SAMPLE_PARTS, FamilySample
 from trueup.kernel.messages.partition import Partition
+from trueup.kernel.messages.pmf import coded
 from trueup.layouts.splits import Splits
 
 Found = TypeVar("Found")
@@ -251,7 +252,7 @@ def estimate_odds(
     from scipy.optimize import minimize_scalar  # slow to import
 
     announce(progress, "estimating how much families differ in their odds of small parts")
-    alpha, total, second, odds, parts_of = splits.parameters(theta)
+    alpha, total, second, odds, parts_of = map(coded, splits.parameters(theta))
     each = [(alpha, total, second, odds + step, parts_of) for step in STEPS]
     search.mixture = each, log_weights(FIRST)
     try:

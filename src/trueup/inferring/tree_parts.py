@@ -41,7 +41,7 @@ from trueup.kernel.messages.partition import (
     with_leaves,
     with_normal,
 )
-from trueup.kernel.messages.pmf import Factors, reach_all
+from trueup.kernel.messages.pmf import Factors, reach_all, uncoded
 from trueup.kernel.messages.solve import (
     MOST_PASSES,
     NOTHING_ABOVE,
@@ -152,7 +152,7 @@ def mixture_weights(tops: Sequence[Weighted]) -> Reals:
 def narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
     """Return the narrowest type for drawn leaves: half as wide if it holds all their sums and squares."""
     leaves = sum(parts[b].leaves for b in range(len(parts)))
-    most = int(reach_all(factors)[1][-leaves:].max(initial=0))
+    most = int(reach_all(uncoded(factors))[1][-leaves:].max(initial=0))
     total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
     return np.int32 if max(most**2, total) < 1 << 31 else np.int64
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.files.memory import return_freed
 from trueup.inferring.hierarchical import Density, Objective
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.subtree_part import ALONE, expected_of
@@ -20,7 +21,7 @@ from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
 from trueup.inferring.tree_work import AllowedWork, FamilySample, pass_cost
 from trueup.kernel.messages.pairs import plan_pairs
 from trueup.kernel.messages.partition import Partition
-from trueup.kernel.messages.pmf import Factors, reach_all
+from trueup.kernel.messages.pmf import MANY_NODES, Factors, coded, held, no_splits, reach_all, uncoded
 from trueup.kernel.messages.solve import (
     MOST_PASSES,
     Solved,
@@ -147,12 +148,14 @@ class SolutionSearch:
     def by_parts(self, cut: Partition, tolerance: float) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
         above: list[NDArray] = []  # what shallower tables said of it
+        splits = tuple(map(coded, self.splits or no_splits(len(self.depth))))
+        self.splits = None if self.splits is None else splits  # pyright: ignore[reportAttributeAccessIssue]
+        if len(self.depth) >= MANY_NODES:
+            return_freed()
 
         def attempt(factors: Factors) -> Attempt[Top]:
-            low, high = bounds(self.child_ptr, *certain(factors))  # parts are told what is certain above them
-            known = factors._replace(lower=low, upper=high)
             components, weights = self.mixture or ((), ALONE)
-            parts = CutTree(self.child_ptr, cut, known, tolerance, self.executor, components, weights)
+            parts = CutTree(self.child_ptr, cut, factors, tolerance, self.executor, components, weights)
             seen = parts.look()
 
             def solve() -> Top:
@@ -162,7 +165,13 @@ class SolutionSearch:
 
             return Attempt(seen.soon, seen.complete, solve, None)
 
-        return self._deepened(self.state.tables, attempt, lambda top: top.short, tolerance)
+        def tables(values: NDArray, depth: NDArray, _: Split | None) -> Factors | None:
+            if (found := self.state.tables(values, depth, no_splits(0))) is None:
+                return None
+            found.lower[:], found.upper[:] = bounds(self.child_ptr, *certain(found))  # parts are told of it
+            return held(found, splits)
+
+        return self._deepened(tables, attempt, lambda top: top.short, tolerance)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may differ much from earlier ones."""
@@ -221,7 +230,9 @@ class SolutionSearch:
             self.depth = np.maximum(self.depth, FINE)
         left, inherited = self.tries, self.start is not None
         while left > 0 and (factors := tables(self.values, DEPTHS[self.depth], self.splits)) is not None:
-            self.work.begin_pass(pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(factors))))
+            self.work.begin_pass(
+                pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(uncoded(factors))))
+            )
             tried = attempt(factors)
             ended = tried.soon & (self.depth < self.last)
             if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
@@ -236,7 +247,7 @@ class SolutionSearch:
             if inherited and solved.dropped >= 1:  # tilts of another problem may be far off
                 self.start, inherited = None, False
                 continue
-            self.state.refuse_contradiction(self.values, factors)
+            self.state.refuse_contradiction(self.values, uncoded(factors))
             deeper = self.depth < self.last
             if not deeper.any() or tried.complete:
                 break

@@ -151,7 +151,7 @@ class FactorTable:
 
     def add_splits(self, splits: Split) -> None:
         """Let every node split its count among its children; `SPLIT` names the fields of `Factors`."""
-        self._splits = splits
+        self._splits = tuple(map(np.asarray, splits))  # pyright: ignore[reportAttributeAccessIssue]
 
     def build(self) -> Factors:
         """Return the tables in the kernels' layout."""

@@ -15,7 +15,7 @@ from trueup.model.nested import NestedTree
 from trueup.model.prior import Hierarchical
 
 Reals = NDArray[np.float64]
-Integers = NDArray[np.int64]
+Integers = NDArray[np.signedinteger]
 SLOPE_SD = 2.5
 """Standard deviation of the normal hyperprior of a covariate's coefficient, per standard deviation of the covariate."""
 RATIO, RATIO_SD = -3.0, 2.5
@@ -252,7 +252,7 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
     """
     n = int(nested.level_ptr[-1])
     leaves = nested.nodes[-1]
-    level = np.repeat(np.arange(-1, len(nested.margins) - 1), np.diff(nested.level_ptr))
+    level = np.repeat(np.arange(-1, len(nested.margins) - 1, dtype=np.int32), np.diff(nested.level_ptr))
     inner = nested.child_ptr[1:] > nested.child_ptr[:-1]
     free = np.asarray(upper > 0)
     for v in np.flatnonzero(inner)[::-1]:
@@ -278,7 +278,7 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
     """Return for each node the attribute values added to its parent's, numbered over all margins that add some."""
-    category, names, levels = np.full(nested.level_ptr[-1], -1), [], []
+    category, names, levels = np.full(nested.level_ptr[-1], -1, np.int32), [], []
     for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
         if margin.level == before.level and margin.attributes:
             places = nested.cells.tree.sizes[nested.cells.tree.level(margin.level)]

@@ -8,8 +8,9 @@ stored once and read at `count - base`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ Integers = NDArray[np.int64]
 
 OPEN = np.int64(1) << 60
 """A bound that does not bind: counts are far below it in absolute value."""
+MANY_NODES, MOST_CODES = 1 << 20, 1 << 16
+"""Nodes of a tree from which on numbers that repeat are held once, and how many different ones codes of two bytes tell apart."""
 FALLING = 2.0
 """`open_ended` of a table of a function that is at most 1 at every count, and taken to stay as it is at both ends."""
 
@@ -76,6 +79,49 @@ SPLIT = Factors._fields[-5:]
 def no_splits(n: int) -> tuple[Reals, Reals, Reals, Reals, Integers]:
     """Return the fields `SPLIT` of `n` nodes whose counts are not split by any law."""
     return np.ones(n), np.ones(n), np.ones(n), np.full(n, -np.inf), np.zeros(n, np.int64)
+
+
+class Coded:
+    """Numbers of all nodes of a large tree, of which few differ: each is held once, and a code of a byte or two by node.
+
+    Examples
+    --------
+    >>> few = Coded(np.array([0.5, 2.0]), np.repeat(np.arange(2, dtype=np.uint8), 3))
+    >>> few[np.array([0, 5])], (few + 1.0)[np.array([1])], np.asarray(few).size
+    (array([0.5, 2. ]), array([1.5]), 6)
+    """
+
+    def __init__(self, values: NDArray, codes: NDArray) -> None:
+        self.values, self.codes = values, codes
+
+    def __getitem__(self, nodes: Integers) -> NDArray:
+        return self.values[self.codes[nodes]]
+
+    def __add__(self, step: float) -> Coded:
+        return Coded(self.values + step, self.codes)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        return self.values[self.codes].astype(dtype or self.values.dtype, copy=False)
+
+
+def coded(numbers: NDArray | Coded) -> Any:
+    """Return numbers of many nodes with each different one held once, where these are few; others as they are."""
+    kept = isinstance(numbers, Coded) or len(numbers) < MANY_NODES
+    if kept or len(values := np.unique(numbers)) > MOST_CODES:
+        return numbers
+    return Coded(values, np.searchsorted(values, numbers).astype(np.min_scalar_type(len(values) - 1)))
+
+
+def held(factors: Factors, splits: Sequence[Any]) -> Factors:
+    """Return factors of a large tree with codes in place of numbers, and the fields `SPLIT` of its nodes."""
+    rows = {field: coded(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
+    return factors._replace(**rows, **dict(zip(SPLIT, map(coded, splits))))
+
+
+def uncoded(factors: Factors) -> Factors:
+    """Return factors for `reach_all`: numbers in place of codes, without the fields `SPLIT`."""
+    rows = {field: np.asarray(getattr(factors, field)) for field in ("base", "table", "lower", "upper")}
+    return factors._replace(**rows, **dict(zip(SPLIT, no_splits(0))))
 
 
 @njit(cache=True)
