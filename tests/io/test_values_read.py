@@ -298,3 +298,29 @@ def test_a_random_text_has_one_value_at_most(rng):
 def test_parts_are_refused_where_persons_are_counted():
     with pytest.raises(ValidationError, match="number of persons"):
         AttributePart(name="x", values=("0", "1"), persons={}, other="o")
+
+
+def _counted_in_memory(spec, cells, path, folder):
+    return read_counts(spec, cells, path).tolist()
+
+
+def _counted_by_parts(spec, cells, path, folder):
+    part = tabulate_by_parts(spec, cells, path, folder / str(path.stat().st_size), np.zeros(2, int)).read(0)
+    counts = np.zeros(cells.shape, int)
+    counts[part.place, part.cell] = part.count
+    return counts.ravel().tolist()
+
+
+@pytest.mark.parametrize("count", [_counted_in_memory, _counted_by_parts])
+def test_counts_of_single_ages_are_added_up_in_their_range(count, tmp_path):
+    text = SPEC.replace('kind = "records"', 'kind = "counts", count = "n"').replace(
+        "ATTRIBUTE", "bins = [0, 15]"
+    )
+    spec, path = parse_spec(text), tmp_path / "ages.csv"
+    cells = public_cells(spec, geography=PLACES)
+    rows = pd.DataFrame({"place": ["a", "a", "b", "a"], "x": [3, 4, 3, 20], "n": [5, 6, 7, 8]})
+    rows.to_csv(path, index=False)
+    assert count(spec, cells, path, tmp_path) == [11, 8, 7, 0]
+    pd.concat([rows, rows[1:2]]).to_csv(path, index=False)  # a row that stands twice is not added
+    with pytest.raises(DataError, match=r"line 3\) and row 5 .* name the same cell"):
+        count(spec, cells, path, tmp_path)

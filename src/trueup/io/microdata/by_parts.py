@@ -22,7 +22,7 @@ from trueup.files.csv_files import in_utf8
 from trueup.files.database import ROW, Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
-from trueup.files.values import whole_counts
+from trueup.files.values import MAX_COUNT, whole_counts
 from trueup.files.writing import staged
 from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
 from trueup.io.microdata.row_places import plain_keys, require_columns
@@ -194,10 +194,11 @@ class _Tabulation:
         if self.limit:
             self._count_kept(table, self.limit, cell, joined, records)
             return
-        count = f"any_value({whole})" if column else records  # a cell stands in one row of a table of counts
+        count = f"CAST(least(sum({whole}), {MAX_COUNT}) AS BIGINT)" if column else records
+        written = f"count(DISTINCT {self._as_written(table)})" if column else "0"
         self._spill(
             f"SELECT places.part, places.place, {cell} AS cell, {count} AS count, count(*) AS rows, "
-            f"count(*) - count({whole}) AS bad FROM {joined}"
+            f"{written} AS written, count(*) - count({whole}) AS bad FROM {joined}"
         )
         self._refuse_stray(table, f"{joined} WHERE places.place IS NULL OR {cell} IS NULL")
         (found,) = self._first(f"SELECT coalesce(sum({'rows' if column else 'count'}), 0) FROM counted")
@@ -270,11 +271,19 @@ class _Tabulation:
         return f"a row of {table.name}" if self.rows else table.row(int(row))
 
     def _refuse_twins(self, table: Relation, joined: str, cell: str) -> None:
-        if twin := self._first("SELECT place, cell FROM counted WHERE rows > 1 ORDER BY ALL LIMIT 1"):
+        """Refuse two rows that name the same cell in the same words."""
+        if twin := self._first("SELECT place, cell FROM counted WHERE rows > written ORDER BY ALL LIMIT 1"):
             same = f"{joined} WHERE places.place = {twin[0]} AND {cell} = {twin[1]}"
-            rows = self.connection.sql(f"{_NUMBERED} SELECT given.{ROW} FROM {same} ORDER BY ALL LIMIT 2")
-            numbers = [row for (row,) in rows.fetchall()]
+            alike = f"GROUP BY {self._as_written(table)} HAVING count(*) > 1"
+            numbers = self.connection.sql(
+                f"{_NUMBERED} SELECT list(given.{ROW} ORDER BY given.{ROW}) FROM {same} {alike} ORDER BY ALL LIMIT 1"
+            ).fetchall()[0][0]
             refuse_twins(np.zeros(2, np.int64), lambda at: table.row(numbers[at]))
+
+    def _as_written(self, table: Relation) -> str:
+        """Return SQL for the words of a row that are read as values: rows of one cell that differ in these are added up."""
+        read = [text_sql(table, part.column or part.name) for part in self.spec.attributes if part.is_read]
+        return f"[{', '.join(read)}]::VARCHAR[]"
 
     def _refuse_bad(self, table: Relation, column: str, whole: str) -> None:
         if not self._first("SELECT 1 FROM counted WHERE bad > 0 LIMIT 1"):

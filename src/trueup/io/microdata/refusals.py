@@ -68,13 +68,14 @@ def _readings(part: AttributePart, others: str) -> Iterator[str]:
 
 
 def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
-    """Refuse a table of counts in which two rows name the same cell (or, in a wide one, the same place)."""
+    """Refuse a table of counts in which two rows have the same number: they name the same cell or, in a wide one, place."""
     order = np.argsort(index, kind="stable")
     if (same := np.flatnonzero(np.diff(index[order]) == 0)).size:
         first, second = order[same[0] : same[0] + 2]
         raise DataError(
             f"{where(int(first))} and {where(int(second))} name the same cell",
             needed="one row for each cell of a table of counts",
+            remedy="leave out what stands twice; if another column tells them apart, add them up or make it an attribute",
             about=TABLE,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -72,8 +73,17 @@ def cells_named(
     rows = select(table, [*named, spec.table.count])
     index = cell_index(spec, cells, rows, Numbered(table))
     refuse_rows(len(index), expected, table)
-    refuse_twins(index, Numbered(table))
+    refuse_twins(_as_written(spec.attributes, rows, index), Numbered(table))
     return index, whole_counts(rows[spec.table.count], spec.table.count, Numbered(table))
+
+
+def _as_written(parts: Iterable[AttributePart], rows: Columns, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a number for what each row names as it is written: ages 3 and 4 are two, though one range counts both."""
+    for part in parts:
+        if part.is_read:
+            _, value = np.unique(_plain_values(rows[part.column or part.name]), return_inverse=True)
+            _, index = np.unique(np.stack([index, value]), axis=1, return_inverse=True)
+    return index
 
 
 def _records_named(
@@ -161,13 +171,13 @@ def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> N
             values = rows[part.column or part.name]
             stated[part.name] = _value_index(values, part, attribute, Numbered(table), of_counts=True)
             index = index * attribute.size + stated[part.name]
-    refuse_twins(index, Numbered(table))
+    refuse_twins(_as_written(spec.columns, rows, index), Numbered(table))
     counts = np.zeros(cells.shape, dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
         named = {a.name: a.values.index(cell.where[a.name]) for a in cells.attributes if a.name in cell.where}
         at = [(stated | named)[a.name] for a in cells.attributes]
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
-        counts[(place, *at)] = whole_counts(np.asarray(values), cell.count, Numbered(table))
+        np.add.at(counts, (place, *at), whole_counts(np.asarray(values), cell.count, Numbered(table)))
     if isinstance(cells, FamilyCells):
         held = np.flatnonzero(counts)
         return cells.tally(held, counts.ravel()[held])
