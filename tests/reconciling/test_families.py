@@ -58,6 +58,8 @@ def test_one_table_may_stop_above_the_lowest_places_and_leave_attributes_out():
     spec = tu.Spec.of(
         rows, ["county", "town"], {"sex": ["f", "m"]}, public=towns, tables=["county"], epsilon=50
     )
+    with pytest.raises(SpecError, match=r"do not determine.*method = 'family-tree'"):
+        tu.reconcile(tu.measure(Problem.of(spec.model_copy(update={"reconcile": {}}), towns), rows))
     problem = Problem.of(spec, towns)
     assert [str(table) for table in problem.cells.finest_tables] == ["county"]
     assert tu.reconcile(tu.measure(problem, rows)).counts.tolist() == [1, 3]  # another once in 10^21 releases

@@ -183,6 +183,11 @@ BAD = {
         "records",
     ),
     "no tables": ("/tables", {"currency": "rho"}, "no table is chosen"),
+    "tables that determine too little": (
+        "/tables",
+        {"currency": "rho", "table.0.0": "on"},
+        "do not determine",
+    ),
     "an unknown currency": ("/tables", {"currency": "gold", "table.0.0": "on"}, "rho or epsilon"),
     "a margin that is no number": ("/accuracy", {**WISH, "margin.county": "ten"}, "a number"),
     "a margin below zero": ("/accuracy", {**WISH, "margin.county": "-3"}, "out of range"),
@@ -384,9 +389,10 @@ def test_a_link_may_be_opened_as_soon_as_it_is_printed(tmp_path):
 
 def test_ticks_stay_after_a_refusal(visit):
     """What was ticked and unticked is shown again, above it what is wrong; the spec is as it was."""
-    answer = visit.post("/tables", currency="gold", **{"table.0.0": "on"})
+    answer = visit.post("/tables", currency="rho", **{"table.0.0": "on"})
     assert answer.status_code == 422
     boxes = re.findall(r'<input type="checkbox" name="(table[.\d]+)"[^>]*?( checked)?>', answer.text)
     assert [name for name, on in boxes if on] == ["table.0.0"]
+    assert re.search(r'value="rho" checked', answer.text)
     shown = visit.client.get("/tables").text
     assert len(re.findall(r'name="table[.\d]+"[^>]* checked>', shown)) > 1

@@ -196,11 +196,14 @@ def refuse_unmeasured(problem: TreeProblem) -> None:
 def refuse_unidentified(problem: TreeProblem) -> None:
     """Refuse measurements that leave some count undetermined by least squares."""
     if (node := unidentified(problem.child_ptr, problem.messages[1])) >= 0:
+        finest = problem.nested.margins[-1]
+        alone = all(header.margin != finest for header in problem.headers)
         raise SpecError(
             f"the measurements do not determine '{problem.nested.label(node)}' and its siblings, "
             "so nothing says how to split the count above them",
             needed="a measurement of every part but one",
-            remedy=f"give a query on '{problem.nested.margins[-1]}' a budget, or drop the last level or attribute",
+            remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute"
+            + "; `[reconcile] method = 'family-tree'` releases the tables that are measured alone" * alone,
         )
 
 

@@ -37,7 +37,8 @@ def problem_cells(spec: Spec, tree: Tree) -> Cells:
     if _asks_for_one_table(spec) or _measures_all(spec, cells):
         return cells
     constraints = build_constraints(spec, cells)
-    return family_if_any(constraints, demanded=cells.n > LARGEST_CROSS) or cells
+    alone = spec.reconcile.get("method") == FAMILY_METHOD
+    return family_if_any(constraints, demanded=cells.n > LARGEST_CROSS, alone=alone) or cells
 
 
 def _asks_for_one_table(spec: Spec) -> bool:
@@ -56,18 +57,20 @@ def _measures_all(spec: Spec, cells: Cells) -> bool:
     )
 
 
-def crossing(constraints: Constraints) -> bool:
-    """Return True if none of the margins is the full cross: they cross each other, or stop above it."""
+def crossing(constraints: Constraints, *, alone: bool = False) -> bool:
+    """Return True if margins cross each other or, where one table may stand `alone`, are nested, and none is the full cross."""
     cells = constraints.cells
-    if constraints.structure() not in ("margins", "histogram", "tree", "sum"):
+    if constraints.structure() not in ("margins", "histogram", *(("tree", "sum") if alone else ())):
         return False
     return not any(cells.contains(cells.finest, margin) for margin in constraints.held)
 
 
-def family_if_any(constraints: Constraints, *, demanded: bool = False) -> FamilyCells | None:
-    """Return the cells of the tables alone if these cross, none is the full cross, and they are a family; else None."""
+def family_if_any(
+    constraints: Constraints, *, demanded: bool = False, alone: bool = False
+) -> FamilyCells | None:
+    """Return the cells of the tables alone if these are `crossing` and a family; else None."""
     cells = constraints.cells
-    if not crossing(constraints):
+    if not crossing(constraints, alone=alone):
         return None
     try:
         family = family_of(cells, constraints.held)

@@ -80,6 +80,11 @@ def draft(
         "levels": stated,
         "attributes": given,
         "queries": drafted,
+        **(
+            {"reconcile": {"method": "family-tree"}}
+            if tables and _stops_above(drafted, places, names)
+            else {}
+        ),
     }
     unused = [c for c in columns if c not in used]
     return document, dict(_undecided(title, name, unit, count, counted, epsilon, matters, whole, unused))
@@ -238,6 +243,13 @@ def queries_of_tables(
         }
         for by, budgets in found.items()
     ]
+
+
+def _stops_above(queries: Sequence[Document], levels: Sequence[str], attributes: Sequence[str]) -> bool:
+    """Return True if one table holds all others and is not the full cross: a family of one."""
+    tables = [(levels.index(level), {*q.get("attributes", ())}) for q in queries for level in q["epsilon"]]
+    largest = max(depth for depth, _ in tables), set().union(*(by for _, by in tables))
+    return largest in tables and largest != (len(levels) - 1, {*attributes})
 
 
 def _shares(names: Sequence[str], epsilon: Fraction, matters: str | None) -> dict[str, Fraction]:

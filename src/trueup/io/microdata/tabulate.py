@@ -172,16 +172,17 @@ def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> N
             stated[part.name] = _value_index(values, part, attribute, Numbered(table), of_counts=True)
             index = index * attribute.size + stated[part.name]
     refuse_twins(_as_written(spec.columns, rows, index), Numbered(table))
-    counts = np.zeros(cells.shape, dtype=np.int64)
+    counts = np.zeros(np.prod(cells.shape), dtype=np.int64)
     for cell, terms in zip(spec.table.cells, sums):
         named = {a.name: a.values.index(cell.where[a.name]) for a in cells.attributes if a.name in cell.where}
         at = [(stated | named)[a.name] for a in cells.attributes]
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
-        np.add.at(counts, (place, *at), whole_counts(np.asarray(values), cell.count, Numbered(table)))
+        index = np.ravel_multi_index(np.broadcast_arrays(place, *at), cells.shape)
+        np.add.at(counts, index, whole_counts(np.asarray(values), cell.count, Numbered(table)))
     if isinstance(cells, FamilyCells):
         held = np.flatnonzero(counts)
-        return cells.tally(held, counts.ravel()[held])
-    return counts.ravel()
+        return cells.tally(held, counts[held])
+    return counts
 
 
 def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
