@@ -14,7 +14,7 @@ from trueup.inferring.tree_approximate import _refined
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_grid import TreeGrid
 from trueup.kernel.grids.points import zoom
-from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages import plan_pairs
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.splits import splits_of
 from trueup.model.cells import Margin

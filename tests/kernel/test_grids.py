@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from trueup.kernel.grids import convolve_at, log_spacings, parabolas, slope_and_scale
+from trueup.kernel.grids.factors import log_gamma_ratio, log_split
 from trueup.kernel.grids.points import zoom
-from trueup.kernel.grids.splits import log_gamma_ratio, log_split
-from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages import plan_pairs
 
 
 def convolved(xf, lf, xg, lg, xo):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages import plan_pairs
 from trueup.kernel.messages.pmf import OPEN, no_splits
 from trueup.kernel.messages.solve import settle_tilts, solve, tilt
 from trueup.kernel.messages.tails import log_growth

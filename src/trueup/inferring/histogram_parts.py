@@ -178,11 +178,6 @@ class CutHistogram(MeasuredRow):
         """Return the most cells of a part."""
         return int(np.diff(self.cells.tree.leaf_ptr(self.level)).max()) * self.columns
 
-    def steps_above(self, draws: int) -> int:
-        """Return the cells that are moved in all sweeps of the tree above the parts."""
-        cells = self.columns * self.cells.tree.sizes[self.lowest_above(self.level)]
-        return cells * (CHAINS_ABOVE * WARM_UP_ABOVE + THIN_ABOVE * draws)
-
     def lowest_above(self, level: int) -> int:
         """Return the lowest level of the tree above the parts."""
         return min(level + 1, len(self.cells.tree.levels) - 2)

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.kernel.messages import mean_rises
+from trueup.kernel.messages import mean_rises, plan_pairs, sums_below
 from trueup.kernel.messages.downward import Exact, mixed, window_sizes
 from trueup.kernel.messages.kinds import mean_slopes, with_divisors
-from trueup.kernel.messages.pairs import plan_pairs, sums_below
 from trueup.kernel.messages.partition import Roots, roots_of
 from trueup.kernel.messages.pmf import SPLIT, Factors, reach_all
 from trueup.kernel.messages.solve import (

@@ -14,9 +14,8 @@ from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import Density, Objective
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_state import TreeState, reach_of
+from trueup.kernel.grids.factors import add_splits, add_tables, expected_slopes, rough_posterior
 from trueup.kernel.grids.points import coarsest, first_points, pair_sums, zoom
-from trueup.kernel.grids.rough import rough_posterior
-from trueup.kernel.grids.splits import add_splits, add_tables, expected_slopes
 from trueup.kernel.grids.sweeps import (
     GridMarginals,
     Grids,
@@ -26,7 +25,7 @@ from trueup.kernel.grids.sweeps import (
     grids_of,
     log_evidence,
 )
-from trueup.kernel.messages.pairs import PairPlan, plan_pairs
+from trueup.kernel.messages import PairPlan, plan_pairs
 from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.tree.whole import propagate
 from trueup.layouts.factors import FactorTable, Split

@@ -27,8 +27,8 @@ from trueup.inferring.subtree_part import (
     look_at_part,
     send_part,
 )
+from trueup.kernel.messages import above, below_marked, plan_pairs
 from trueup.kernel.messages.downward import Exact, downward, mixed, mixed_above
-from trueup.kernel.messages.pairs import above, below_marked, plan_pairs
 from trueup.kernel.messages.partition import (
     Laid,
     Partition,

@@ -19,7 +19,7 @@ from trueup.inferring.subtree_part import ALONE, expected_of
 from trueup.inferring.tree_parts import CutTree, Top
 from trueup.inferring.tree_state import DEPTHS, FINE, ROUGHLY, WIDE, TreeState
 from trueup.inferring.tree_work import AllowedWork, FamilySample, pass_cost
-from trueup.kernel.messages.pairs import plan_pairs
+from trueup.kernel.messages import plan_pairs
 from trueup.kernel.messages.partition import Partition
 from trueup.kernel.messages.pmf import MANY_NODES, Factors, coded, held, no_splits, reach_all, uncoded
 from trueup.kernel.messages.solve import (

@@ -16,6 +16,9 @@ let other threads run, since numba compiles its own functions again for callers 
 
 Processes that start together (the workers of a first release) would compile the same kernels side by side, and what one of them
 keeps while another reads is taken for damaged. So a process that finds no kept code waits for one that is compiling it.
+
+Copies and sums entry by entry stand here for all kernels: NumPy's compile for a second each, most of it for the texts of their
+errors.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from pickle import Unpickler
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
@@ -253,3 +257,35 @@ def _environment(module: str, constants: list, name: str) -> Environment:
         found = Environment._memo[name] = Environment(held)
         found.consts[:], found.env_name = constants, name
     return found
+
+
+@njit(cache=True)
+def copy_line(out, values):
+    """Set `out` (n,) to the values (n,)."""
+    for i in range(out.size):
+        out[i] = values[i]
+
+
+@njit(cache=True)
+def add_line(out, values):
+    """Add values (n,) to `out` (n,)."""
+    for i in range(out.size):
+        out[i] += values[i]
+
+
+@njit(cache=True)
+def copy_table(out, values):
+    """Set `out` (rows, columns) to the values of that shape."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = values[i, j]
+
+
+@njit(cache=True)
+def row_sums(x):
+    """Return the sums (rows,) of a table's rows."""
+    sums = np.zeros(x.shape[0])
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            sums[i] += x[i, j]
+    return sums

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pairs import PairPlan
+from trueup.kernel.messages import PairPlan
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]

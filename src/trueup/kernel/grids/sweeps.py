@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.grids import convolve_at, log_spacings, parabolas, reflected, slope_and_scale
-from trueup.kernel.messages.pairs import PairPlan
+from trueup.kernel.messages import PairPlan
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -28,7 +28,7 @@ class Grids(NamedTuple):
     Attributes
     ----------
     plan
-        The tree's families split into pairs (`trueup.kernel.messages.pairs`); the first nodes are the tree's own.
+        The tree's families split into pairs (`trueup.kernel.messages`); the first nodes are the tree's own.
     ptr, x
         Points of node `v` are `x[ptr[v]:ptr[v + 1]]`, in increasing order.
     log_weight

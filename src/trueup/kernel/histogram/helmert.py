@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_line
+from trueup.kernel.compiled import copy_line, njit
 
 
 @njit(cache=True)

@@ -9,7 +9,7 @@ from numba.typed import List
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pairs import PairPlan, above
+from trueup.kernel.messages import PairPlan, above
 from trueup.kernel.messages.pmf import correlate, fft_convolve
 from trueup.kernel.messages.upward import (
     DIRECT,

@@ -8,7 +8,7 @@ from numba.typed import List
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pairs import PairPlan
+from trueup.kernel.messages import PairPlan
 from trueup.kernel.messages.pmf import trim
 from trueup.kernel.messages.upward import MASSES, Messages, scaled_factor
 

@@ -14,8 +14,8 @@ from numba.typed import List
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.messages import PairPlan
 from trueup.kernel.messages.downward import Exact, downward, given_to_parts, mixed, mixed_above, products
-from trueup.kernel.messages.pairs import PairPlan
 from trueup.kernel.messages.solve import Solved, rounded_marginals
 from trueup.kernel.messages.upward import MASSES, Tilted, upward
 

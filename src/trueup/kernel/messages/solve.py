@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages import proper_splits
+from trueup.kernel.messages import PairPlan, above, below_marked, plan_pairs, proper_splits
 from trueup.kernel.messages.downward import Exact, downward, products
 from trueup.kernel.messages.joint import best_counts, draw_below, draw_root, narrow
-from trueup.kernel.messages.pairs import PairPlan, above, below_marked, plan_pairs
 from trueup.kernel.messages.pmf import Factors, largest_tables, reach_all
 from trueup.kernel.messages.tails import PROBES, probes_of, rooms
 from trueup.kernel.messages.tilting import (

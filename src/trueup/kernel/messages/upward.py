@@ -13,7 +13,7 @@ from numba.typed import List
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.messages.pairs import PairPlan
+from trueup.kernel.messages import PairPlan
 from trueup.kernel.messages.pmf import Factors, convolve, fft_convolve, log_factor, trim
 from trueup.kernel.messages.tails import (
     MIN_LOG_MASS,

@@ -19,8 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_line, copy_table
+from trueup.kernel.compiled import copy_line, copy_table, njit
 from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.anova import Component, Domain
 from trueup.kernel.histogram.helmert import backward, forward

@@ -43,8 +43,7 @@ import math
 
 import numpy as np
 
-from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import add_line, copy_line, copy_table, row_sums
+from trueup.kernel.compiled import add_line, copy_line, copy_table, njit, row_sums
 from trueup.kernel.histogram.node_filter import product
 from trueup.kernel.messages import digamma
 from trueup.kernel.settling.nearest import Metric, flat

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_line, copy_table
+from trueup.kernel.compiled import copy_line, copy_table, njit
 from trueup.kernel.tree.whole import hashed
 
 SNAP = 1e-7  # a cell this close below a whole number is that number

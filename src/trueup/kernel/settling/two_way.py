@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import add_line, copy_line, copy_table, row_sums
+from trueup.kernel.compiled import add_line, copy_line, copy_table, njit, row_sums
 from trueup.kernel.histogram.anova import Domain
 from trueup.kernel.settling.transport import grouped
 

@@ -5,8 +5,7 @@ One call makes several draws: handing over all that a chain is made of takes as 
 
 from __future__ import annotations
 
-from trueup.kernel.compiled import njit
-from trueup.kernel.entrywise import copy_table
+from trueup.kernel.compiled import copy_table, njit
 from trueup.kernel.table_walks.columns import column_sweep
 from trueup.kernel.table_walks.compositions import draw_prior
 from trueup.kernel.table_walks.rate_moves import move_rates
