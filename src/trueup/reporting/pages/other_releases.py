@@ -15,9 +15,8 @@ from trueup.reporting.drawing import Column, Facts, Notice, Page, Section, Table
 from trueup.reporting.drawing.words import number, numbers, plain, plural, table_name
 from trueup.reporting.sections.counts import HIDDEN, counts_table
 from trueup.reporting.sections.error import expected_blocks, noise_margin
-from trueup.reporting.sections.opening import about, counted_line, glossary, opening
-from trueup.reporting.sections.origin import Ledger, checks, making, origin, passed
-from trueup.reporting.sections.protection import cost, protected, total_loss
+from trueup.reporting.sections.opening import about, cost, counted_line, opening, protected, total_loss
+from trueup.reporting.sections.origin import Ledger, checks, glossary, making, origin, passed
 
 
 def parts_page(release: StoredRelease, spec: Spec, ledger: Ledger, level: float | str = "90%") -> Page:

@@ -21,9 +21,16 @@ from trueup.reporting.drawing.pictures import Figure, strips
 from trueup.reporting.drawing.words import number, numbers, percent, plain, plural, table_name
 from trueup.reporting.sections.counts import enumerated, noisy_counts, released_counts
 from trueup.reporting.sections.error import noise_error, release_error
-from trueup.reporting.sections.opening import about, counted, counted_line, glossary, opening
-from trueup.reporting.sections.origin import Ledger, checks, making, noise_making, origin, passed
-from trueup.reporting.sections.protection import cost, protected, total_loss
+from trueup.reporting.sections.opening import (
+    about,
+    cost,
+    counted,
+    counted_line,
+    opening,
+    protected,
+    total_loss,
+)
+from trueup.reporting.sections.origin import Ledger, checks, glossary, making, noise_making, origin, passed
 from trueup.reporting.sections.results import released_results
 
 

@@ -1,4 +1,4 @@
-"""Sections on how a record was made and where it comes from."""
+"""Closing sections: how a record was made, where it comes from, and the words of the page."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from trueup.model.date_forms import ISO
+from trueup.model.guarantee import Guarantee
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
@@ -15,7 +16,7 @@ from trueup.model.spec_queries import ConstraintsPart
 from trueup.model.spec_table import AttributePart
 from trueup.reporting.drawing import Block, Column, Facts, Section, Table, Text
 from trueup.reporting.drawing.words import listing, plain, said
-from trueup.reporting.sections.protection import laws
+from trueup.reporting.sections.opening import laws
 from trueup.version import __version__
 
 Ledger = Mapping[str, Any] | None
@@ -215,3 +216,43 @@ def _entry(ledger: Ledger) -> tuple[Block, ...]:
             ),
         )
     return (Facts(tuple((f"Ledger: {plain(name)}", said(ledger[name])) for name in sorted(ledger))),)
+
+
+_WORDS = (
+    (
+        "Differential privacy",
+        "A property of the way in which counts are published: whatever anybody concludes from them would be almost "
+        "as likely had one unit's data been different. How much 'almost' allows is the privacy loss.",
+    ),
+    (
+        "Privacy loss",
+        "The bound on how much one unit's data can change the probability of any published result, stated as "
+        "epsilon or rho. Losses of several releases add up.",
+    ),
+    ("Noisy count", "The true count plus a random number from a known law. It may be negative."),
+    (
+        "Noise margin",
+        "The distance from the true count within which the noisy count lies with the stated probability.",
+    ),
+    (
+        "Reconciliation",
+        "Turning noisy counts into whole counts that are not negative and add up, without looking at the true data.",
+    ),
+    (
+        "Weighted least squares",
+        "The combination of all noisy counts that is closest to them, where each counts the more the less noise it has.",
+    ),
+    ("Standard error", "The typical size of the error: the root of its mean square."),
+    ("Post-processing", "Any computation on noisy counts. It cannot weaken the protection."),
+    ("Digest", "A fingerprint of a file: two files with the same digest are the same."),
+)
+_INVARIANT = (
+    "Exactly as enumerated",
+    "Published without noise (an invariant). Such counts are not protected.",
+)
+
+
+def glossary(guarantee: Guarantee) -> Section:
+    """Explain the words of the page."""
+    words = (*_WORDS, _INVARIANT) if guarantee.kind == "invariant" else _WORDS
+    return Section("words", "Words used on this page", (Facts(words),))
