@@ -6,7 +6,7 @@ One file: the method, with the stages of its exact solution.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.closed_tree import ClosedTree
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, uncertain
 from trueup.inferring.solved_tree import SolvedTree, stats_of
-from trueup.inferring.tree_approximate import ApproximateDraws
 from trueup.inferring.tree_estimate import (
     FAILURES,
     cut_above_families,
@@ -123,15 +121,25 @@ class TreeExact(InferenceMethod):
         """Draw the counts, and compute exact marginals of every margin of the tree."""
         state.refuse_impossible(values)
         if isinstance(self.prior, Estimated):
+            from trueup.inferring.estimated import estimated_prior  # of perturbed tables alone
+
             announce(progress, "estimating the prior from the published values")
-            state = state.fitted(values)
+            state = replace(state, prior=estimated_prior(state.problem, values))
         state = state.flat_given_bounds(values)
-        closed = None if self.mode else ClosedTree.of(state.problem, values, state.prior)
-        if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
-            stats = stats_of(0.0, 0.0, len(found.counts), interrupted=not found.whole)
-            return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
+        if not (self.mode or isinstance(state.prior, Hierarchical)):
+            from trueup.inferring.closed_tree import ClosedTree  # likewise
+
+            closed = ClosedTree.of(state.problem, values, state.prior)
+            if closed is not None and (found := closed.summed(draws, rng, progress)) is not None:
+                stats = stats_of(0.0, 0.0, len(found.counts), interrupted=not found.whole)
+                return Drawn(found.counts[None], independent=True, marginals=found.marginals, stats=stats)
         deadline = deadline or Deadline.of()
-        otherwise = ApproximateDraws(state, values, draws, rng, progress, deadline)
+
+        def otherwise() -> Drawn:
+            from trueup.inferring.tree_approximate import ApproximateDraws  # exact messages need no grids
+
+            return ApproximateDraws(state, values, draws, rng, progress, deadline).drawn()
+
         auto = self.tier == "auto"
         work = AllowedWork.of(len(state.child_ptr) - 1, deadline) if auto else AllowedWork(deadline=deadline)
         try:
@@ -142,12 +150,12 @@ class TreeExact(InferenceMethod):
         except TooCostly:
             if self.tier == "exact":
                 raise spent_exactly(deadline) from None
-            return otherwise.drawn()
+            return otherwise()
         except ConvergenceError as error:
             if self.tier == "exact":
                 raise
             try:
-                return otherwise.drawn()
+                return otherwise()
             except ConvergenceError:
                 raise error from None
 

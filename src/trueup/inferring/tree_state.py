@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, InfeasibleError, SpecError
-from trueup.inferring.estimated import estimated_prior
 from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.partition import Partition, cut_at, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
@@ -55,10 +54,6 @@ class TreeState:
     def child_ptr(self) -> NDArray[np.int64]:
         """Return child pointers: the children of node `v` are `child_ptr[v]:child_ptr[v + 1]`."""
         return self.problem.child_ptr
-
-    def fitted(self, values: NDArray) -> TreeState:
-        """Return the state with the prior estimated from all values."""
-        return replace(self, prior=estimated_prior(self.problem, values))
 
     def flat_given_bounds(self, values: NDArray) -> TreeState:
         """Return the state with a total that is flat given bounds of places, where that is its prior and takes a small table."""

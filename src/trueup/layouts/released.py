@@ -163,7 +163,7 @@ class ReleasedSum:
         return tabulate(pmfs, kind, tilt, prior, largest, on_sum, edge)
 
     def tables_of_noisy(self, tilt: Reals, lean: Reals) -> Tables:
-        """Return tilted masses of the parts with their noisy counts as variables (`redrawn`)."""
+        """Return tilted masses of the parts with their noisy counts as variables (`tabulate_redrawn`)."""
         distinct, kind = self.kinds
         pmfs = [law.pmf(np.arange(half_width(law) + 1)) for law in distinct]
         return tabulate_redrawn(pmfs, kind, tilt, *self._prior_masses(), lean)
