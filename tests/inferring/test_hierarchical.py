@@ -23,12 +23,14 @@ from trueup.kernel.messages.resolve import mixed_marginals, solve_above
 from trueup.kernel.messages.solve import marginals
 from trueup.layouts.splits import splits_of
 from trueup.layouts.total_within import total_given_bounds
-from trueup.model.cells import Margin
+from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound
 from trueup.model.header import Measured
+from trueup.model.nested import chain, nest
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Marginals
+from trueup.model.tree import Tree
 from trueup.noise import law_named, laws
 from trueup.run.local import LocalPool
 
@@ -394,3 +396,22 @@ def test_totals_given_bounds_are_known_up_to_the_ends(total):
     assert at[-1] > total + 20
     assert (np.diff(at) > 0).all()
     assert np.isfinite(log).all()
+
+
+@pytest.mark.parametrize(
+    ("places", "values", "estimated"), [(2, 600, False), (2, 400, True), (10, 600, True)]
+)
+def test_shares_of_many_values_need_places_that_inform_them(places, values, estimated):
+    tree = Tree.from_columns(["all", "place"], [{}, {"place": [f"p{k}" for k in range(places)]}])
+    cells = Cells(tree, (Attribute("kind", tuple(f"v{k}" for k in range(values))),))
+    nested = nest(cells, chain(cells, [Margin("all"), Margin("place"), cells.finest]))
+    splits = splits_of(Hierarchical(), nested, np.full(nested.level_ptr[-1], np.inf))
+    assert (splits.category >= 0).any() == estimated
+
+
+def test_an_update_of_an_inverse_curvature_is_that_of_broyden_fletcher_goldfarb_and_shanno(rng):
+    inverse, moved, bent = np.diag(rng.gamma(2, size=5)), rng.normal(size=5), rng.normal(size=5)
+    bent *= np.sign(moved @ bent)
+    left = np.eye(5) - np.outer(moved, bent) / (moved @ bent)
+    expected = left @ inverse @ left.T + np.outer(moved, moved) / (moved @ bent)
+    np.testing.assert_allclose(hierarchical._updated(inverse, moved, bent), expected, rtol=1e-12)

@@ -216,8 +216,9 @@ def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
     product = moved @ bent
     if product <= 1e-10:
         return inverse
-    left = np.eye(len(moved)) - np.outer(moved, bent) / product
-    return left @ inverse @ left.T + np.outer(moved, moved) / product
+    known = inverse @ bent
+    mixed = np.outer(moved, known)
+    return inverse + ((1.0 + bent @ known / product) * np.outer(moved, moved) - mixed - mixed.T) / product
 
 
 def _curvature(

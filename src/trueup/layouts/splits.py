@@ -25,6 +25,8 @@ GROWTH_SD = 1.0
 number of parts."""
 FLOOR = 0.5
 """Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
+MANY_VALUES, PLACES_OF_MANY = 500, 10
+"""Values of a margin beyond which fewer places than these do not inform their shares, which are taken as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,12 +279,14 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
-    """Return for each node the attribute values added to its parent's, numbered over all margins that add some."""
+    """Return for each node the attribute values added to its parent's, numbered over the margins whose shares are estimated."""
     category, names, levels = np.full(nested.level_ptr[-1], -1, np.int32), [], []
     for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
         if margin.level == before.level and margin.attributes:
             places = nested.cells.tree.sizes[nested.cells.tree.level(margin.level)]
             each = nested.cells.size(margin) // places
+            if each > MANY_VALUES and places < PLACES_OF_MANY:
+                continue
             category[nested.nodes[level]] = len(names) + np.arange(places * each) % each
             levels += [level] * each
             names += [f"log weight of {margin} value {k + 1}" for k in range(each)]
