@@ -99,6 +99,7 @@ def draft_published(
             undecided.append(
                 "published parts do not sum to published totals: values are not exact; name their law"
             )
+        undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places))

@@ -16,8 +16,10 @@ from trueup.io.published.drafting.seen import SeenColumn
 _INDENT = re.compile(r"[\s.>·•–-]*")
 MOST_KINDS = 8
 """Kinds of places that one table has."""
-MOST_ORDERED = 4, 3000
-"""Kinds and rows of which every order of the kinds is tried."""
+_ORDERS = {2: 3, 3: 13, 4: 75, 5: 541}
+"""Orders of so many kinds, some of which may be of one level."""
+MOST_ORDERED = 100_000
+"""Orders of kinds, times rows, of which all are tried."""
 _FORMS: tuple[Callable[[str], str], ...] = (
     lambda code: code,
     lambda code: code.rstrip("0") if any(map(str.isdigit, code)) else code,
@@ -84,7 +86,7 @@ def proposed(
     for kinds in [each for key in beside for each in (key.texts, [*map(_shape, key.texts)])]:
         ways += _by_kinds(kinds)
     for each in unique:
-        for kinds in ([*map(_shape, each)], *(_words(each, at) for at in (0, -1))):
+        for kinds in dict.fromkeys(tuple(way) for way in (map(_shape, each), _words(each, 0), _words(each, -1))):
             ways += _by_kinds(kinds)
     ways += [way for key in beside for each in unique if (way := _by_pointers(key.texts, each))]
     ways += [_by_groups(beside, rows, last=last) for last in (False, True)]
@@ -109,7 +111,7 @@ def _shape(code: str) -> str:
 
 def _words(names: Sequence[str], at: int) -> list[str]:
     """Return the first or last word of each name, where others have it, too."""
-    words = [name.split()[at] if " " in name else "" for name in names]
+    words = [name.split()[at] if " " in name else name[at] if not name.isascii() else "" for name in names]
     times = Counter(words)
     return [word if times[word] > 1 else "" for word in words]
 
@@ -121,7 +123,7 @@ def _by_kinds(kinds: Sequence[str]) -> Iterator[list[int]]:
         return
     ranked = sorted(times, key=lambda kind: times[kind])
     orders: Iterable[tuple[int, ...]] = [tuple(range(len(ranked)))]
-    if len(ranked) <= MOST_ORDERED[0] and len(kinds) <= MOST_ORDERED[1]:
+    if _ORDERS.get(len(ranked), MOST_ORDERED) * len(kinds) < MOST_ORDERED:
         every = product(range(len(ranked)), repeat=len(ranked))
         orders = [order for order in every if set(order) == set(range(max(order) + 1)) and max(order)]
     for order in orders:

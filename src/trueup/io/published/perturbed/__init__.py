@@ -12,12 +12,13 @@ from typing import Any, cast
 
 from trueup.errors import DataError
 from trueup.io.published.perturbed.columns import read_columns
-from trueup.io.published.perturbed.margins import shown_margins
+from trueup.io.published.perturbed.margins import ShownMargin, shown_margins
 from trueup.io.published.perturbed.places import rows_by_level, tree_of_rows
 from trueup.io.published.perturbed.under_law import counted_once, covers_margin
 from trueup.io.published.perturbed.values import values_under_laws
 from trueup.io.published.perturbed.wholes import wholes_among_parts
 from trueup.model.build import build_cells, build_constraints
+from trueup.model.cells import Cells
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import NO_GUARANTEE
 from trueup.model.header import Measured
@@ -96,8 +97,19 @@ def read_perturbed(
     )
     values = tuple(v.values for v in once)
     measured = Measurements(cells, headers, values, NO_GUARANTEE, spec=as_spec)
-    levels.note(wholes_among_parts(measured))
+    levels.note(wholes_among_parts(measured, _order_of_places(cells, shown)))
     return measured
+
+
+def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> dict[str, list[int]]:
+    """Return the places of each level in the order in which rows of a table name all of them."""
+    found: dict[str, list[int]] = {}
+    for each in (margin for margins in shown for margin in margins):
+        per_place = cells.size(each.margin) // cells.tree.sizes[cells.tree.levels.index(each.margin.level)]
+        places = list(dict.fromkeys((each.groups // per_place).tolist()))
+        if len(places) * per_place == cells.size(each.margin):
+            found.setdefault(each.margin.level, places)
+    return found
 
 
 def _matched(spec: PerturbedSpec, tables: Sequence[Any]) -> list[tuple[PublishedTable, Any]]:

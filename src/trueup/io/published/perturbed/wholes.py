@@ -1,8 +1,8 @@
-"""Places of a level that seem to be the whole of the others: a published total read as one more place."""
+"""Places of a level that seem to be the whole of others: published totals read as places beside their parts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,27 +14,66 @@ MIN_PLACES = 4
 """One of three places is near the sum of the two others by chance."""
 MIN_COUNTS = 30
 """The sum of the others that each column needs, in all columns together."""
+MOST_PLACES, MOST_PARTS = 5000, 300
+"""Places of a level, and parts beside each, among which sums are looked for."""
+CHANCE = 1e-4
+"""The chance at which one of all places of a level is near the sum of some neighbours."""
 
 
-def wholes_among_parts(measured: Measurements) -> Iterator[str]:
-    """Yield a note for each level of which one place is, in every column, about the sum of all others."""
+def wholes_among_parts(measured: Measurements, rows: Mapping[str, Sequence[int]]) -> Iterator[str]:
+    """Yield a note for each level of which places are, in every column, about the sum of all others or of neighbours in `rows`."""
     cells = measured.cells
     for level, size in zip(cells.tree.levels, cells.tree.sizes):
         if size < MIN_PLACES:
             continue
         own = [h for h in measured.headers if h.margin.level == level]
         margins = dict.fromkeys(canonical(cells, h.margin) for h in own)
+        shown = [measured.shown(margin).reshape(size, -1) for margin in margins]
+        variances = [max(h.law.variance for h in own if canonical(cells, h.margin) == m) for m in margins]
         near, seen = np.ones(size, bool), 0.0
-        for margin in margins:
-            shown = measured.shown(margin).reshape(size, -1)
-            variance = max(h.law.variance for h in own if canonical(cells, h.margin) == margin)
-            agrees, counts = _near_rest(shown, variance)
+        for table, variance in zip(shown, variances):
+            agrees, counts = _near_rest(table, variance)
             near, seen = near & agrees, seen + counts
         for place in np.flatnonzero(near & (seen >= MIN_COUNTS)).tolist()[:1]:
             yield (
                 f"'{cells.tree.label(level, place)}' is about the sum of the {size - 1:,} other places of level '{level}' in "
                 "every column: if it is their whole, say so in its table, `total = { ... }`, or all is counted twice."
             )
+        if not (near & (seen >= MIN_COUNTS)).any() and size <= MOST_PLACES and shown:
+            found = _sums_of_neighbours(shown, variances, rows.get(level, range(size)))
+            if found:
+                place, parts = next(iter(found.items()))
+                others = f" and {len(found) - 1} more such places" if len(found) > 1 else ""
+                yield (
+                    f"'{cells.tree.label(level, place)}' is about the sum of {len(parts)} places of level '{level}' beside it, "
+                    f"'{cells.tree.label(level, parts[0])}' to '{cells.tree.label(level, parts[-1])}'{others}: if they lie in "
+                    "it, all is counted twice. Draft the spec anew with a list of all places and the one above each, in two "
+                    "columns (for the places above all others it is empty): trueup new SPEC --published FILE --geography LIST."
+                )
+
+
+def _sums_of_neighbours(
+    shown: Sequence[NDArray], variances: Sequence[float], order: Sequence[int]
+) -> dict[int, list[int]]:
+    """Return the places that are near the sums of those just below or above them in some order, with these."""
+    values = np.concatenate([np.asarray(np.ma.filled(table.astype(float), np.nan)) for table in shown], axis=1)
+    variance = np.concatenate([np.full(table.shape[1], v) for table, v in zip(shown, variances)])
+    found: dict[int, list[int]] = {}
+    for places in (np.asarray(order), np.asarray(order)[::-1]):
+        for at, place in enumerate(places.tolist()):
+            parts = places[at + 1 : at + 1 + MOST_PARTS]
+            sums = np.cumsum(values[parts], axis=0)
+            size = np.arange(2, len(parts) + 2)[:, None]
+            own, known = values[place], ~np.isnan(sums) & ~np.isnan(values[place])
+            allowed = np.minimum(4 * np.sqrt(size * variance), np.maximum(3.0, 0.1 * np.abs(own)))
+            near = (np.abs(sums - own) <= allowed + 1e-9) | ~known
+            odds = np.where(known, np.minimum((2 * allowed + 1) / np.maximum(np.abs(own), 1.0), 1.0), 1.0)
+            chance = np.exp(np.log(odds).sum(axis=1)) * len(values)
+            counted = np.where(known, own, 0.0).sum(axis=1) >= MIN_COUNTS
+            good = np.flatnonzero(near.all(axis=1) & (chance < CHANCE) & counted & (size[:, 0] > 2))
+            if good.size and place not in found:
+                found[place] = parts[: good[-1] + 1].tolist()
+    return found
 
 
 def _near_rest(shown: NDArray, variance: float) -> tuple[NDArray[np.bool_], NDArray]:
