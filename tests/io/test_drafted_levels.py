@@ -93,3 +93,61 @@ def test_places_whose_sums_differ_stay_beside_each_other(tmp_path):
     )
     _, measured = read_draft(tmp_path, text)
     assert measured.cells.tree.sizes == (1, 7)
+
+
+def test_districts_of_one_name_lie_in_their_cities(tmp_path):
+    lines = [
+        "city,district,m,f",
+        "A,소계,63,58",
+        "A,East,41,20",
+        "A,Mid,22,38",
+        "B,소계,90,71",
+        "B,Mid,31,44",
+        "B,North,59,27",
+    ]
+    _, measured = read_draft(tmp_path, "\n".join([*lines, "C,소계,18,25"]) + "\n")
+    assert measured.cells.tree.sizes == (1, 3, 5)
+    assert measured.cells.n == 5 * 2
+
+
+def test_a_total_column_is_found_beside_parts_that_are_mostly_hidden(tmp_path):
+    lines = [
+        "area,n,a,b,c",
+        "Ash,70,41,29,0",
+        "Birch,55,30,x,x",
+        "Cedar,47,20,x,x",
+        "Dill,93,50,43,0",
+        "Elm,38,19,x,x",
+        "Fir,21,9,x,x",
+    ]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 6 * 3, draft.text
+
+
+FLAT = (
+    "area,m,f\nAsh,41,52\n"
+    + "Moor,126,107\nBirch,67,30\nCedar,18,25\nFir,35,60\nGorse,12,17\nVale,115,117\nDill,93,71\nElm,22,46\n"
+)
+"""Ash lies in Moor, and stands above it; Fir and Gorse lie in nothing."""
+
+
+def test_places_that_hold_sums_are_named_by_the_draft_and_the_remedy_leads(tmp_path):
+    draft, measured = read_draft(tmp_path, FLAT)
+    assert measured.cells.tree.sizes == (1, 9)
+    told = [text for text in draft.undecided if "'Vale' is about the sum of 2 places" in text]
+    assert told
+    assert "--geography LIST" in told[0]
+    assert told[0] in measured.spec.noted
+    listed = tmp_path / "list.csv"
+    listed.write_text(
+        "place,in\nall,\nMoor,all\nVale,all\nFir,all\nGorse,all\nAsh,Moor\nBirch,Moor\nCedar,Moor\nDill,Vale\nElm,Vale\n"
+    )
+    again = draft_published([tmp_path / "t.csv"], geography=listed)
+    measured = read_perturbed(parse_perturbed(again.text), [tmp_path / "t.csv"], listed)
+    assert measured.cells.n == 7 * 2
+    assert not measured.spec.noted
+
+
+def test_numbers_that_are_no_sums_raise_no_alarm(tmp_path):
+    draft, _ = read_draft(tmp_path, FLAT.replace("115,117", "118,90"))
+    assert not [text for text in draft.undecided if "about the sum" in text]

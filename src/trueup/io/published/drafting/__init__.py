@@ -124,6 +124,11 @@ def _places_of(
     return next((pair for pair in found if pair[1] is not None), (None, None))
 
 
+def _lists_sheets(table: SeenTable, sheets: Sequence[str | None]) -> bool:
+    """Return True for a list of the sheets of a workbook, whatever numbers stand beside their names."""
+    return any(len(key.held) > 1 and set(key.held) <= set(sheets) for key in table.keys)
+
+
 def _tables_of(source: str | Path) -> list[SeenTable]:
     path = Path(source)
     if not (is_workbook(path) or is_csv(path) or is_parquet(path)):
@@ -132,6 +137,9 @@ def _tables_of(source: str | Path) -> list[SeenTable]:
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]
     by_sheet = {sheet: look_at(source, sheet) for sheet in sheets}
+    by_sheet = {
+        sheet: [t for t in tables if not _lists_sheets(t, sheets)] for sheet, tables in by_sheet.items()
+    }
     notes = "\n".join(
         texts_of(rows_of(source, sheet)) for sheet, tables in by_sheet.items() if sheet and not tables
     )

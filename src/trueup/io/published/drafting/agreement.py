@@ -70,8 +70,10 @@ def noise_of(table: SeenTable) -> float:
     return max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
 
 
-def agreement_with_sums(numbers: RowNumbers, whole: int, parts: Sequence[int]) -> SumAgreement:
-    """Compare the numbers of a row with the sums of other rows.
+def agreement_with_sums(
+    numbers: RowNumbers, whole: int, parts: Sequence[int], *, loose: bool = False
+) -> SumAgreement:
+    """Compare the numbers of a row with the sums of other rows; loosely where little else they could be the sums of.
 
     Examples
     --------
@@ -81,7 +83,8 @@ def agreement_with_sums(numbers: RowNumbers, whole: int, parts: Sequence[int]) -
     """
     own, sums, terms = numbers.ends[whole], numbers.ends[list(parts)].sum(axis=0), len(parts) + 1
     off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
-    allowed = np.minimum(3 + 5 * terms**0.5, 3 + 0.02 * np.abs(own[:, 0])) + 4 * numbers.noise * terms**0.5
+    most, share = 5 * terms**0.5, 0.02 * np.abs(own[:, 0])
+    allowed = 3 + (most + share if loose else np.minimum(most, share)) + 4 * numbers.noise * terms**0.5
     if numbers.base > 1:
         allowed = np.maximum(allowed, min(terms * (numbers.base - 1), 2 * numbers.base * terms**0.5))
     known = own[:, 0] == own[:, 1]
@@ -112,6 +115,36 @@ def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int
     held = sum(each.holds for each in told)
     off = sum(each.off for each in told) / max(sum(each.total for each in told), 1.0)
     return held, len(told) - held, len(found) - len(told), off
+
+
+def summing(columns: Sequence[SeenColumn], titles: str) -> SeenColumn | None:
+    """Return the first or last column if the others, or runs of them, sum to it, else None."""
+    for total in (columns[0], columns[-1]) if len(columns) > 2 else ():
+        rest = [column for column in columns if column is not total]
+        groups = summed_groups(rest, total, titles)
+        if len(groups) > 1 or _add_up(rest, total, titles):
+            return total
+    return None
+
+
+def summed_groups(columns: list[SeenColumn], total: SeenColumn, titles: str) -> list[list[SeenColumn]]:
+    """Return runs of neighbouring columns that each sum to the total; all in one if there are no such runs."""
+    groups, run = [], []
+    for column in columns if not _add_up(columns, total, titles) else ():
+        run.append(column)
+        if len(run) > 1 and _add_up(run, total, titles):
+            groups.append(run)
+            run = []
+    return [columns] if run or not groups else groups
+
+
+def _add_up(parts: Sequence[SeenColumn], total: SeenColumn, titles: str) -> bool:
+    ends = np.array([list(ends_of(column, titles)) for column in (total, *parts)])
+    found = agreement_with_sums(RowNumbers(ends), 0, range(1, len(ends)), loose=True)
+    near = found.total > 0 and 5 * found.near >= 4 * found.told > 0
+    return (
+        near and 4 * found.off <= found.total
+    )  # small parts are near a sum by chance, in all rows together not
 
 
 def ends_of(column: SeenColumn, titles: str) -> Iterator[tuple[float, float]]:

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from trueup.io.published.drafting.agreement import summing
 from trueup.io.published.drafting.codes import are_levels
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import column_numbers, summing
+from trueup.io.published.drafting.sums import column_numbers
 
 
 def told_apart(
@@ -130,7 +131,7 @@ def _whole_of(same: Sequence[DraftedTable]) -> DraftedTable | None:
         SeenColumn("", ("",), ["" if x is None else f"{x:g}" for x in column], point=True)
         for column in columns
     ]
-    whole = summing([flat[-1], *flat[:-1]])
+    whole = summing([flat[-1], *flat[:-1]], "")
     return None if whole is None else same[next(at for at, column in enumerate(flat) if column is whole)]
 
 

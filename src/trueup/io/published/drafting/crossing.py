@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -74,9 +75,14 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         return SortedKeys([], columns, ignored, labels, kinds)
     named = [c for c in likely if KEY.fullmatch(c.name)]
     finest = named[0] if named else max(likely, key=lambda c: len(set(c.held)))
-    under = [c for c in likely if _determines(c, finest) and (c in named or len(set(finest.held)) > 1)]
+    under = [
+        c
+        for c in likely
+        if (_determines(c, finest) or (c in named and _begins_anew(c, finest)))
+        and (c in named or len(set(finest.held)) > 1)
+    ]
     finest = max(under, key=lambda c: (len(set(c.held)), not _determines(finest, c)), default=finest)
-    above = [c for c in likely if c is not finest and (_determines(finest, c) or _numbered_within(finest, c))]
+    above = [c for c in likely if c is not finest and (_determines(finest, c) or _begins_anew(finest, c))]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
 
@@ -88,16 +94,21 @@ def _tells_attribute(column: SeenColumn) -> bool:
     return _ATTRIBUTE.fullmatch(column.name) is not None or (repeated and name_of(values) in ("sex", "age"))
 
 
-def _numbered_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if codes such as 001 begin anew in each place of another column, and places hold different sets of them."""
-    if not all(text.isdigit() for text in (*fine.held, *coarse.held)) or not any(
-        t[0] == "0" for t in fine.held
-    ):
+def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
+    """Return True if names or codes such as 001 begin anew in each place of another column, and places hold different ones."""
+    pairs = {
+        (a, b)
+        for a, b in zip(fine.texts, coarse.texts)
+        if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)
+    }
+    names, above = Counter(a for a, _ in pairs), {b for _, b in pairs}
+    if len(above) >= len(names) or len(pairs) == len(names) * len(above) or len(above) < 2:
         return False
-    pairs = {(a, b) for a, b in zip(fine.texts, coarse.texts) if a and b}
-    return len(set(coarse.held)) < len(set(fine.held)) and len(pairs) < len(set(fine.held)) * len(
-        set(coarse.held)
+    numbered = all(text.isdigit() for text in (*fine.held, *coarse.held)) and any(
+        t[0] == "0" for t in fine.held
     )
+    alone = sum(times == 1 for times in names.values())
+    return numbered or (2 * alone >= len(names) and 3 * len(pairs) <= 2 * len(names) * len(above))
 
 
 def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:

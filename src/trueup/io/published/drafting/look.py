@@ -161,7 +161,7 @@ def _header(rows: Sequence[Row], first: int) -> int:
     top = first
     if top > 0 and not any(rows[top - 1]):
         top -= 1
-    while top > 0 and first - top < DEEPEST - 2 and sum(map(bool, rows[top - 1])) > (1 if top < first else 0):
+    while top > 0 and first - top < DEEPEST - 1 and sum(map(bool, rows[top - 1])) > (1 if top < first else 0):
         top -= 1
     return top
 

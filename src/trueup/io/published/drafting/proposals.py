@@ -86,7 +86,9 @@ def proposed(
     for kinds in [each for key in beside for each in (key.texts, [*map(_shape, key.texts)])]:
         ways += _by_kinds(kinds)
     for each in unique:
-        for kinds in dict.fromkeys(tuple(way) for way in (map(_shape, each), _words(each, 0), _words(each, -1))):
+        for kinds in dict.fromkeys(
+            tuple(way) for way in (map(_shape, each), _words(each, 0), _words(each, -1))
+        ):
             ways += _by_kinds(kinds)
     ways += [way for key in beside for each in unique if (way := _by_pointers(key.texts, each))]
     ways += [_by_groups(beside, rows, last=last) for last in (False, True)]

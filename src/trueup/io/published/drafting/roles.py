@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from itertools import compress
 
+from trueup.io.published.drafting.agreement import summing
 from trueup.io.published.drafting.crossing import are_alike, sorted_keys, told_rows
 from trueup.io.published.drafting.kinds import (
     BESIDE,
@@ -21,8 +22,7 @@ from trueup.io.published.drafting.kinds import (
     stands_among_values,
 )
 from trueup.io.published.drafting.names import overlapping
-from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import summing
+from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.perturbed.around import carried
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
@@ -48,8 +48,9 @@ def sorted_out(
             ignored.append(f"column '{column.name}' holds no counts, by its name or signs, and is left out")
         elif marks_values(column, at):
             ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
-        elif (holds_values(column, at) or stands_among_values(every, at)) and not holds_codes(
-            column, at, every
+        elif _holds_marks(column, every[at - 1 : at + 2], values) or (
+            (holds_values(column, at) or stands_among_values(every, at))
+            and not holds_codes(column, at, every)
         ):
             values.append(column)
         else:
@@ -83,7 +84,7 @@ def sorted_out(
     values, left, more = _last_period(values)
     keys = [_of_zeros(key) for key in keys]
     beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
-    if len(beside) < len(values) and summing(values) not in beside:
+    if len(beside) < len(values) and summing(values, titles) not in beside:
         values = [c for c in values if c not in beside]
         more += [
             f"column '{c.name}' is what others are counted among, by its name, and is left out"
@@ -208,6 +209,14 @@ def _one_value(
         return keys, [c for c in values if c not in coded], said
     said = [f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest]
     return keys, named, said
+
+
+def _holds_marks(column: SeenColumn, beside: list[SeenColumn], values: list[SeenColumn]) -> bool:
+    """Return True for a column with a code such as `-` in every row, between columns of values."""
+    marks = "" not in column.texts and all(
+        is_code(text) and not any(map(str.isalnum, text)) for text in column.texts
+    )
+    return marks and len(beside) == 3 and beside[0] in values and any(map(is_number, beside[2].held))
 
 
 def _without_formal(

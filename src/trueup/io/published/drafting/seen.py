@@ -16,7 +16,7 @@ TOTAL = re.compile(
     r"ensemble|totale|totaal|i alt|totalt|yhteensä|ambos( (os )?sexos)?|(grand|sub)[- ]?total.*|sum|suma|somme|razem|celkem|"
     r"ogółem|spolu|összesen|ukupno|skupaj|kokku|kopā|iš viso|samtals|toplam|totalul|gesamtergebnis|gesamtsumme|zusammen|jumlah|"
     r"cyfanswm|people|beide( geschlechter)?|begge (kjønn|køn)|båda könen|molemmat( sukupuolet)?|les deux sexes|alle aldre|"
-    r"итого|всего|усього|разом|σύνολο|tổng số|合計|総数|総計|计|合计|总计|總計|계|합계|전체",
+    r"итого|всего|усього|разом|σύνολο|tổng số|合計|小計|総数|総計|计|合计|小计|总计|總計|계|소계|합계|전체",
     re.IGNORECASE,
 )
 YEAR = re.compile(r"(18|19|20)\d\d")

@@ -1,4 +1,4 @@
-"""Columns and rows of a table that are sums of others, by their numbers and within rounding."""
+"""Numbers of columns, bases of their rounding, and laws that published sums exclude."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.io.published.drafting.seen import SeenColumn
+from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.cells import Margin
 from trueup.model.nested import canonical
@@ -22,25 +22,11 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
     ways = []
     for by in (ENGLISH, CONTINENTAL):
         read = [read_number(text, by) for text in column.texts]
-        if sum(x is not None for x in read) * 2 >= len(column.held):
+        if sum(x is not None for x in read) * 2 >= sum(map(is_number, column.held)):
             ways.append([None if x is None else float(x) for x in read])
     if len(ways) < 2 or (column.point and ways[0].count(None) <= ways[1].count(None)):
         return ways[0] if ways else [None for _ in column.texts]
     return min(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
-
-
-def _adds_up(parts: Sequence[SeenColumn], total: SeenColumn) -> bool:
-    rows = zip(column_numbers(total), *(column_numbers(part) for part in parts))
-    whole = [(t, x) for t, *x in rows if t is not None and None not in x]
-    near = [
-        t + 3 >= max(x) and abs(t - sum(x)) <= 3 + 5 * len(x) ** 0.5 + 0.02 * abs(t)  # pyright: ignore
-        for t, x in whole
-    ]
-    totals, sums = sum(t for t, _ in whole), sum(sum(x) for _, x in whole)
-    together = (
-        abs(totals - sums) <= 0.25 * totals
-    )  # small parts are near a sum by chance, in all rows together not
-    return totals > 0 and together and sum(near) >= 0.8 * len(near)
 
 
 def sums_exclude(measured: Measurements, law: str) -> bool:
@@ -64,25 +50,6 @@ def sums_exclude(measured: Measurements, law: str) -> bool:
                 if ((sums[0] > high) | (sums[1] < low)).any():
                     return True
     return False
-
-
-def summing(columns: Sequence[SeenColumn]) -> SeenColumn | None:
-    """Return the first or last column if the others sum to it, else None."""
-    if len(columns) < 3:
-        return None
-    ends = (columns[0], columns[-1])
-    return next((c for c in ends if _adds_up([o for o in columns if o is not c], c)), None)
-
-
-def summed_groups(columns: list[SeenColumn], total: SeenColumn) -> list[list[SeenColumn]]:
-    """Return runs of neighbouring columns that each sum to the total; all in one if there are no such runs."""
-    groups, run = [], []
-    for column in columns:
-        run.append(column)
-        if len(run) > 1 and _adds_up(run, total):
-            groups.append(run)
-            run = []
-    return [columns] if run or not groups else groups
 
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)

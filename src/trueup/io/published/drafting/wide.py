@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from trueup.io.published.drafting.agreement import summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.sums import summed_groups, summing
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
 Cell = tuple[SeenColumn, dict[str, str]]
@@ -34,7 +34,7 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
         ),
         None,
     )
-    total = total or summing(columns)
+    total = total or summing(columns, table.titles)
     among = columns[0] if total is None and all(map(_is_of_which, columns[1:])) else None
     total = total or among
     if total is not None:
@@ -45,7 +45,7 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
             f"'{table.file}': the ages {', '.join(twice)} hold others or lie in them, and are left out"
         )
         rest = [c for c in rest if c.path[-1] not in twice]
-    for group in _attribute_groups(rest, total):
+    for group in _attribute_groups(rest, total, table.titles):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
         if among is not None or (total is not None and len(group) == 1):
             drawn.values.append(next(n for n in ("other", "all others", "rest") if n not in drawn.values))
@@ -119,12 +119,14 @@ def _is_of_which(column: SeenColumn) -> bool:
     return OF_WHICH.match(column.path[-1].casefold()) is not None
 
 
-def _attribute_groups(rest: Sequence[SeenColumn], total: SeenColumn | None) -> list[list[SeenColumn]]:
+def _attribute_groups(
+    rest: Sequence[SeenColumn], total: SeenColumn | None, titles: str
+) -> list[list[SeenColumn]]:
     """Return the columns of each attribute: those below one name, or a group that sums to the total."""
     upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
     flat = [c for c in rest if not any(c in group for group in groups)]
-    return groups + (summed_groups(flat, total) if total and flat else [flat] if flat else [])
+    return groups + (summed_groups(flat, total, titles) if total and flat else [flat] if flat else [])
 
 
 def _group_name(group: Sequence[SeenColumn]) -> str:

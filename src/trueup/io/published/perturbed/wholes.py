@@ -16,12 +16,12 @@ MIN_COUNTS = 30
 """The sum of the others that each column needs, in all columns together."""
 MOST_PLACES, MOST_PARTS = 5000, 300
 """Places of a level, and parts beside each, among which sums are looked for."""
-CHANCE = 1e-4
+CHANCE = 5e-3
 """The chance at which one of all places of a level is near the sum of some neighbours."""
 
 
 def wholes_among_parts(measured: Measurements, rows: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Yield a note for each level of which places are, in every column, about the sum of all others or of neighbours in `rows`."""
+    """Yield a note for each level with places that are, in every column, about the sum of all others or of those beside them."""
     cells = measured.cells
     for level, size in zip(cells.tree.levels, cells.tree.sizes):
         if size < MIN_PLACES:
@@ -56,7 +56,9 @@ def _sums_of_neighbours(
     shown: Sequence[NDArray], variances: Sequence[float], order: Sequence[int]
 ) -> dict[int, list[int]]:
     """Return the places that are near the sums of those just below or above them in some order, with these."""
-    values = np.concatenate([np.asarray(np.ma.filled(table.astype(float), np.nan)) for table in shown], axis=1)
+    values = np.concatenate(
+        [np.asarray(np.ma.filled(table.astype(float), np.nan)) for table in shown], axis=1
+    )
     variance = np.concatenate([np.full(table.shape[1], v) for table, v in zip(shown, variances)])
     found: dict[int, list[int]] = {}
     for places in (np.asarray(order), np.asarray(order)[::-1]):
@@ -68,7 +70,7 @@ def _sums_of_neighbours(
             allowed = np.minimum(4 * np.sqrt(size * variance), np.maximum(3.0, 0.1 * np.abs(own)))
             near = (np.abs(sums - own) <= allowed + 1e-9) | ~known
             odds = np.where(known, np.minimum((2 * allowed + 1) / np.maximum(np.abs(own), 1.0), 1.0), 1.0)
-            chance = np.exp(np.log(odds).sum(axis=1)) * len(values)
+            chance = 3 * len(values) * np.exp(np.log(odds).sum(axis=1))
             counted = np.where(known, own, 0.0).sum(axis=1) >= MIN_COUNTS
             good = np.flatnonzero(near.all(axis=1) & (chance < CHANCE) & counted & (size[:, 0] > 2))
             if good.size and place not in found:
