@@ -9,8 +9,8 @@ import pytest
 
 import trueup as tu
 from trueup.inferring import choose_inference
-from trueup.inferring.as_places import AsPlaces
 from trueup.inferring.histogram_gibbs import HistogramGibbs
+from trueup.inferring.recast import AsPlaces
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured, simulate_many

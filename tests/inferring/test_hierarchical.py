@@ -21,8 +21,8 @@ from trueup.inferring.tree_state import TreeState
 from trueup.kernel.messages.downward import mixed
 from trueup.kernel.messages.resolve import mixed_marginals, solve_above
 from trueup.kernel.messages.solve import marginals
+from trueup.layouts.prior_inputs import total_given_bounds
 from trueup.layouts.splits import splits_of
-from trueup.layouts.total_within import total_given_bounds
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound
 from trueup.model.header import Measured

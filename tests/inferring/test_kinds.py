@@ -15,7 +15,7 @@ from trueup.inferring.hierarchical import Estimate
 from trueup.inferring.prior_mixture import PriorMixture, points
 from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_exact import TreeExact
-from trueup.layouts.prior_columns import Kinds
+from trueup.layouts.prior_inputs import Kinds
 from trueup.layouts.splits import GROWTH_SD, RATIO, RATIO_SD
 from trueup.model.cells import Margin
 from trueup.model.prior import Bounded, Hierarchical

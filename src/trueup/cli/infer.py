@@ -280,7 +280,7 @@ def _missed(measurements, posterior) -> list[dict]:
 
 def _inferred(measurements: Any, within: str | None) -> Any:
     """Return the cells whose counts are inferred."""
-    from trueup.inferring.within import cells_within, place_named
+    from trueup.inferring.recast import cells_within, place_named
 
     cells = measurements.cells
     return cells if within is None else cells_within(cells, *place_named(cells, within))

@@ -144,7 +144,7 @@ def infer(
     refuse_fractions(measured)
     released = source.counts if isinstance(source, Release | ReleasedCounts) else None
     if within is not None:
-        from trueup.inferring.within import within as cut_within
+        from trueup.inferring.recast import within as cut_within
 
         measured, constraints, kept = cut_within(measured, constraints, within)
         released = None if released is None else released[kept]

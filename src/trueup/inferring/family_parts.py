@@ -22,7 +22,7 @@ from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring.family_moves import TUNING_ROUNDS, TUNING_SWEEPS, FamilyMoves
 from trueup.inferring.histogram_parts import MOST_CELLS, NO_END_MINUTES, Chained
 from trueup.inferring.method import silent
-from trueup.inferring.within import parts_within
+from trueup.inferring.recast import parts_within
 from trueup.kernel.families.walk import tuned, walk
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.status import Status

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import Progress, announce, silent
-from trueup.inferring.within import parts_within
+from trueup.inferring.recast import parts_within
 from trueup.kernel.settling.posterior_mean import EXACT
 from trueup.layouts.columns import ColumnProblem
 from trueup.layouts.histogram import HistogramProblem, histogram_problem

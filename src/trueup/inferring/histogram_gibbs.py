@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.as_places import AsPlaces
 from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
@@ -38,6 +37,7 @@ from trueup.inferring.histogram_check import agreement
 from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
+from trueup.inferring.recast import AsPlaces
 from trueup.layouts import refuses_columns
 from trueup.layouts.columns import MOVED, ColumnProblem
 from trueup.model.constraints import Constraints

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.inferring.histogram_walk import HistogramWalk, reported_margins
 from trueup.inferring.method import silent
-from trueup.inferring.within import parts_within
+from trueup.inferring.recast import parts_within
 from trueup.kernel.table_walks.columns import TreeMessages, column_sweep
 from trueup.layouts.columns import ColumnProblem, MeasuredRow
 from trueup.model.cells import Cells, Margin

@@ -19,7 +19,7 @@ from trueup.kernel.messages.partition import Partition, cut_at, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable, FittedMasses, Split
-from trueup.layouts.total_within import total_of_tree
+from trueup.layouts.prior_inputs import total_of_tree
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
 from trueup.model.nested import NestedTree

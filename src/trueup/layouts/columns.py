@@ -30,7 +30,7 @@ from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts import without_upper
 from trueup.layouts.histogram import UNSETTLED, histogram_problem
-from trueup.layouts.total_within import total_given_bounds
+from trueup.layouts.prior_inputs import total_given_bounds
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts.factors import Split
-from trueup.layouts.prior_columns import Kinds, column_name, public_column, public_shares, standardised
+from trueup.layouts.prior_inputs import Kinds, column_name, public_column, public_shares, standardised
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Hierarchical
 
@@ -36,7 +36,7 @@ class Splits:
     `a_l` is the concentration of the node's level, `C_v` the number of its parent's children that may hold units,
     and the shares `m_c` are proportional to `exp(log_share_c + covariates_c . beta + gamma[category_c])`.
     The hyperparameters are the logs of the concentrations, then beta, then gamma. Parts of the last level that are alike may
-    be of *two kinds*, see `trueup.layouts.prior_columns`: the last two hyperparameters are then the logits of the share of the
+    be of *two kinds*, see `trueup.layouts.prior_inputs`: the last two hyperparameters are then the logits of the share of the
     second kind, and of the ratio of its parameter to that of the first. Where parents differ in the number `C_v` of their
     parts, the one before is the power of `C_v` that the odds of the second kind grow with: of many blocks, more are uninhabited.
 

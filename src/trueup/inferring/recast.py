@@ -1,0 +1,234 @@
+"""Problems recast as others: a place with all below it, and a table without places as a histogram of places.
+
+*Within a place* what was measured elsewhere or above it is left out. The posterior given a part of what was measured is a
+posterior: it says less than the whole one, and nothing wrong.
+
+*As places.* In a table without places one attribute's values stand for places, so that counts differ as those of places do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.model.cells import Cells, Margin
+from trueup.model.constraints import Bound, Constraints
+from trueup.model.family import FamilyCells, family_of
+from trueup.model.header import Measured, split
+from trueup.model.nested import canonical, chain
+from trueup.model.records.drawn import Drawn
+from trueup.model.records.measurements import Measurements
+from trueup.model.tree import Tree
+
+
+def place_named(cells: Cells, text: str) -> tuple[int, int]:
+    """Return level and position of a place that is written `level=key`.
+
+    Examples
+    --------
+    >>> from trueup.model.tree import Tree
+    >>> cells = Cells(Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
+    >>> place_named(cells, "all=all")
+    (0, 0)
+    """
+    tree = cells.tree
+    level, _, key = text.partition("=")
+    if level not in tree.levels[:-1]:
+        raise SpecError(
+            f"'{text}' names no place that holds others",
+            needed=f"a level and a key, such as '{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}'; "
+            f"levels: {', '.join(tree.levels[:-1])}",
+        )
+    at = tree.level(level)
+    found = [place for place in range(tree.sizes[at]) if tree.label(level, place) == key]
+    if not found:
+        raise SpecError(
+            f"level '{level}' has no place '{key}'", needed=f"a key such as '{tree.label(level, 0)}'"
+        )
+    return at, found[0]
+
+
+def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> Cells:
+    """Return the cells of a place of level `top` and of all below it; or of places up to an `end`."""
+    tree = cells.tree
+    return Cells(tree.branch(top, place, end or place + 1, len(tree.levels) - 1), cells.attributes)
+
+
+def within(
+    measured: Measurements, constraints: Constraints, place: str
+) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
+    """Keep one place, written `level=key`, and everything below it; also return its finest cells."""
+    cells = measured.cells
+    at = place_named(cells, place)
+    some, headers, values, leaves = parts_within(constraints, measured.headers, measured.values, *at)
+    record = replace(
+        measured, cells=some.cells, headers=headers, values=values, bounds=(), sealed=measured.digest
+    )
+    if isinstance(cells, FamilyCells) and isinstance(some.cells, FamilyCells):
+        tables = [(cells.starts[cells.tables.index(table)], table) for table in some.cells.tables]
+        return (
+            record,
+            some,
+            np.concatenate(
+                [first + _margin_groups(cells, at[0], (at[1], at[1] + 1), table) for first, table in tables]
+            ),
+        )
+    each = cells.n // cells.shape[0]
+    return record, some, (leaves[:, None] * each + np.arange(each)).ravel()
+
+
+def parts_within(
+    constraints: Constraints,
+    headers: Sequence[Measured],
+    values: Sequence[NDArray],
+    top: int,
+    place: int,
+    end: int | None = None,
+) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
+    """Return constraints, headers, values and lowest places of a place of level `top`, or some, and those below."""
+    cells, tree = constraints.cells, constraints.cells.tree
+    last, kept, end = len(tree.levels) - 1, tree.levels[top:], end or place + 1
+    own = cells_within(cells, top, place, end)
+    rows = partial(_margin_groups, cells, top, (place, end))
+
+    def bound(one: Bound) -> Bound:
+        ends = {name: getattr(one, name) for name in ("lower", "upper")}
+        cut = {k: v if np.ndim(v) == 0 else np.asarray(v)[rows(one.margin)] for k, v in ends.items()}
+        return replace(one, **cut)
+
+    some = replace(
+        constraints,
+        cells=own,
+        margins=tuple(m for m in constraints.margins if m.level in kept),
+        invariants=tuple(m for m in constraints.invariants if m.level in kept),
+        bounds=tuple(bound(b) for b in constraints.bounds if b.margin.level in kept),
+        linear=tuple(rule for rule in constraints.linear if rule.level in kept),
+    )
+    if isinstance(cells, FamilyCells):
+        some = replace(some, cells=family_of(own, some.held))
+    found = [_cut(h, v, rows(h.margin)) for h, v in zip(headers, values) if h.margin.level in kept]
+    fewer, less = zip(*found) if found else ((), ())
+    return some, tuple(fewer), tuple(less), np.arange(*tree.starts(top, last)[[place, end]])
+
+
+def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Margin) -> NDArray[np.int64]:
+    """Return the groups of a margin that lie in places of level `top`, from a first to an end."""
+    level = cells.tree.level(margin.level)
+    first, stop = cells.tree.starts(top, level)[[*places]]
+    each = cells.size(margin) // cells.tree.sizes[level]
+    return np.arange(first * each, stop * each)
+
+
+def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Measured, NDArray]:
+    """Return a header and its values for some groups of its margin."""
+    if header.groups is None:
+        return header, values[rows]
+    chosen = np.flatnonzero(np.isin(header.groups, rows))
+    return replace(header, groups=header.groups[chosen] - rows[0]), values[chosen]
+
+
+@dataclass(frozen=True, eq=False)
+class AsPlaces:
+    """A table of one place whose attribute is laid out as a level of places.
+
+    Attributes
+    ----------
+    cells
+        As they were.
+    name
+        The attribute.
+    constraints, headers
+        Of the places that stand for its values.
+    order
+        `(n,)` the cell that each cell of these was.
+    """
+
+    cells: Cells
+    name: str
+    constraints: Constraints
+    headers: tuple[Measured, ...]
+    order: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
+        """Lay out the attribute with most values of those that no recode and no condition names; None if there is none.
+
+        None, too, if invariants cross: moves between tables that keep several margins are those of a lattice.
+        """
+        cells = constraints.cells
+        named = {key for zeros in constraints.zeros for key in zeros}
+        named |= {key for bound in constraints.bounds for key, _ in bound.where}
+        asked = {name for m in _margins(constraints, headers) for name in m.attributes}
+        recodes = {a.name: {recode.name for recode in a.recodes} for a in cells.attributes}
+        free = [
+            a
+            for a in cells.attributes
+            if a.partition and not recodes[a.name] & asked and not {a.name, *recodes[a.name]} & named
+        ]
+        conditional = any(m.where or m.weights for m in _margins(constraints, headers))
+        crossing = chain(cells, constraints.invariants) is None
+        if not free or conditional or crossing or any(h.groups is not None for h in headers):
+            return None
+        chosen = max(free, key=lambda a: a.size)
+        at = cells.attributes.index(chosen)
+        root = cells.tree.levels[0]
+        tree = Tree.from_columns([root, chosen.name], [{}, {chosen.name: list(chosen.values)}])
+        order = np.moveaxis(np.arange(cells.n).reshape([a.size for a in cells.attributes]), at, 0).ravel()
+        bare = cls(cells, chosen.name, constraints, (), order)
+        own = Cells(tree, tuple(a for a in cells.attributes if a is not chosen))
+        laid = replace(
+            constraints,
+            cells=own,
+            margins=tuple(bare.margin(m) for m in constraints.margins),
+            invariants=tuple(bare.margin(m) for m in constraints.invariants),
+            bounds=tuple(bare._bound(own, b) for b in constraints.bounds),
+        )
+        return replace(
+            bare, constraints=laid, headers=tuple(replace(h, margin=bare.margin(h.margin)) for h in headers)
+        )
+
+    def margin(self, margin: Margin) -> Margin:
+        """Return a margin of the table as one of places."""
+        level = self.name if self.name in margin.attributes else self.cells.tree.levels[0]
+        return replace(margin, level=level, attributes=tuple(a for a in margin.attributes if a != self.name))
+
+    def values(self, values: NDArray, headers: Sequence[Measured]) -> NDArray:
+        """Return measured values `(q,)` in the order of the places' margins."""
+        own = self.constraints.cells
+        parts = zip(split(values, headers, self.cells), headers, strict=True)
+        return np.concatenate([part[self._groups(own, h.margin)] for part, h in parts])
+
+    def restored(self, drawn: Drawn) -> Drawn:
+        """Return what was drawn of the places as counts of the table."""
+        draws = np.empty_like(drawn.draws)
+        draws[..., self.order] = drawn.draws
+        return replace(drawn, draws=draws, tables=tuple(self._restored(table) for table in drawn.tables))
+
+    def _restored(self, table: Margin) -> Margin:
+        first = (self.name,) if table.level == self.name else ()
+        return canonical(self.cells, Margin(self.cells.tree.levels[0], (*first, *table.attributes)))
+
+    def _groups(self, own: Cells, margin: Margin) -> NDArray[np.int64]:
+        """Return the group of a margin that each group of the places' margin was."""
+        laid = self.margin(margin)
+        found = np.empty(own.size(laid), np.int64)
+        found[own.groups(own.finest, laid)] = self.cells.groups(self.cells.finest, margin)[self.order]
+        return found
+
+    def _bound(self, own: Cells, bound: Bound) -> Bound:
+        ends = {name: getattr(bound, name) for name in ("lower", "upper")}
+        some = {name: end for name, end in ends.items() if np.ndim(end)}
+        groups = self._groups(own, bound.margin) if some else None
+        return replace(
+            bound, margin=self.margin(bound.margin), **{k: np.asarray(v)[groups] for k, v in some.items()}
+        )
+
+
+def _margins(constraints: Constraints, headers: Sequence[Measured]) -> list[Margin]:
+    bounded = (bound.margin for bound in constraints.bounds)
+    return [*constraints.margins, *constraints.invariants, *(h.margin for h in headers), *bounded]
