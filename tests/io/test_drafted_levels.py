@@ -151,3 +151,31 @@ def test_places_that_hold_sums_are_named_by_the_draft_and_the_remedy_leads(tmp_p
 def test_numbers_that_are_no_sums_raise_no_alarm(tmp_path):
     draft, _ = read_draft(tmp_path, FLAT.replace("115,117", "118,90"))
     assert not [text for text in draft.undecided if "about the sum" in text]
+
+
+def test_a_list_of_codes_beside_a_table_is_no_table(tmp_path):
+    table, codes = tmp_path / "t.csv", tmp_path / "codes.csv"
+    table.write_text("region,m,f\nAsh,41,52\nBirch,67,30\nCedar,18,25\n")
+    codes.write_text("term,length\nmales,8\nfemales,8\nwho,12\n")
+    draft = draft_published([table, codes])
+    assert any("codes.csv" in text and "taken for a list" in text for text in draft.undecided)
+    measured = read_perturbed(parse_perturbed(draft.text), [table])
+    assert measured.cells.tree.sizes == (1, 3)
+
+
+def test_four_rows_of_a_header_are_joined(tmp_path):
+    head = [
+        "code,name,years and crops,,,,,",
+        ",,2017,,,,,",
+        ",,Total,,,Maize,,",
+        ",,Total,Men,Women,Total,Men,Women",
+    ]
+    head = [line + ",,," * (k < 2) for k, line in enumerate(head)]
+    lines = ["11,Ash,30,20,10,12,8,4", "12,Birch,50,31,19,20,11,9", "13,Cedar,21,11,10,9,5,4"]
+    head[2] += ",Rice,,"
+    head[3] += ",Total,Men,Women"
+    parts = (",18,12,6", ",30,20,10", ",12,6,6")
+    (tmp_path / "t.csv").write_text("\n".join([*head, *map(str.__add__, lines, parts)]) + "\n")
+    draft = draft_published([tmp_path / "t.csv"])
+    measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"])
+    assert measured.cells.n == 3 * 2 * 2, draft.text

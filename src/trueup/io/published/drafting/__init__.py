@@ -80,11 +80,12 @@ def draft_published(
     seen = [table for each in tables.values() for table in each]
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
+    seen, lists = _without_lists(seen)
     geography, pointers = _places_of(files, geography)
     seen, pointers, places = _above(seen) if geography is None else (seen, pointers, [])
     seen = seen if pointers else [of_finest_kind(table) for table in seen]
     text, known = written(joined(seen, pointers), title)
-    undecided = list(known)
+    undecided = [*lists, *known]
     try:
         with TemporaryDirectory() as folder:
             listed = write_indented_places(Path(folder) / "places.csv", text, places) if places else geography
@@ -103,6 +104,32 @@ def draft_published(
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places))
+
+
+def _without_lists(seen: list[SeenTable]) -> tuple[list[SeenTable], list[str]]:
+    """Return tables without lists of codes or of names, which share no key with the longest table; and what is left out."""
+    longest = max(seen, key=lambda table: len(table.values[0].texts) * len(table.values))
+    known = {text for key in longest.keys for text in key.held} | {key.name for key in longest.keys}
+    lists = [
+        table
+        for table in seen
+        if table.file != longest.file
+        and (
+            not known & {text for key in table.keys for text in (*key.held, key.name)}
+            or _repeats_codes(table)
+        )
+    ]
+    said = [
+        f"'{table.file}' is taken for a list, and left out; if it holds counts, draft it alone"
+        for table in lists
+    ]
+    return [table for table in seen if all(table is not each for each in lists)], said
+
+
+def _repeats_codes(table: SeenTable) -> bool:
+    """Return True if all numbers of a table are codes that its keys hold, such as those of the places above."""
+    codes = {text for key in table.keys for text in key.held}
+    return all(codes.issuperset(column.held) for column in table.values)
 
 
 def _above(seen: list[SeenTable]) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]]]:

@@ -97,12 +97,13 @@ def holds_values(column: SeenColumn, at: int) -> bool:
     if len(numbers) < 0.5 * len(held) and not (numbers and all(is_number(t) or is_code(t) for t in held)):
         return False
     zeros = any(re.fullmatch(r"0\d+", text) for text in numbers)
-    one_width = len({len(text) for text in held}) == 1 and len(set(held)) == len(held) > 1
+    coded = [text for text in held if not TOTAL.fullmatch(text)] or held
+    one_width = len({len(text) for text in coded}) == 1 and len(set(coded)) == len(coded) > 1
     codes = KEY.fullmatch(column.name) is not None and not re.search(r"[.,]\d", " ".join(numbers))
     return not (
         zeros
         or codes
-        or (at == 0 and one_width and len(held[0]) > 1)
+        or (at == 0 and one_width and len(coded[0]) > 1)
         or (at == 0 and _TIME.fullmatch(column.name))
     )
 

@@ -161,9 +161,18 @@ def _header(rows: Sequence[Row], first: int) -> int:
     top = first
     if top > 0 and not any(rows[top - 1]):
         top -= 1
-    while top > 0 and first - top < DEEPEST - 1 and sum(map(bool, rows[top - 1])) > (1 if top < first else 0):
+    while (
+        top > 0
+        and first - top < DEEPEST - 1
+        and (_heads(rows[top - 1]) or (top == first and any(rows[top - 1])))
+    ):
         top -= 1
     return top
+
+
+def _heads(row: Row) -> bool:
+    """Return True for a row of several cells, or with one above columns behind the first."""
+    return sum(map(bool, row)) > 1 or (any(row) and not row[0])
 
 
 def _below_header(rows: Sequence[Row], first: int) -> int:

@@ -97,7 +97,7 @@ def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
     """Return the values of two attributes of which every combination has a column, or None if the columns are no such grid."""
     pairs = [c.path for c in columns if len(c.path) == 2]
     upper = list(dict.fromkeys(path[0] for path in pairs))
-    lower = [[path[1] for path in pairs if path[0] == name] for name in upper]
+    lower = [[p[1] for p in pairs if p[0] == name and not TOTAL.fullmatch(p[1])] for name in upper]
     alone = [c.path for c in columns if len(c.path) != 2]
     beside = all(len(path) == 1 and (path[0] in upper or TOTAL.fullmatch(path[0])) for path in alone)
     if len(upper) < 2 or any(names != lower[0] for names in lower) or not beside:
