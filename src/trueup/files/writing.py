@@ -258,7 +258,7 @@ def _write(
         getattr(connection.sql(f"SELECT {select} FROM {held}"), method)(str(path), **options)
 
 
-CHUNK, HELD = 100_000, 500_000
+CHUNK, HELD = 25_000, 500_000
 """Rows of text that are held as objects at once, and that DuckDB holds; of more, each chunk is a file first."""
 
 

@@ -58,8 +58,10 @@ TOGETHER = 16
 """Parts of the tree that a worker looks at or solves at a time."""
 START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
 """Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
-NODE_BYTES, ROW_BYTES = 400, 2.0
-"""Bytes of the driver for each node, and of the disk for each draw of a cell."""
+NODE_BYTES, PLACE_BYTES, ROW_BYTES = 200, 400, 2.0
+"""Bytes of the driver for each node of a tree, and each place of a histogram; of the disk for each draw of a cell."""
+DRAWN_BYTES = 100_000_000
+"""Bytes of a worker that draws parts of a tree and writes them."""
 SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
 """Seconds of a processor for each cell of a histogram in a sweep, and for each draw of a count of its tables."""
 FAMILY_SECONDS = 4e-5
@@ -82,7 +84,7 @@ class Prediction(NamedTuple):
         windows = state.windows(values, np.full(nodes, DEPTHS[FINE]))
         products = PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
         seconds = START_SECONDS + products + NODE_SECONDS * nodes + DRAW_SECONDS * draws * cells
-        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + NODE_BYTES * nodes
+        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + DRAWN_BYTES * workers + NODE_BYTES * nodes
         return cls(seconds, memory, ROW_BYTES * draws * cells + CELL * nodes)
 
 
@@ -212,7 +214,7 @@ class LargeHistogram:
         values = VALUE_BYTES * sum(map(len, self.cut.values))
         above = 8 * draws * self.cut.columns * self.cut.cells.tree.sizes[self.cut.level]
         memory = PROCESS * (1 + (workers if workers > 1 else 0)) + workers * self.cut.largest * part
-        return Prediction(seconds, memory + NODE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
+        return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
         """Return what draws the parts: nothing is solved before."""

@@ -148,6 +148,8 @@ def tables_of_part(given: PartGiven) -> PartTables:
             own = np.ascontiguousarray(counts[:, given.drawn.nodes])
             write_drawn([path], own, given.drawn.columns, len(own))
             files.append((given.drawn.file, path.read_bytes()))
+            del own
+    return_freed(None)
     return PartTables(dict(files), rows, sums, every.mean, max(below.rounding for below in found))
 
 

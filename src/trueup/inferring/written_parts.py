@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.files.database import connect
 from trueup.files.writing import write_parquet
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.method import Progress
@@ -222,7 +223,8 @@ def manifest_of(
     given = measured.cells, drawn, method, measured.digest, level
     posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
     if measured.cells.tree.keys:
-        write_places(folder / PLACES, measured.cells)
+        with connect(folders=[folder], threads=1) as connection:  # each thread holds a group of rows
+            write_places(folder / PLACES, measured.cells, connection)
     by_parts = not measured.cells.is_family  # draws of a family are written as those in memory are
     return posterior_manifest(posterior) | {"by parts": by_parts, "files": digests_of(folder)}
 
