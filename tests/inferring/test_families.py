@@ -166,11 +166,28 @@ def test_chains_have_the_moments_of_enumeration(name, prior, rng):
     method = FamilyMoves(prior=given)
     assert method.refuses(constraints, headers) is None
     found = method.apply(method.prepare(constraints, headers), values, 20_000, rng, lambda done, of: None)
+    assert found.stats["tier"] == "chains"
     assert not found.refused
     shown = constraints.cells.of_closed(tables)
     assert largest_z(found.draws, shown, right) < LIMIT
     wrong = log + log_prior(walk, tables, np.array(GIVEN[::-1] if prior == "given" else [0.1] * 4))
     assert largest_z(found.draws, shown, wrong) > LIMIT
+
+
+def test_chains_that_have_not_converged_are_refused_or_said_to_be_approximate(rng, monkeypatch):
+    monkeypatch.setattr(family_moves, "MIN_DIAGNOSED_DRAWS", 8)  # too few to agree
+    constraints, headers, values = small(next(iter(SMALL)))
+
+    def drawn(tier):
+        method = FamilyMoves(tier=tier, sweeps=2)
+        return method.apply(method.prepare(constraints, headers), values, 8, rng, lambda done, of: None)
+
+    assert drawn("chains").refused.startswith("after 4")
+    for tier in ("auto", "approximate"):
+        found = drawn(tier)
+        assert not found.refused
+        assert found.stats["tier"] == "approximate"
+        assert "have not converged (largest R-hat" in found.approximate
 
 
 def random_case(rng: np.random.Generator) -> tuple[Constraints, list[Measured], np.ndarray]:
@@ -209,6 +226,7 @@ def test_posteriors_of_random_families_have_the_moments_of_enumeration(part, rng
         method = FamilyMoves()
         state = method.prepare(constraints, headers)
         found = method.apply(state, values, 10_000, rng, lambda done, of: None)
+        assert found.stats["tier"] == "chains"
         assert not found.refused
         shown = constraints.cells.of_closed(tables)
         assert largest_z(found.draws, shown, log + log_prior(walk, tables, None)) < LIMIT

@@ -165,6 +165,15 @@ def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
     )
 
 
+def not_converged(chains: int, sweeps: int, found: Mapping[str, Any]) -> str:
+    """Return in words how far chains agree that stand though they have not converged."""
+    return (
+        f"Tier 'approximate': {chains} Markov chains of {sweeps:,} sweeps that have not converged (largest R-hat "
+        f"{found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f}{_short(found)}): "
+        "intervals are rough, and other seeds would move them."
+    )
+
+
 def _short(found: Mapping[str, Any]) -> str:
     short = found.get("counts_that_fall_short", 0)
     return f"; {short:,} of {found['watched']:,} counts fall short" if short else ""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from trueup.inferring.chain_driver import (
     Verdict,
     chains_too_short,
     in_all,
+    not_converged,
     out_of_time,
     until_long_enough,
 )
@@ -50,6 +51,8 @@ TUNING_ROUNDS, TUNING_SWEEPS = 12, 40
 """Rounds in which lengths of moves are tuned, and sweeps of each; what was drawn in them is left out."""
 MOST_JOINT = 2000
 """Cells of the joint table up to which a ring is drawn: they follow from nothing but their sums and the prior."""
+LENGTHENING_SECONDS = 60.0
+"""Seconds of a processor that making chains longer may take where no tier is asked for."""
 BLOCK_SECONDS = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
 
@@ -66,10 +69,15 @@ class FamilyMoves(InferenceMethod):
     values, which are common to all places of a table. A ring of tables is drawn as sums of the joint table that closes it; of
     that nothing is measured, and nothing is told.
 
+    Tier `chains`: until at least 19 of 20 counts of every table have the effective size that their intervals need, else refused.
+    Tier `approximate`: the first run, not required to have converged. `auto`: `chains`, after a minute of a processor the other.
+
     Attributes
     ----------
     prior
         `hierarchical`, with one concentration a step and equal shares if concentrations are given, or `flat`.
+    tier
+        `chains`, `approximate`, or `auto`.
     chains
         Number of chains.
     sweeps
@@ -77,6 +85,7 @@ class FamilyMoves(InferenceMethod):
     """
 
     prior: AnyPrior = HIERARCHICAL
+    tier: Literal["auto", "chains", "approximate"] = "auto"
     chains: int = 4
     sweeps: int = 200_000
 
@@ -135,20 +144,20 @@ class FamilyMoves(InferenceMethod):
         except OutOfTimeError:
             raise out_of_time(self.name, engine.sweeps, deadline, REMEDY) from None
         tables = tuple(dict.fromkeys(canonical(state[0].shown, h.margin) for h in state[1].headers))
+        found, weak = judged.found, not judged.enough and self.tier != "chains"
         return Drawn(
             thinned(judged.run, draws),
             independent=False,
             connected=True,
-            refused="" if judged.enough else chains_too_short(engine.sweeps, judged.found, REMEDY),
-            stats={
-                "draws": draws,
-                "interrupted": False,
-                "chains": self.chains,
-                "tier": "chains",
+            approximate=not_converged(engine.chains, engine.sweeps, found) if weak else "",
+            refused="" if judged.enough or weak else chains_too_short(engine.sweeps, found, REMEDY),
+            stats={"draws": draws, "interrupted": False, "chains": self.chains}
+            | {
+                "tier": "approximate" if weak else "chains",
                 "sweeps": engine.sweeps,
                 "thinned_by": engine.thin,
-                **judged.found,
-            },
+            }
+            | found,
             tables=tables,
         )
 
@@ -215,7 +224,10 @@ class _FamilyChains:
             self.means = [tuned(mean, counted) for mean, counted in zip(self.means, tally, strict=True)]
         told = in_all(self.limit.deadline, self.seconds * self.kept)
         announce(self.progress, f"{self.chains} Markov chains, {told} predicted")
-        return self._run(tell)
+        run = self._run(tell)
+        if self.method.tier == "auto":
+            self.limit = ChainLimit(self.limit.deadline, LENGTHENING_SECONDS)
+        return run
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """Judge all cells, totals of levels, and all sums that were measured or are shared; of a ring those of its own tables."""
@@ -237,7 +249,7 @@ class _FamilyChains:
         thin = min(
             self.thin * max(2, min(8, math.ceil(1.25 * self.lacking))), self.method.sweeps // self.kept
         )
-        if thin <= self.thin:
+        if thin <= self.thin or self.method.tier == "approximate":
             return None
 
         def run_again(tell: Progress) -> NDArray:

@@ -63,7 +63,7 @@ class FamilyAbove(MeasuredRow):
 
 def draw_above(given: FamilyAbove) -> Chained:
     """Run chains until they are long enough, as `infer` in memory does; return draws `(draws, n)`."""
-    method = FamilyMoves()
+    method = FamilyMoves(tier="chains")
     problem, layout = method.prepare(given.constraints, given.headers)
     summed, old = given.curvature > 0, layout.layout
     slope, curvature = np.where(summed, 0.0, old.slope), np.where(summed, given.curvature, old.curvature)
