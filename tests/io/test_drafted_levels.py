@@ -179,3 +179,16 @@ def test_four_rows_of_a_header_are_joined(tmp_path):
     draft = draft_published([tmp_path / "t.csv"])
     measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"])
     assert measured.cells.n == 3 * 2 * 2, draft.text
+
+
+def test_rows_of_shares_are_left_out(tmp_path):
+    lines = ["code,age,what,value"]
+    for k, area in enumerate(("11", "1101", "1102", "1103")):
+        for age, n in (
+            ("999", (610, 200, 110, 300)[k]),
+            ("018-044", (401, 120, 81, 200)[k]),
+            ("045-066", (209, 80, 29, 100)[k]),
+        ):
+            lines += [f"{area},{age},Mottakere,{n}", f"{area},{age},Andel,{n % 7 + 0.3:.1f}"]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 3 * 2, draft.text

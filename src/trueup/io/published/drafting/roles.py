@@ -23,6 +23,7 @@ from trueup.io.published.drafting.kinds import (
 )
 from trueup.io.published.drafting.names import overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
+from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
@@ -67,7 +68,7 @@ def sorted_out(
     coded += formal
     ignored += beside
     keys, values = _with_numbered_keys(keys, values)
-    if some := _some_rows(keys, periods):
+    if some := _some_rows(keys, periods, values):
         column, wanted, why = some
         kept = [text in wanted for text in column.texts]
         rest = [each._replace(texts=list(compress(each.texts, kept))) for each in every]
@@ -138,7 +139,9 @@ def _of_zeros(column: SeenColumn) -> SeenColumn:
     return column._replace(texts=["" if text == zeros else text for text in column.texts], blank=zeros)
 
 
-def _some_rows(keys: list[SeenColumn], periods: list[SeenColumn]) -> tuple[SeenColumn, list[str], str] | None:
+def _some_rows(
+    keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[SeenColumn, list[str], str] | None:
     """Return a column of periods or measures of which a spec describes one, what it says in the rows to read, and why."""
     several = [column for column in periods if len(set(column.texts)) > 1]
     apart = told_rows(keys)
@@ -153,12 +156,32 @@ def _some_rows(keys: list[SeenColumn], periods: list[SeenColumn]) -> tuple[SeenC
         if len(said) < len(column.held) and (twice := overlapping(ages)):
             why = f"rows of ages that hold others or lie in them ({', '.join(twice)}) are left out"
             return column, [text for text in dict.fromkeys(column.texts) if text not in twice], why
-        counts = [text for text in said if not NO_COUNTS.fullmatch(text)]
+        shares = (
+            _with_fractions(column, values)
+            if len(said) <= 20 and len(said) < len(column.held)
+            else set[str]()
+        )
+        counts = [text for text in said if not NO_COUNTS.fullmatch(text) and text not in shares]
         if 0 < len(counts) < len(said) <= 20 and len(said) < len(column.held):
             shown = ", ".join(f"'{text}'" for text in said if text not in counts)
             why = f"rows in which '{column.name}' says {shown} hold no counts, and are left out"
             return column, counts, why
     return None
+
+
+def _with_fractions(column: SeenColumn, values: list[SeenColumn]) -> set[str]:
+    """Return what a column says in rows with fractions, if it says other things in rows with whole numbers alone."""
+    if len(values) != 1 or any(map(TOTAL.fullmatch, column.held)):
+        return set()
+    numbers = column_numbers(values[0])
+    if any(x is not None and x != int(x) and not 0 <= x <= 100 for x in numbers):
+        return set()  # noise
+    broken, shown = Counter[str](), Counter[str]()
+    for said, x in zip(column.texts, numbers):
+        shown[said] += x is not None
+        broken[said] += x is not None and x != int(x)
+    found = {said for said, times in broken.items() if 2 * times > shown[said]}
+    return found if not any(times for said, times in broken.items() if said not in found) else set()
 
 
 def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenColumn], list[str]]:
@@ -207,8 +230,13 @@ def _one_value(
             return keys, values, []
         said = [f"column '{c.name}' numbers what another key says, and is left out" for c in coded]
         return keys, [c for c in values if c not in coded], said
-    said = [f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest]
-    return keys, named, said
+    found = list(keys)
+    for column in rest if told_rows(keys) < len(named[0].texts) else ():
+        found += [column] if told_rows([*found, column]) > told_rows(found) else []
+    said = [
+        f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest if c not in found
+    ]
+    return found, named, said
 
 
 def _holds_marks(column: SeenColumn, beside: list[SeenColumn], values: list[SeenColumn]) -> bool:
