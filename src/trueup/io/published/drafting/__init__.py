@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
-from trueup.io.published.drafting.seen import SeenTable
+from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
@@ -129,7 +130,11 @@ def _without_lists(seen: list[SeenTable]) -> tuple[list[SeenTable], list[str]]:
 def _repeats_codes(table: SeenTable) -> bool:
     """Return True if all numbers of a table are codes that its keys hold, such as those of the places above."""
     codes = {text for key in table.keys for text in key.held}
-    return all(codes.issuperset(column.held) for column in table.values)
+    for column in table.values:
+        numbers = [int(text) for text in column.held if text.isdigit()]
+        rising = all(b in (a + 1, 1) for a, b in pairwise(numbers)) and numbers[:1] == [1]
+        codes |= set(column.held) if rising else set()
+    return all(text in codes for column in table.values for text in column.held if is_number(text))
 
 
 def _above(seen: list[SeenTable]) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]]]:

@@ -59,11 +59,13 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
 
 def _best(ways: Sequence[list[int]], numbers: RowNumbers) -> list[int] | None:
     """Return the proposal that most sums confirm, four of five at least, of several places above others."""
-    best, most = None, (1, 0, 0, 0.0)
+    best, most = None, (0, 0, 0, 0.0)
+    many = numbers.ends.shape[1] > 5
     for way in ways:
         held, against, open_, off = agreeing(numbers, way)
         enough = held >= 4 * against or (held >= 2 * against and 30 * off <= 1)
-        if enough and (score := (held, -against, -open_, -off)) > most:
+        alone = many and open_ and not against and 50 * off <= 1  # hidden parts leave the others open
+        if enough and (held > 1 or alone) and (score := (held, -against, -open_, -off)) > most:
             best, most = way, score
     return best
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.io.published.drafting.apart import told_apart, within_their_labels
 from trueup.io.published.drafting.codes import code_lengths, without_parts
+from trueup.io.published.drafting.crossing import are_alike
 from trueup.io.published.drafting.keys import (
     Draft,
     DraftedKey,
@@ -87,6 +88,12 @@ def _by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:
             ]
             if same and not any(_same(column, table.places[-1]) for column in alone):
                 table = table._replace(places=[*table.places[:-1], label], labels=())
+        for place in table.places[:-1]:
+            others = [other.places[-1] for other in seen if other is not table and other.places]
+            coded = [key for key in table.keys if key.name != place.name and are_alike(key, place)]
+            same = [key for key in coded if any(set(key.held) >= set(column.held) for column in others)]
+            if same and not any(set(place.held) & set(column.held) for column in others):
+                table = table._replace(places=[same[0] if own is place else own for own in table.places])
         found.append(table)
     return found
 

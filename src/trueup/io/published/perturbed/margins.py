@@ -41,13 +41,18 @@ class ShownMargin(NamedTuple):
 def shown_margins(spec: PerturbedSpec, cells: Cells, table: TableRows) -> Iterator[ShownMargin]:
     """Yield the margins of a table, each group at most once: for each level of its rows, and each set of attributes."""
     part = table.part
+    keys = [
+        *table.codes.values(),
+        *(text_of(table.columns[attribute_column(spec, name)]) for name in part.attributes),
+    ]
+    blank = any((texts == "").any() for texts in keys)
     for at in np.unique(table.level)[::-1].tolist():
         rows = table.level == at
         place = place_index(spec, cells.tree, table, at, rows)
         main = spec.levels[at].name == part.level
         for each in _shown_at(spec, cells, table, at, rows, place):
             whole = main and set(part.attributes) <= set(each.attributes)
-            yield _complete(cells, part, each, whole=whole)
+            yield _complete(cells, part, each, whole=whole, blank=blank)
 
 
 def _shown_at(
@@ -132,12 +137,14 @@ def _value_index(
     return found[rows]
 
 
-def _complete(cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: bool) -> ShownMargin:
+def _complete(
+    cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: bool, blank: bool
+) -> ShownMargin:
     """Refuse a group that is listed twice, and, of the table's own margin, one that is not listed unless the entry says what
     that means. Of totals beside it no row, and no value, says nothing.
     """
-    if not whole and "" not in part.codes and (blank := shown.texts == "").any():
-        kept = ~blank
+    if not whole and "" not in part.codes and (empty := shown.texts == "").any():
+        kept = ~empty
         variances = None if shown.variances is None else shown.variances[kept]
         shown = shown._replace(groups=shown.groups[kept], texts=shown.texts[kept], variances=variances)
     times = np.bincount(shown.groups, minlength=cells.size(shown.margin))
@@ -146,7 +153,12 @@ def _complete(cells: Cells, part: PublishedTable, shown: ShownMargin, *, whole: 
         raise DataError(
             f"table '{part.name}' lists '{label}' {times[twice[0]]} times",
             needed="each cell once",
-            remedy="leave the other rows out; where a blank repeats the key above, say so in the entry: fill = true",
+            remedy="leave the other rows out: only = { COLUMN = what it says in the rows to read }; or "
+            + (
+                "where a blank repeats the key above, say so in the entry: fill = true"
+                if blank and not part.fill
+                else "make the column that tells these rows apart an attribute, or a level of places"
+            ),
         )
     lost = np.flatnonzero(times == 0)
     if not lost.size or not whole or part.unlisted == "unknown":
