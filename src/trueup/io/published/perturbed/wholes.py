@@ -14,8 +14,8 @@ MIN_PLACES = 4
 """One of three places is near the sum of the two others by chance."""
 MIN_COUNTS = 30
 """The sum of the others that each column needs, in all columns together."""
-MOST_PLACES, MOST_PARTS = 5000, 300
-"""Places of a level, and parts beside each, among which sums are looked for."""
+MOST_PLACES, MOST_PARTS, MOST_COLUMNS = 3000, 100, 24
+"""Places of a level, parts beside each, and columns of a margin, among which sums are looked for."""
 CHANCE = 5e-3
 """The chance at which one of all places of a level is near the sum of some neighbours."""
 
@@ -56,10 +56,9 @@ def _sums_of_neighbours(
     shown: Sequence[NDArray], variances: Sequence[float], order: Sequence[int]
 ) -> dict[int, list[int]]:
     """Return the places that are near the sums of those just below or above them in some order, with these."""
-    values = np.concatenate(
-        [np.asarray(np.ma.filled(table.astype(float), np.nan)) for table in shown], axis=1
-    )
-    variance = np.concatenate([np.full(table.shape[1], v) for table, v in zip(shown, variances)])
+    some = [table[:, :MOST_COLUMNS] for table in shown]
+    values = np.concatenate([np.ma.filled(table.astype(float), np.nan) for table in some], axis=1)
+    variance = np.concatenate([np.full(table.shape[1], v) for table, v in zip(some, variances)])
     found: dict[int, list[int]] = {}
     for places in (np.asarray(order), np.asarray(order)[::-1]):
         for at, place in enumerate(places.tolist()):
