@@ -37,7 +37,8 @@ ENTRIES_A_CALL = 1 << 22
 """Entries of tables between two returns to Python, where an interruption is heard: some tenths of a second."""
 RESTING, TILT_TOLERANCE_SDS = 0.1, 0.5
 """Standard deviations by which a sum may be off before its tilt is moved, and at which the search ends."""
-MAX_TILT_STEPS = 100
+MAX_TILT_STEPS, STALLED_STEPS, STALLED = 100, 15, 0.95
+"""Steps of a search; those after which it ends that came no nearer than this share of the least distance before."""
 NARROW = 0.01
 """Least variance (counts squared) that a sum is taken to have: parts that all but one count contradicts still move."""
 NO_TILT = np.zeros(1)
@@ -381,7 +382,8 @@ def first_tilts(child_ptr, factors):
 def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Reals = NO_TILT) -> TiltState:
     """Return tilts under which sums of parts are where the posterior is, with the moments of all messages under them.
 
-    Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations.
+    Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations,
+    or `STALLED_STEPS` came no nearer.
     Python is returned to between steps, and within them, so an interruption is heard.
 
     Parameters
@@ -398,11 +400,13 @@ def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Rea
     pieces = pieces_of(child_ptr, factors, low, high)
     state = at_rest(n, first_tilts(child_ptr, factors) if tau is None else tau)
     below, last_step = np.full((n, 3), np.nan), np.zeros(n)
+    nearest, stalled = np.inf, 0
     for _ in range(MAX_TILT_STEPS):
         above = inherit(child_ptr, state.tau, given)
         evaluate(child_ptr, factors, informs, windows, pieces, above, state, below)
         tau, off = _moved(child_ptr, informs, least, most, given, state, below, last_step)
-        if off < TILT_TOLERANCE_SDS:
+        nearest, stalled = (off, 0) if off < STALLED * nearest else (nearest, stalled + 1)
+        if off < TILT_TOLERANCE_SDS or stalled == STALLED_STEPS:
             break
         state = state._replace(tau=tau)
     return state
