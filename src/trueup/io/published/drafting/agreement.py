@@ -18,7 +18,7 @@ LEAST = 30
 
 
 class RowNumbers(NamedTuple):
-    """RowNumbers of rows that may be sums of each other.
+    """Numbers of rows that may be sums of each other.
 
     Attributes
     ----------
