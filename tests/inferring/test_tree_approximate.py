@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
+from tests.inferring.problems import laplace_tree, noisy, star, states, tree_constraints
 from trueup.errors import ConvergenceError
 from trueup.inferring import infer, tree_approximate, tree_work
 from trueup.inferring.given import read_given
@@ -305,3 +305,16 @@ def test_a_count_that_others_determine_is_told_from_one_whose_window_ends():
     ptr, x = zoom(plan, ptr, x, np.ones(3), np.full(3, np.inf), low, high, 0.4)
     assert x[ptr[1] : ptr[2]].tolist() == [3, 4, 5]
     assert x[ptr[2] :].tolist() == [4, 5]
+
+
+def test_a_prior_that_no_grid_can_follow_is_refused_in_words(rng):
+    """Forty parts of a mean of 300 under an exact total of 120."""
+    laws = {Margin("part"): law_named("discrete-laplace")("1"), Margin("all"): law_named("exact")()}
+    measured = noisy(star(40), np.full(40, 3), laws, rng)
+    with pytest.raises(ConvergenceError, match="could not be computed on grids"):
+        infer(
+            measured,
+            TreeExact(prior=Poisson(300.0), tier="approximate"),
+            spec=tree_constraints(star(40)),
+            draws=1,
+        )

@@ -171,6 +171,8 @@ class TreeGrid:
         """Solve on grids refined where the posterior is; also return what is then known of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
+            if not np.diff(self.grids.ptr).all():  # a window that ends before it begins
+                break
             solved = self.solve(split)
             found = grid_downward(self.grids, solved.factor, solved.up)
             if not (np.isfinite(solved.evidence) and np.isfinite(found.p).all()):

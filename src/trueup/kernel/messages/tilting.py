@@ -37,7 +37,7 @@ ENTRIES_A_CALL = 1 << 22
 """Entries of tables between two returns to Python, where an interruption is heard: some tenths of a second."""
 RESTING, TILT_TOLERANCE_SDS = 0.1, 0.5
 """Standard deviations by which a sum may be off before its tilt is moved, and at which the search ends."""
-MAX_TILT_STEPS, STALLED_STEPS, STALLED = 100, 15, 0.95
+MAX_TILT_STEPS, STALLED_STEPS, STALLED = 100, 40, 0.95
 """Steps of a search; those after which it ends that came no nearer than this share of the least distance before."""
 NARROW = 0.01
 """Least variance (counts squared) that a sum is taken to have: parts that all but one count contradicts still move."""
