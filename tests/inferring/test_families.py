@@ -174,6 +174,18 @@ def test_chains_have_the_moments_of_enumeration(name, prior, rng):
     assert largest_z(found.draws, shown, wrong) > LIMIT
 
 
+def test_places_that_are_divided_for_each_value_apart_are_told():
+    tree = Tree.from_columns(["all", "area"], [{}, {"area": ["x", "y"]}])
+    cells = Cells(tree, (A, B))
+
+    def said(*margins):
+        family = family_of(cells, margins)
+        return FamilyMoves().doubt(Constraints(family, margins), [])
+
+    assert "for each value of 'a' apart" in said(Margin("area", ("a",)), Margin("all", ("a", "b")))
+    assert said(Margin("area", ("a",)), Margin("all", ("b",))) is None
+
+
 def test_chains_that_have_not_converged_are_refused_or_said_to_be_approximate(rng, monkeypatch):
     monkeypatch.setattr(family_moves, "MIN_DIAGNOSED_DRAWS", 8)  # too few to agree
     constraints, headers, values = small(next(iter(SMALL)))

@@ -1,4 +1,7 @@
-"""Several tables that share margins: Markov chains that move records through all tables at once."""
+"""Several tables that share margins: Markov chains that move records through all tables at once.
+
+One file: the method and the engine of its chains share what they watch, tune and say.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from trueup.kernel.settling.descend import Settling
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import closed_constraints, family_cells
-from trueup.layouts.family_walk import FamilyWalk
+from trueup.layouts.family_walk import FamilyWalk, divided_anew
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
@@ -119,6 +122,15 @@ class FamilyMoves(InferenceMethod):
             if len(prior.concentrations) not in (0, steps):
                 return f"it takes {steps} concentrations, one for each step from level to level and to values, table by table"
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
+
+    def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
+        """Return what is wrong with sums over values for each of which places are divided anew; None if there are none."""
+        flat = isinstance(self.prior, Flat)
+        return (
+            super().doubt(constraints, headers)
+            if flat
+            else divided_anew(family_cells(closed_constraints(constraints)))
+        )
 
     def prepare(
         self, constraints: Constraints, headers: Sequence[Measured]

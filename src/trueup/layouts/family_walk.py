@@ -18,6 +18,13 @@ from trueup.model.header import Measured
 
 Integers = NDArray[np.int64]
 
+DIVIDED_ANEW = (
+    "This prior divides places for each value of {} apart, and knows nothing of a place's size from one value to the next: small "
+    "places are drawn towards the others as often as there are values. Their totals come out too large, and their intervals may "
+    "miss the true counts by far. Rely on the released counts and their margins of error there."
+)
+"""What is known against posteriors of such families: of 50 clinics the six smallest came out 13 to 20 too large."""
+
 
 @dataclass(frozen=True, eq=False)
 class FamilyWalk:
@@ -217,6 +224,18 @@ def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
         if cells.parts[i].size(found[-1]) < cells.parts[i].size(margin) < cells.parts[i].n:
             found.append(margin)
     return found
+
+
+def divided_anew(cells: FamilyCells) -> str | None:
+    """Return what is wrong with sums over attributes for each of whose values the prior divides places anew; None without any."""
+    names = {
+        f"'{name}'": None
+        for i, above in enumerate(cells.junction().parent)
+        for margin in _steps_of(cells, i, above)
+        if margin.level != cells.tables[i].level
+        for name in margin.attributes
+    }
+    return DIVIDED_ANEW.format(" and ".join(names)) if names else None
 
 
 def _kinds(cells: FamilyCells, i: int, divided: Margin) -> Integers:
