@@ -176,13 +176,14 @@ def test_chains_have_the_moments_of_enumeration(name, prior, rng):
 
 def test_places_that_are_divided_for_each_value_apart_are_told():
     tree = Tree.from_columns(["all", "area"], [{}, {"area": ["x", "y"]}])
-    cells = Cells(tree, (A, B))
+    cells = Cells(tree, (A, B, C))
 
     def said(*margins):
         family = family_of(cells, margins)
         return FamilyMoves().doubt(Constraints(family, margins), [])
 
-    assert "for each value of 'a' apart" in said(Margin("area", ("a",)), Margin("all", ("a", "b")))
+    assert "for each value of 'a' apart" in said(Margin("area", ("a", "b")), Margin("all", ("a", "c")))
+    assert said(Margin("area", ("a",)), Margin("all", ("a", "c"))) is None  # shares of areas are drawn
     assert said(Margin("area", ("a",)), Margin("all", ("b",))) is None
 
 

@@ -38,9 +38,13 @@ def steps_of(cells: FamilyCells, i: int, above: int, open_: np.ndarray) -> list[
         parent = whole.groups(fine, coarse)
         inside = np.zeros(whole.size(fine), bool)
         inside[whole.groups(table, fine)[here]] = True
-        drawn = fine == table and coarse.level == fine.level and whole.shape[0] > 1
-        width = whole.n // whole.shape[0]
-        share = np.arange(whole.n) % width if drawn else np.full(whole.size(fine), -1)
+        drawn, width = fine == table and whole.shape[0] > 1, whole.n // whole.shape[0]
+        if drawn and coarse.level == fine.level:
+            share = np.arange(whole.n) % width
+        elif drawn and coarse.attributes:
+            share = np.arange(whole.n) // width
+        else:
+            share = np.full(whole.size(fine), -1)
         found.append(Step(fine, parent, share, inside))
     return found
 

@@ -9,7 +9,8 @@ own, whose counts are divided among the values of its other attributes. With wei
 Each step has one concentration `a`: places differ more than values within a place do, or less. Its log moves by random-walk
 steps under the standard logistic law: `a / (1 + a)` is uniform. Places have weights of 1. So have values where a table has one
 place; elsewhere their shares are common to all places, drawn too, and uniform before: else sums over places would be drawn
-towards equal shares as often as there are places. A pair of shares moves at a time, by a random-walk step of its log odds.
+towards equal shares as often as there are places. So are shares of places that are a table's last parts and are divided for each
+of several values. A pair of shares moves at a time, by a random-walk step of its log odds.
 """
 
 from __future__ import annotations
@@ -116,8 +117,10 @@ def _move_pair(rng, layout, state, table, v, w):
     last, a = step - layout.steps[table], state.alpha[step]
     gain = math.log(more * less) - math.log(own * other)
     first, size = layout.start[table], layout.value_ptr[table + 1] - layout.value_ptr[table]
-    one, two = v - layout.value_ptr[table], w - layout.value_ptr[table]
-    for begin in range(first, layout.start[table + 1], size):
+    apart, cells = layout.apart[table], layout.start[table + 1] - first
+    one, two = apart * (v - layout.value_ptr[table]), apart * (w - layout.value_ptr[table])
+    stop, on = (first + cells, size) if apart == 1 else (first + apart, 1)
+    for begin in range(first, stop, on):
         gain += _share_rise(layout, state, begin + one, own, more, a)
         gain += _share_rise(layout, state, begin + two, other, less, a)
         uneven = layout.is_open[begin + one] - layout.is_open[begin + two]
@@ -126,7 +129,7 @@ def _move_pair(rng, layout, state, table, v, w):
     if not (gain >= 0.0 or math.log(1.0 - rng.random()) < gain):
         return
     state.weights[v], state.weights[w] = more, less
-    for begin in range(first, layout.start[table + 1], size):
+    for begin in range(first, stop, on):
         uneven = layout.is_open[begin + one] - layout.is_open[begin + two]
         state.mass[layout.group[begin + one, last]] += uneven * (more - own)
 

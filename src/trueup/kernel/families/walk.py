@@ -57,8 +57,9 @@ class WalkLayout(NamedTuple):
         `(n, s)` the sums that hold a cell, of which each is divided into the next and the last into cells; -1 for none.
     steps, sums_ptr
         `(t + 1,)` where the steps of each table begin among all, and where the sums that a step divides begin in `held`.
-    value, value_ptr
-        `(n,)` the weight of each cell among `weights`, and where each table's begin.
+    value, value_ptr, apart
+        `(n,)` the weight of each cell among `weights`, where each table's begin, and how far apart in a table cells of two
+        weights stand: 1 where they are of values, the cells of a place where they are of places.
     block_ptr, blocks, in_blocks
         Weights of one sum, table by table: where the ends of a table's blocks begin in `blocks`, where each block ends, and its
         weights. A table whose shares are not drawn has none.
@@ -91,6 +92,7 @@ class WalkLayout(NamedTuple):
     sums_ptr: np.ndarray
     value: np.ndarray
     value_ptr: np.ndarray
+    apart: np.ndarray
     block_ptr: np.ndarray
     blocks: np.ndarray
     in_blocks: np.ndarray
