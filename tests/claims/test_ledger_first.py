@@ -138,7 +138,7 @@ KILLED = """
 import os, signal, sys
 from tests.claims.test_ledger_first import AREAS
 from trueup.ledger.account import Account
-from trueup.releasing import pipeline, whole
+from trueup.releasing import engine, pipeline
 account = Account.open(sys.argv[1] + "/ledger.db", "ana", None)
 def die(*given): os.kill(os.getpid(), signal.SIGKILL)
 setattr(engine, sys.argv[2], die)
