@@ -125,12 +125,9 @@ class FamilyMoves(InferenceMethod):
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return what is wrong with sums over values for each of which places are divided anew; None if there are none."""
-        flat = isinstance(self.prior, Flat)
-        return (
-            super().doubt(constraints, headers)
-            if flat
-            else divided_anew(family_cells(closed_constraints(constraints)))
-        )
+        if isinstance(self.prior, Flat):
+            return super().doubt(constraints, headers)
+        return divided_anew(family_cells(closed_constraints(constraints)))
 
     def prepare(
         self, constraints: Constraints, headers: Sequence[Measured]
@@ -163,13 +160,15 @@ class FamilyMoves(InferenceMethod):
             connected=True,
             approximate=not_converged(engine.chains, engine.sweeps, found) if weak else "",
             refused="" if judged.enough or weak else chains_too_short(engine.sweeps, found, REMEDY),
-            stats={"draws": draws, "interrupted": False, "chains": self.chains}
-            | {
+            stats={
+                "draws": draws,
+                "interrupted": False,
+                "chains": self.chains,
                 "tier": "approximate" if weak else "chains",
                 "sweeps": engine.sweeps,
                 "thinned_by": engine.thin,
-            }
-            | found,
+                **found,
+            },
             tables=tables,
         )
 

@@ -195,7 +195,8 @@ class _Tabulation:
             self._count_kept(table, self.limit, cell, joined, records)
             return
         count = f"CAST(least(sum({whole}), {MAX_COUNT}) AS BIGINT)" if column else records
-        written = f"count(DISTINCT {self._as_written(table)})" if column else "0"
+        apart = any(part.is_read for part in self.spec.attributes)
+        written = f"count(DISTINCT {self._as_written(table)})" if column and apart else "1"
         self._spill(
             f"SELECT places.part, places.place, {cell} AS cell, {count} AS count, count(*) AS rows, "
             f"{written} AS written, count(*) - count({whole}) AS bad FROM {joined}"

@@ -36,7 +36,15 @@ class RowNumbers(NamedTuple):
 
 
 class SumAgreement(NamedTuple):
-    """How many numbers are near the sum of others, of those that hidden ones do not leave open, and by how much they are off."""
+    """Agreement of a row with the sum of others.
+
+    Attributes
+    ----------
+    told, near
+        Numbers that hidden ones do not leave open, and how many of these are near the sum.
+    off, total
+        By how much the told ones are off together, and their sum (counts).
+    """
 
     told: int
     near: int
@@ -45,6 +53,7 @@ class SumAgreement(NamedTuple):
 
     @property
     def is_told(self) -> bool:
+        """Return True if there are numbers enough, and large enough, to tell anything."""
         return self.told > 0 and self.total >= LEAST
 
     @property
