@@ -68,17 +68,13 @@ def of_finest_kind(table: SeenTable) -> SeenTable:
     left = [said for said in times if said not in kept]
     if not left or len(kept) > 2:
         return table
-    places, attributes, values = (
-        [c._replace(texts=[text for text, said in zip(c.texts, kind.texts) if said in kept]) for c in columns]
-        for columns in (table.places, table.attributes, table.values)
-    )
     why = (
         f"rows in which '{kind.name}' says {', '.join(left)} are left out, as nothing tells which {finest} they hold; a list of "
         "places with the one above each, given as --geography, tells it"
     )
     only = {**table.only, kind.name: kept}
-    return table._replace(
-        places=places, attributes=attributes, values=values, only=only, ignored=[*table.ignored, why]
+    return table.of_rows([said in kept for said in kind.texts])._replace(
+        only=only, ignored=[*table.ignored, why]
     )
 
 

@@ -21,6 +21,7 @@ from trueup.io.published.drafting.keys import (
 )
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.drafting.subtotals import without_subtotals
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
 from trueup.io.published.drafting.wide import attribute_cells
 
@@ -132,6 +133,7 @@ def _drafted_table(
     undecided: list[str],
     listed: frozenset[str],
 ) -> DraftedTable:
+    table = without_subtotals(table, undecided)
     columns: dict[str, str] = {}
     totals: dict[str, str] = {}
     level, found = "all", False
@@ -161,15 +163,16 @@ def _drafted_table(
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
     for column in table.attributes:
-        values = [t for t in dict.fromkeys(column.held) if not TOTAL.fullmatch(t)]
+        whole_value = table.wholes.get(column.name) or _total_of(column)
+        values = [t for t in dict.fromkeys(column.held) if t != whole_value]
         unnamed = re.fullmatch(r"column \d+", column.name) or column.name in [
             place.name for place in table.places
         ]
         drawn = attribute_of(attributes, name_of(values) if unnamed else column.name, values)
         if drawn.column != column.name:
             columns[drawn.column] = column.name
-        if label := _total_of(column):
-            totals[drawn.column] = label
+        if whole_value:
+            totals[drawn.column] = whole_value
         totals |= (summed := _summing(drawn.column, column, table, undecided, totals))
         drawn.values = [value for value in drawn.values if value not in summed.values()]
         named.append(drawn.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
 from trueup.model.published_codes import read_interval
 
 TOTAL = re.compile(
-    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:](totalt?|i alt|insgesamt|yhteensä|razem):?|all|all .*|both( sexes| genders)?|"
-    r"persons|insgesamt|gesamt|summe|alle|"
+    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:](totalt?|i alt|insgesamt|yhteensä|razem):?|all|"
+    r"all (?!(the )?(other|rest)).*|both( sexes| genders)?|persons|insgesamt|gesamt|summe|alle|"
     r"ensemble|totale|totaal|i alt|totalt|yhteensä|ambos( (os )?sexos)?|(grand|sub)[- ]?total.*|sum|suma|somme|razem|celkem|"
     r"ogółem|spolu|összesen|ukupno|skupaj|kokku|kopā|iš viso|samtals|toplam|totalul|gesamtergebnis|gesamtsumme|zusammen|jumlah|"
     r"cyfanswm|people|beide( geschlechter)?|begge (kjønn|køn)|båda könen|molemmat( sukupuolet)?|les deux sexes|alle aldre|"
@@ -82,6 +83,8 @@ class SeenTable(NamedTuple):
         The columns beside values that hold their errors, and of what kind these are.
     labels, kinds
         Columns that name what its keys say, and that say of which level a row is.
+    wholes
+        The value of an attribute, by its column, whose rows hold the sums of all others.
     groups
         The heading above each row, where rows without values are headings.
     only, constant
@@ -117,6 +120,24 @@ class SeenTable(NamedTuple):
     error: str = "variance"
     labels: Sequence[SeenColumn] = ()
     kinds: Sequence[SeenColumn] = ()
+    wholes: Mapping[str, str] = MappingProxyType({})
+
+    def of_rows(self, kept: Sequence[bool]) -> SeenTable:
+        """Return the table with some of its rows."""
+
+        def some(columns: Sequence[SeenColumn]) -> list[SeenColumn]:
+            return [column._replace(texts=list(compress(column.texts, kept))) for column in columns]
+
+        variance = self.variance and some([self.variance])[0]
+        return self._replace(
+            places=some(self.places),
+            attributes=some(self.attributes),
+            values=some(self.values),
+            variance=variance,
+            labels=some(self.labels),
+            kinds=some(self.kinds),
+            keys=tuple(some(self.keys)),
+        )
 
 
 def is_number(text: str) -> bool:

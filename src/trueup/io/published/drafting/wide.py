@@ -9,6 +9,7 @@ from trueup.io.published.drafting.agreement import summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
+from trueup.io.published.drafting.subtotals import said_of_sums, summed_columns
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
 Cell = tuple[SeenColumn, dict[str, str]]
@@ -19,10 +20,21 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
     paths = _telling_paths([column.path for column in table.values])
     columns = [c._replace(path=path) for c, path in zip(table.values, _parted(paths))]
     if (grid := _grid(columns)) is not None:
+        found = [
+            summed_columns(among, [c.path[end] for c in among], table)
+            for end, values in enumerate(grid)
+            if (among := [c for c in columns if len(c.path) == 2 and c.path[end] in values])
+        ]
+        grid = [
+            [value for value in values if value != summed.whole and value not in summed.inner]
+            for values, summed in zip(grid, found)
+        ]
+        undecided += [f"'{table.file}': {said}" for summed in found for said in said_of_sums(summed)]
         drawn = [attribute_of(attributes, name_of(values), values) for values in grid]
         _say_unnamed(table, drawn, undecided)
         for column in columns:
-            yield column, _where(column, grid, drawn)
+            if not any(name in summed.inner for name, summed in zip(column.path, found)):
+                yield column, _where(column, grid, drawn)
         return
     whole = [[TOTAL.fullmatch(name) is not None for name in c.path] for c in columns]
     total = next(
@@ -45,6 +57,12 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
             f"'{table.file}': the ages {', '.join(twice)} hold others or lie in them, and are left out"
         )
         rest = [c for c in rest if c.path[-1] not in twice]
+    summed = summed_columns(rest, [c.name for c in rest], table)
+    undecided += [f"'{table.file}': {said}" for said in said_of_sums(summed)]
+    if total is None and summed.whole:
+        total = next(c for c in rest if c.name == summed.whole)
+        yield total, {}
+    rest = [c for c in rest if c.name not in summed.inner and c is not total]
     for group in _attribute_groups(rest, total, table.titles):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
         if among is not None or (total is not None and len(group) == 1):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.io.published.perturbed.columns import attribute_column
+from trueup.io.published.perturbed.parts import leaves_of, summed_values
+from trueup.model.cells import Attribute
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 
@@ -23,6 +27,7 @@ CHANCE = 5e-3
 def wholes_among_parts(measured: Measurements, rows: Mapping[str, Sequence[int]]) -> Iterator[str]:
     """Yield a note for each level with places that are, in every column, about the sum of all others or of those beside them."""
     cells = measured.cells
+    yield from _sums_among_values(measured)
     for level, size in zip(cells.tree.levels, cells.tree.sizes):
         if size < MIN_PLACES:
             continue
@@ -50,6 +55,59 @@ def wholes_among_parts(measured: Measurements, rows: Mapping[str, Sequence[int]]
                     "it, all is counted twice. Draft the spec anew with a list of all places and the one above each, in two "
                     "columns (for the places above all others it is empty): trueup new SPEC --published FILE --geography LIST."
                 )
+
+
+def _sums_among_values(measured: Measurements) -> Iterator[str]:
+    """Yield a note for each attribute some of whose values are, in every row, the sums of others."""
+    cells = measured.cells
+    for attribute in (a for a in cells.attributes if len(a.values) > 2 and a.partition):
+        own = [h for h in measured.headers if attribute.name in h.margin.attributes]
+        header = max(own, key=lambda h: cells.size(h.margin), default=None)
+        if header is None:
+            continue
+        margin = canonical(cells, header.margin)
+        sizes = [
+            len(next(a for a in cells.attributes if a.name == name).values) for name in margin.attributes
+        ]
+        shown = measured.shown(margin).reshape(-1, *sizes)
+        table = np.moveaxis(shown, 1 + margin.attributes.index(attribute.name), 0).reshape(
+            len(attribute.values), -1
+        )
+        ends = np.stack([np.ma.filled(table.astype(float), end) for end in (0.0, np.inf)], axis=2)
+        found = [each for each in summed_values(ends, header.law.variance) if each.sure]
+        leaves = set(range(len(ends))) - {each.value for each in found}
+        wholes = [each.value for each in found if leaves_of(found, each.value) == leaves][:1]
+        for each in found:
+            parts = ", ".join(f"'{attribute.values[k]}'" for k in each.parts)
+            yield (
+                f"'{attribute.values[each.value]}' of '{attribute.name}' is about the sum of {parts} wherever they stand, so "
+                f"that all is counted twice: {_without_sums(measured, attribute, leaves, wholes)}."
+            )
+
+
+def _without_sums(
+    measured: Measurements, attribute: Attribute, leaves: set[int], wholes: Sequence[int]
+) -> str:
+    """Return what a spec declares where some values of an attribute are sums of the others."""
+    kept, whole = ([attribute.values[k] for k in sorted(each)] for each in (leaves, wholes))
+    declared = f"if so, declare values = {_listed(kept)} and, in the entry of "
+    published = getattr(measured.spec, "published", ())
+    part = next((part for part in published if attribute.name in part.attributes), None)
+    if part is None:
+        names = [name for k, name in enumerate(attribute.values) if k not in leaves and name not in whole]
+        ways = [f"leave out the `cell` of {_listed(names)}"] if names else []
+        ways += [f"take `where` out of the `cell` of {_listed(whole)}"] if whole else []
+        return declared + "its tables, " + " and ".join(ways)
+    column = attribute_column(measured.spec, attribute.name)  # pyright: ignore
+    labels = [label for label in part.total_of(column) if label] or whole
+    rows = dict(part.only) | {part.columns.get(column, column): [*kept, *labels]}
+    lines = ", ".join(f"{json.dumps(a, ensure_ascii=False)} = {_listed(b)}" for a, b in rows.items())
+    total = f" and total = {{ {json.dumps(column, ensure_ascii=False)} = {json.dumps(labels[0], ensure_ascii=False)} }}"
+    return declared + f"'{part.name}', only = {{ {lines} }}" + (total if labels else "")
+
+
+def _listed(names: str | Sequence[str]) -> str:
+    return json.dumps(names if isinstance(names, str) else list(names), ensure_ascii=False)
 
 
 def _sums_of_neighbours(

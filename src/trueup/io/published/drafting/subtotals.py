@@ -1,0 +1,115 @@
+"""Values of an attribute that hold the sums of others: one is the whole, the others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.io.published.perturbed.parts import leaves_of, summed_values
+
+
+class Summed(NamedTuple):
+    """Values of an attribute that are sums of others.
+
+    Attributes
+    ----------
+    whole
+        The one that holds all others; empty if there is none.
+    inner
+        Those that hold some, with these.
+    open
+        Those that may do so, by numbers that do not decide it.
+    """
+
+    whole: str = ""
+    inner: dict[str, list[str]] = {}
+    open: dict[str, list[str]] = {}
+
+
+def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
+    """Leave out rows of values of attributes that are sums of some others, and mark the value that is the sum of all."""
+    for column in table.attributes:
+        values = list(dict.fromkeys(column.held))
+        found = _summed(values, _numbers_by_value(table, column, values))
+        undecided += [f"'{table.file}': {said}" for said in said_of_sums(found, f" of '{column.name}'")]
+        if found.inner:
+            kept = [text not in found.inner for text in column.texts]
+            only = {
+                **table.only,
+                column.name: [text for text in dict.fromkeys(column.texts) if text not in found.inner],
+            }
+            table = table.of_rows(kept)._replace(only=only)
+        if found.whole:
+            table = table._replace(wholes={**table.wholes, column.name: found.whole})
+    return table
+
+
+def said_of_sums(found: Summed, where: str = "") -> list[str]:
+    """Return what a draft says of values that are, or may be, sums of others."""
+    said = [
+        f"'{value}'{where} is the sum of {_shown(parts)}, and is left out"
+        for value, parts in found.inner.items()
+    ]
+    return said + [
+        f"'{value}'{where} may be the sum of {_shown(parts)}, and is taken for one beside them; if it is their sum, all is "
+        "counted twice: take it out of `values`, and leave its rows out by `only`, or its columns out of `cell`"
+        for value, parts in found.open.items()
+    ]
+
+
+def _shown(parts: Sequence[str]) -> str:
+    return ", ".join(f"'{part}'" for part in parts[:5]) + (
+        f" and {len(parts) - 5} more" if len(parts) > 5 else ""
+    )
+
+
+def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: SeenTable) -> Summed:
+    """Return which columns of values, or groups of them of one name, are sums of others, row by row."""
+    numbers = row_numbers(table, columns)
+    values = list(dict.fromkeys(names))
+    ends = numbers.ends.transpose(1, 0, 2)
+    each = [np.concatenate([ends[k] for k, name in enumerate(names) if name == value]) for value in values]
+    if len({*map(len, each)}) > 1:
+        return Summed()
+    return _summed(values, numbers._replace(ends=np.stack(each)))
+
+
+def _summed(values: Sequence[str], numbers: RowNumbers) -> Summed:
+    variance = (numbers.base**2 - 1) / 6 + numbers.noise**2
+    every = summed_values(numbers.ends, variance)
+    sure = [each for each in every if each.sure]
+    leaves = set(range(len(values))) - {each.value for each in sure}
+    parts = {each.value: [values[k] for k in each.parts] for each in every}
+    totals = numbers.ends[..., 0].sum(axis=1)
+    wholes = [each.value for each in sure if leaves_of(sure, each.value) >= leaves]
+    named = [k for k, value in enumerate(values) if TOTAL.fullmatch(value)]
+    first = max(wholes or named, key=lambda k: (k in named, totals[k]), default=None)
+    inner = {
+        values[k]: parts.get(k, ["others"])
+        for k in sorted({each.value for each in sure} | {*named})
+        if k != first
+    }
+    unsure = {
+        values[each.value]: parts[each.value] for each in every if not each.sure and each.value not in named
+    }
+    return Summed("" if first is None else values[first], inner, unsure)
+
+
+def _numbers_by_value(table: SeenTable, column: SeenColumn, values: Sequence[str]) -> RowNumbers:
+    """Return the numbers of each value of a column, in the places and values of other columns that they stand beside."""
+    others = [key.texts for key in (*table.places, *table.attributes) if key is not column]
+    keys = list(zip(*others)) if others else [()] * len(column.texts)
+    contexts = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    ends: NDArray[np.float64] = np.zeros((len(values), len(contexts) * len(table.values), 2))
+    ends[..., 1] = np.inf
+    at = {value: k for k, value in enumerate(values)}
+    for c, shown in enumerate(table.values):
+        for key, text, pair in zip(keys, column.texts, ends_of(shown, table.titles)):
+            if text:
+                ends[at[text], contexts[key] + c * len(contexts)] = pair
+    return row_numbers(table, table.values)._replace(ends=ends)

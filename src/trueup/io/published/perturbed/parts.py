@@ -1,0 +1,145 @@
+"""Values whose numbers are the sums of those of some others, beside them: sub-totals and wholes, by their numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_VALUES, MOST_CONTEXTS, MOST_STEPS = 60, 200, 1500
+"""Values among which sums are looked for, numbers of each that are compared, and sets of parts that are tried for each."""
+CHANCE = 1e-2
+"""The chance at which some set of unrelated values is as near to a value as a set that is taken for its parts."""
+
+
+class SummedValue(NamedTuple):
+    """A value, the others that sum to it, and whether that is sure or may be chance."""
+
+    value: int
+    parts: tuple[int, ...]
+    sure: bool
+
+
+def summed_values(ends: NDArray[np.float64], variance: float) -> list[SummedValue]:
+    r"""Return the values whose numbers are sums of those of others.
+
+    That parts sum to a value, up to their rounding, is compared with that they are unrelated counts of its size, whose
+    difference has at least the variance of Poisson counts. The ratio of both likelihoods has to exceed the number of
+    sets that were open, over `CHANCE`; a value is named as unsure where it exceeds that number alone.
+
+    Parameters
+    ----------
+    ends
+        `(values, contexts, 2)` the least and the most that each number may stand for.
+    variance
+        Of the perturbation of one number (counts squared).
+
+    Examples
+    --------
+    >>> a, b, c = [[31, 50, 12, 44, 9], [22, 19, 63, 70, 41], [77, 12, 30, 4, 58]]
+    >>> table = np.array([a, b, np.add(a, b), c], float)
+    >>> summed_values(np.stack([table, table], axis=2), 0.0)
+    [SummedValue(value=2, parts=(0, 1), sure=True)]
+    """
+    size = len(ends)
+    if not 2 < size <= MOST_VALUES:
+        return []
+    some = ends[:, np.argsort(-ends[..., 0].sum(axis=0), kind="stable")[:MOST_CONTEXTS]]
+    found: dict[int, SummedValue] = {}
+    tops = list(range(size))
+    while more := {
+        v: best for v in tops if v not in found and (best := _best(some, v, _runs(tops, v), variance))
+    }:
+        found |= {v: best for v, best in more.items() if best.sure}
+        inner = {part for each in found.values() for part in each.parts}
+        if len(tops) == len(tops := [v for v in tops if v not in inner]):
+            break
+    for value in (v for v in range(size) if v not in found):
+        # What holds this value cannot be its part: the sets that are tried are those of smaller ones.
+        smaller = [v for v in range(size) if v != value and (some[v, :, 0] <= some[value, :, 1]).mean() > 0.8]
+        smaller.sort(key=lambda v: -some[v, :, 0].sum())
+        best = _best(some, value, _sets_of_parts(some, value, smaller, variance), variance)
+        found |= {value: best} if best else {}
+    return [found[value] for value in sorted(found)]
+
+
+def _best(ends: NDArray, value: int, sets: Iterable[tuple[int, ...]], variance: float) -> SummedValue | None:
+    """Return the value with the set of parts that explains its numbers best, if one does better than chance."""
+    size = len(ends)
+    scored = [
+        (_log_ratio(ends, value, parts, variance) - _log_sets(value, parts, size), parts) for parts in sets
+    ]
+    score, parts = max(scored, default=(0.0, ()))
+    return SummedValue(value, tuple(sorted(parts)), score > -np.log(CHANCE)) if score > 0 else None
+
+
+def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
+    """Yield the runs of two or more values that begin beside a value, and all others."""
+    at = values.index(value)
+    for beside in (values[at + 1 :], values[:at][::-1]):
+        yield from (tuple(beside[:length]) for length in range(2, len(beside) + 1))
+    if len(values) > 2:
+        yield tuple(v for v in values if v != value)
+
+
+def leaves_of(found: Sequence[SummedValue], value: int) -> set[int]:
+    """Return the values that are no sums themselves of which a value is the sum, in the end."""
+    parts = {each.value: each.parts for each in found if each.sure}
+    return set().union(*(leaves_of(found, part) for part in parts[value])) if value in parts else {value}
+
+
+def _log_sets(value: int, parts: Sequence[int], size: int) -> float:
+    """Return the logarithm of how many sets are as simple as these: all others, neighbours of the value, or any set."""
+    if len(parts) == size - 1:
+        return float(np.log(size))
+    spanned = max(*parts, value) - min(*parts, value)
+    return float(np.log(size) + (2 * np.log(size) if spanned == len(parts) else size * np.log(2)))
+
+
+def _log_ratio(ends: NDArray, value: int, parts: Sequence[int], variance: float) -> float:
+    """Return the log likelihood ratio of "sums to" over "is unrelated to", over all contexts."""
+    own, sums = ends[value], ends[list(parts)].sum(axis=0)
+    off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
+    open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
+    by_chance = own[:, 0] + sums[:, 0]
+    ratios = [
+        _ratio(off, open_, by_chance, (len(parts) + 1) * each + 1 / 12)
+        for each in {variance / 2, variance, max(variance, 2.0)}
+    ]
+    return float(max(ratios))
+
+
+def _ratio(off: NDArray, open_: NDArray, by_chance: NDArray, rounding: float) -> float:
+    wide = by_chance + rounding
+    spans = [
+        np.maximum(open_ + 1, np.sqrt(2 * np.pi * each)) for each in (wide, np.full_like(wide, rounding))
+    ]
+    known = np.isfinite(open_)
+    terms = np.log(spans[0][known] / spans[1][known]) - off[known] ** 2 * (1 / rounding - 1 / wide[known]) / 2
+    return float(terms.sum())
+
+
+def _sets_of_parts(
+    ends: NDArray, value: int, smaller: Sequence[int], variance: float
+) -> list[tuple[int, ...]]:
+    """Return the sets of two or more smaller values that sum to a value in most contexts, within its rounding."""
+    own, found, steps = ends[value], [], 0
+    allowed = 4 * np.sqrt((len(smaller) + 1) * max(variance, 1 / 12)) + np.minimum(0.02 * own[:, 0], 4)
+    rest = (
+        np.cumsum([ends[other, :, 1] for other in reversed(smaller)], axis=0)[::-1]
+        if smaller
+        else np.empty(0)
+    )
+    stack: list[tuple[int, tuple[int, ...], NDArray]] = [(0, (), np.zeros_like(own))]
+    while stack and steps < MOST_STEPS:
+        at, parts, sums = stack.pop()
+        steps += 1
+        if (sums[:, 0] <= own[:, 1] + allowed).mean() < 0.9:
+            continue
+        if len(parts) > 1 and (sums[:, 1] >= own[:, 0] - allowed).mean() >= 0.9:
+            found.append(parts)
+        if at < len(smaller) and (sums[:, 1] + rest[at] >= own[:, 0] - allowed).mean() >= 0.9:
+            stack += [(at + 1, parts, sums), (at + 1, (*parts, smaller[at]), sums + ends[smaller[at]])]
+    return found
