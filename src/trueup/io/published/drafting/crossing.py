@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trueup.io.published.drafting.names import name_of
-from trueup.io.published.drafting.seen import KEY, TOTAL, SeenColumn
+from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn
 
 _ATTRIBUTE = re.compile(
     r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
@@ -73,17 +73,22 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         likely = columns
     if not likely:
         return SortedKeys([], columns, ignored, labels, kinds)
+    most = max(likely, key=lambda c: len(set(c.held)))
     named = [c for c in likely if KEY.fullmatch(c.name)]
-    finest = named[0] if named else max(likely, key=lambda c: len(set(c.held)))
+    placed = [c for c in likely if PLACE.fullmatch(c.name)]
+    finest = placed[0] if placed else most
     under = [
         c
         for c in likely
-        if (_determines(c, finest) or (c in named and _begins_anew(c, finest)))
-        and (c in named or len(set(finest.held)) > 1)
+        if (_determines(c, finest) or _begins_anew(c, finest)) and (c in named or len(set(finest.held)) > 1)
     ]
     finest = max(under, key=lambda c: (len(set(c.held)), not _determines(finest, c)), default=finest)
     above = [c for c in likely if c is not finest and (_determines(finest, c) or _begins_anew(finest, c))]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
+    if not placed and (crossed := [c.name for c in likely if c not in places]):
+        ignored.append(
+            f"whether places stand in '{finest.name}' or in '{crossed[0]}'; they are taken to stand in '{finest.name}'"
+        )
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
 
 

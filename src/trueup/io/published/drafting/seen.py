@@ -21,11 +21,21 @@ TOTAL = re.compile(
     re.IGNORECASE,
 )
 YEAR = re.compile(r"(18|19|20)\d\d")
-KEY = re.compile(
-    r".*((?<![^\W_])id\b|code|geo|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|_cd\b|\bcd\b|area|region|district|county|municipality|"
-    r"tract|block|ward|gemeinde|kreis|land|province|state|country|place|town|city|village|page|site|clinic|hospital|school)",
+_GEO = (
+    r"geo|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|area|region|district|county|municipality|"
+    r"tract|block|ward|gemeinde|kreis|land|province|state|country|place|town|city|village|page|site|clinic|hospital|school"
+)
+PLACE = re.compile(
+    rf".*({_GEO}|commune|comune|municipio|kommune?|bezirk|\bort|ortsteil|stadt|ville|città|ciudad|gmina|powiat|obec|kunta|provinc(ia|e)|"
+    r"d[eé]partement|r[eé]gi[oó]n|regione|[ck]anton|concelho|freguesia|parish|l[aä]n|fylke|borough|station)(s?| ?name)",
     re.IGNORECASE,
 )
+"""Names of columns of places."""
+KEY = re.compile(
+    rf".*((?<![^\W_])id\b|code|_cd\b|\bcd\b|c[oó]digo|codice|kode?|koodi|schlüssel|kennziffer|kennung|insee|istat|clave|nr\.?|nummer|{_GEO})",
+    re.IGNORECASE,
+)
+"""Names of columns of keys: of places, or of codes of anything."""
 _MARK = re.compile(
     r"[^\w\s]{1,3}(\s?[a-z]|\s+[^\W\d][\w ]{1,40})?|\[\w{1,3}\]|\.\.?[A-Za-z]|[A-Za-z]|n/?[adp]|n\.[adp]\.?|nan|null|nil|none|"
     r"conf\.?|suppressed|suppr\.?|confidential|unreliable|missing|withheld|not (available|published|applicable|shown|disclosed)",
