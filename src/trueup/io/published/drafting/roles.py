@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import compress, pairwise
+from itertools import compress
 
 from trueup.io.published.drafting.agreement import summing
 from trueup.io.published.drafting.crossing import are_alike, sorted_keys, told_rows
@@ -22,8 +22,9 @@ from trueup.io.published.drafting.kinds import (
     stands_among_values,
 )
 from trueup.io.published.drafting.names import overlapping
+from trueup.io.published.drafting.numbered import with_numbered_keys, without_formal, without_numbers_of_rows
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
-from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
@@ -61,14 +62,14 @@ def sorted_out(
     numbers = values
     keys, values, beside = _one_value(keys, values)
     coded = [c for c in numbers if c not in values and c not in keys]
-    values, formal = _without_formal([*keys, *coded], values)
+    values, formal = without_formal([*keys, *coded], values)
     beside += [
         f"column '{c.name}' numbers kinds of rows, as their keys tell them, and is left out" for c in formal
     ]
     coded += formal
     ignored += beside
-    keys, values = _with_numbered_keys(keys, values)
-    values, numbered = _without_numbers_of_rows(keys, values)
+    keys, values = with_numbered_keys(keys, values)
+    values, numbered = without_numbers_of_rows(keys, values)
     coded += numbered
     ignored += [f"column '{c.name}' numbers the rows or their places, and is left out" for c in numbered]
     if some := _some_rows(keys, periods, values):
@@ -248,84 +249,3 @@ def _holds_marks(column: SeenColumn, beside: list[SeenColumn], values: list[Seen
         is_code(text) and not any(map(str.isalnum, text)) for text in column.texts
     )
     return marks and len(beside) == 3 and beside[0] in values and any(map(is_number, beside[2].held))
-
-
-def _without_formal(
-    keys: list[SeenColumn], values: list[SeenColumn]
-) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Return columns of values, and those of levels or lists, which a key tells or blanks and lengths of codes in keys."""
-    rows = len(values[0].texts)
-    ways = [[*zip(*(map(_form, key.texts) for key in keys))], *(key.texts for key in keys)]
-    ways = [way for way in ways if rows >= max(6, 3 * len(set(way)))]
-    formal = [
-        column
-        for column in values
-        if all(map(str.isdigit, column.held))
-        and set(column.held) != {"0"}
-        and any(len(set(zip(way, column.texts))) == len(set(way)) for way in ways)
-    ]
-    return ([c for c in values if c not in formal], formal) if len(formal) < len(values) else (values, [])
-
-
-def _without_numbers_of_rows(
-    keys: list[SeenColumn], values: list[SeenColumn]
-) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Return columns of values, and those before them that number rows which a key tells apart: 1, 2, ..., or rising codes."""
-    numbered = []
-    apart = any(len(set(key.texts)) == len(key.texts) for key in keys) or told_rows(keys) == len(
-        values[0].texts
-    )
-    for column in values[:-1] if apart else ():
-        rest = [c for c in values if c is not column and c not in numbered]
-        bases = [base_of([x for x in column_numbers(c) if x is not None], "") for c in (column, *rest)]
-        unlike = bases[0] is None and None not in bases[1:]
-        if not _rises(column) or (all(map(_rises, rest)) and not unlike):
-            break
-        numbered.append(column)
-    return [c for c in values if c not in numbered], numbered
-
-
-def _repeats(column: SeenColumn) -> bool:
-    return 2 * len(set(column.held)) <= len(column.held)
-
-
-def _has_one_width(column: SeenColumn) -> bool:
-    """Return True for codes of one length, all different."""
-    return (
-        len(set(column.held)) == len(column.held)
-        and len({*map(len, column.held)}) == 1 < len(column.held[0]) - 1
-    )
-
-
-def _rises(column: SeenColumn) -> bool:
-    """Return True if whole numbers rise from row to row."""
-    whole = len(column.texts) > 5 and all(re.fullmatch(r"\d{1,12}", text) for text in column.texts)
-    return whole and all(int(a) < int(b) for a, b in pairwise(column.texts))
-
-
-def _form(text: str) -> int:
-    """Return the length of a code; 0 for a blank, -1 for words."""
-    return len(text) if not text or (any(map(str.isdigit, text)) and " " not in text) else -1
-
-
-def _with_numbered_keys(
-    keys: list[SeenColumn], values: list[SeenColumn]
-) -> tuple[list[SeenColumn], list[SeenColumn]]:
-    """Take the first columns of whole numbers as keys if only then no two rows have the same keys."""
-    # A few names that repeat are no reason to take counts, which differ from row to row, for codes.
-    few = told_rows(keys) < 0.8 * len(values[0].texts)
-    for count in range(len(values)):
-        numbered = values[:count]
-        if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
-            break
-        ways = [
-            [column.texts for column in (*keys, *numbered)],
-            [carried(c.texts) for c in (*keys, *numbered)],
-        ]
-        if not all(
-            (few and _repeats(column)) or _rises(column) or _has_one_width(column) for column in numbered
-        ):
-            break
-        if any(len(set(zip(*way))) == len(values[0].texts) for way in ways):
-            return [*keys, *numbered], values[count:]
-    return keys, values

@@ -13,7 +13,7 @@ from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.parts import leaves_of, summed_values
 
 
-class Summed(NamedTuple):
+class SummedGroups(NamedTuple):
     """Values of an attribute that are sums of others.
 
     Attributes
@@ -49,7 +49,7 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
     return table
 
 
-def said_of_sums(found: Summed, where: str = "") -> list[str]:
+def said_of_sums(found: SummedGroups, where: str = "") -> list[str]:
     """Return what a draft says of values that are, or may be, sums of others."""
     said = [
         f"'{value}'{where} is the sum of {_shown(parts)}, and is left out"
@@ -68,18 +68,18 @@ def _shown(parts: Sequence[str]) -> str:
     )
 
 
-def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: SeenTable) -> Summed:
+def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: SeenTable) -> SummedGroups:
     """Return which columns of values, or groups of them of one name, are sums of others, row by row."""
     numbers = row_numbers(table, columns)
     values = list(dict.fromkeys(names))
     ends = numbers.ends.transpose(1, 0, 2)
     each = [np.concatenate([ends[k] for k, name in enumerate(names) if name == value]) for value in values]
     if len({*map(len, each)}) > 1:
-        return Summed()
+        return SummedGroups()
     return _summed(values, numbers._replace(ends=np.stack(each)))
 
 
-def _summed(values: Sequence[str], numbers: RowNumbers) -> Summed:
+def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
     variance = (numbers.base**2 - 1) / 6 + numbers.noise**2
     every = summed_values(numbers.ends, variance)
     sure = [each for each in every if each.sure]
@@ -97,7 +97,7 @@ def _summed(values: Sequence[str], numbers: RowNumbers) -> Summed:
     unsure = {
         values[each.value]: parts[each.value] for each in every if not each.sure and each.value not in named
     }
-    return Summed("" if first is None else values[first], inner, unsure)
+    return SummedGroups("" if first is None else values[first], inner, unsure)
 
 
 def _numbers_by_value(table: SeenTable, column: SeenColumn, values: Sequence[str]) -> RowNumbers:

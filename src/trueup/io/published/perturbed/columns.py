@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from trueup.errors import DataError, did_you_mean
 from trueup.files import Columns, Encoded, is_csv, is_workbook, is_zst, select
 from trueup.files.source import open_table
 from trueup.io.published.perturbed.around import read_around
-from trueup.io.published.perturbed.grid import cell_text, unguarded
+from trueup.io.published.perturbed.grid import cell_text, delimiters_of, numbers_columns, rows_of, unguarded
 from trueup.io.published.perturbed.notes import without_notes
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
@@ -129,12 +130,20 @@ def _read_file_columns(
 def _plain(source: Any, names: Sequence[str]) -> Columns | None:
     """Return the columns of a file that is nothing but a table; None if it is not, or lacks them."""
     try:
-        table = open_table(source)
-        return select(table, names)
+        columns = select(open_table(source), names)
+        first = [str(column[0]) for column in columns.values() if len(column)]
+        numbered = all(len(text) < 6 or "=" in text for text in first)  # a look that costs less than the next
+        return None if numbered and _numbers_its_columns(source) else columns
     except DataError:
         if is_zst(Path(source)):
             raise
         return None
+
+
+def _numbers_its_columns(source: Any) -> bool:
+    """Return True if the second row of a file numbers its columns."""
+    tops = (list(islice(rows_of(source, None, sign, stripped=False), 2)) for sign in delimiters_of(source))
+    return any(len(top) == 2 and numbers_columns([cell.strip() for cell in top[1]]) for top in tops)
 
 
 def attribute_column(spec: PerturbedSpec, name: str) -> str:

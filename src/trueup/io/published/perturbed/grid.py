@@ -8,9 +8,11 @@ from __future__ import annotations
 import csv
 import datetime
 import math
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,10 @@ MOST_ROWS, MOST_CELLS = 20_000_000, 400_000_000
 """Rows and cells of a file."""
 WIDEST = 16_384
 """Cells of a row."""
+
+HIGHEST = 40
+"""Rows at the top of a file below which no header is expected to end."""
+_MARK = re.compile(r"[(\[]?(\d{1,3}|[A-Za-z])[)\].]?(\s*=.*)?", re.ASCII)
 
 Row = list[str]
 
@@ -38,7 +44,7 @@ def rows_of(
         else _csv_rows(path, source, delimiter or ",", stripped=stripped)
     )
     seen = 0
-    for number, row in enumerate(rows):
+    for number, row in enumerate(_without_numbering(rows) if stripped else rows):
         seen += len(row)
         if number >= MOST_ROWS or seen > MOST_CELLS or len(row) > WIDEST:
             raise DataError(
@@ -46,6 +52,41 @@ def rows_of(
                 needed="one table",
             )
         yield row
+
+
+def _without_numbering(rows: Iterator[Row]) -> Iterator[Row]:
+    """Yield rows, blank in place of one below the header that only numbers columns."""
+    above: Row = []
+    for row in islice(rows, HIGHEST):
+        if sum(map(bool, above)) > 1 and numbers_columns(row):
+            below = next(rows, [])
+            keyed = row[0].isdigit() and bool(below) and below[0].isdigit()  # places that are numbers, too
+            yield row if keyed else []
+            row = below
+        yield row
+        above = row
+    yield from rows
+
+
+def numbers_columns(row: Sequence[str]) -> bool:
+    """Return True for a row that numbers columns, or gives them letters, from the first on.
+
+    Examples
+    --------
+    >>> [numbers_columns(row) for row in (["1", "2", "3"], ["(a)", "(b)", "(c) = (a) + (b)"], ["1", "2", "4"], ["", "1", "2"])]
+    [True, True, False, False]
+    """
+    marks = [found[1] if (found := _MARK.fullmatch(cell)) else "" for cell in row]
+    while marks and not row[len(marks) - 1]:
+        marks.pop()
+    if len(marks) < 3 or "" in marks:
+        return False
+    if all(map(str.isdigit, marks)):
+        return [int(mark) for mark in marks] in ([*range(1, len(marks) + 1)], [*range(len(marks))])
+    return (
+        all(len(mark) == 1 and ord(mark) == ord(marks[0]) + k for k, mark in enumerate(marks))
+        and marks[0] in "aA"
+    )
 
 
 def delimiters_of(source: Any) -> list[str | None]:

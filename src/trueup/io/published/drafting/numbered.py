@@ -1,0 +1,96 @@
+"""Columns of whole numbers that are no counts: of levels or lists, numbers of rows, and codes that tell rows apart."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+from trueup.io.published.drafting.crossing import told_rows
+from trueup.io.published.drafting.seen import SeenColumn
+from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.io.published.perturbed.around import carried
+
+
+def without_formal(
+    keys: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[list[SeenColumn], list[SeenColumn]]:
+    """Return columns of values, and those of levels or lists, which a key tells or blanks and lengths of codes in keys."""
+    rows = len(values[0].texts)
+    ways = [[*zip(*(map(_form, key.texts) for key in keys))], *(key.texts for key in keys)]
+    ways = [way for way in ways if rows >= max(6, 3 * len(set(way)))]
+    formal = [
+        column
+        for column in values
+        if all(map(str.isdigit, column.held))
+        and set(column.held) != {"0"}
+        and any(len(set(zip(way, column.texts))) == len(set(way)) for way in ways)
+    ]
+    return ([c for c in values if c not in formal], formal) if len(formal) < len(values) else (values, [])
+
+
+def without_numbers_of_rows(
+    keys: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[list[SeenColumn], list[SeenColumn]]:
+    """Return columns of values, and those before them that number rows which a key tells apart: 1, 2, ..., or rising codes."""
+    numbered = []
+    apart = any(len(set(key.texts)) == len(key.texts) for key in keys) or told_rows(keys) == len(
+        values[0].texts
+    )
+    for column in values[:-1] if apart else ():
+        rest = [c for c in values if c is not column and c not in numbered]
+        own, *others = (base_of([x for x in column_numbers(c) if x is not None], "") for c in (column, *rest))
+        bases = {*others} - {None}
+        unlike = own not in bases and bool(bases)
+        if not _rises(column) or (not unlike and (bases or all(map(_rises, rest)))):
+            break
+        numbered.append(column)
+    return [c for c in values if c not in numbered], numbered
+
+
+def _repeats(column: SeenColumn) -> bool:
+    return 2 * len(set(column.held)) <= len(column.held)
+
+
+def _has_one_width(column: SeenColumn) -> bool:
+    """Return True for codes of one length, all different."""
+    return (
+        len(set(column.held)) == len(column.held)
+        and len({*map(len, column.held)}) == 1 < len(column.held[0]) - 1
+    )
+
+
+def _rises(column: SeenColumn) -> bool:
+    """Return True if whole numbers count rows, or are codes of three digits or more that rise from row to row."""
+    if len(column.texts) < 6 or not all(re.fullmatch(r"\d{1,12}", text) for text in column.texts):
+        return False
+    numbers = [*map(int, column.texts)]
+    counted = numbers == [*range(1, len(numbers) + 1)]
+    return counted or (numbers[0] > 99 and all(a < b for a, b in pairwise(numbers)))
+
+
+def _form(text: str) -> int:
+    """Return the length of a code; 0 for a blank, -1 for words."""
+    return len(text) if not text or (any(map(str.isdigit, text)) and " " not in text) else -1
+
+
+def with_numbered_keys(
+    keys: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[list[SeenColumn], list[SeenColumn]]:
+    """Take the first columns of whole numbers as keys if only then no two rows have the same keys."""
+    # A few names that repeat are no reason to take counts, which differ from row to row, for codes.
+    few = told_rows(keys) < 0.8 * len(values[0].texts)
+    for count in range(len(values)):
+        numbered = values[:count]
+        if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
+            break
+        ways = [
+            [column.texts for column in (*keys, *numbered)],
+            [carried(c.texts) for c in (*keys, *numbered)],
+        ]
+        if not all(
+            (few and _repeats(column)) or _rises(column) or _has_one_width(column) for column in numbered
+        ):
+            break
+        if any(len(set(zip(*way))) == len(values[0].texts) for way in ways):
+            return [*keys, *numbered], values[count:]
+    return keys, values

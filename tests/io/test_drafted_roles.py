@@ -1,0 +1,120 @@
+"""Columns told by content whatever their header says, and rows that number columns: each draft reads what stands there."""
+
+from __future__ import annotations
+
+import pytest
+
+from trueup.io.published.drafting import draft_published
+from trueup.io.published.perturbed import read_perturbed
+from trueup.model.perturbed import parse_perturbed
+
+TOWNS = ("Ash", "Birch", "Cedar", "Dell", "Elm", "Fir", "Gorse")
+
+
+def _drafted(folder, text):
+    file = folder / "t.csv"
+    file.write_text(text)
+    draft = draft_published([file])
+    spec = parse_perturbed(draft.text)
+    return spec, read_perturbed(spec, [file]), draft.undecided
+
+
+def _lines(header, *rows, sign=","):
+    return "\n".join(sign.join(map(str, row)) for row in (header.split(","), *rows)) + "\n"
+
+
+def _total(read):
+    """The sum of all values of the finest margin."""
+    return int(max((values for values in read.values), key=len).sum())
+
+
+OWNERS = _lines(
+    "ownercode,ownership,county,establishments",
+    *(
+        (10 * k + 10, o, t, 15 + 5 * k + 10 * n)
+        for k, o in enumerate(("Federal", "Local", "Private"))
+        for n, t in enumerate(TOWNS)
+    ),
+)
+CLASSES = _lines(
+    "station;size_class;code;trips".replace(";", ","),
+    *(
+        (s, z, k + 1, 12 + 3 * k + s)
+        for s in (3, 6, 12, 15, 21, 30)
+        for k, z in enumerate(("small", "mid", "large"))
+    ),
+)
+ANEW = _lines(
+    "prov_code;prov;muni;mujeres;hombres".replace(";", ","),
+    *(
+        (k + 1, p, m, 33 + 3 * j + 3 * k, 51 + 6 * j)
+        for k, p in enumerate(("Alta", "Baja", "Cima", "Dorada"))
+        for j, m in enumerate(("San Juan", "Centro", f"Villa {k}", f"Río {k}"))
+    ),
+    sign=";",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "levels", "attributes"),
+    [
+        (OWNERS, ["all", "county"], [("ownercode", 3)]),
+        (CLASSES, ["all", "station"], [("code", 3)]),
+        (ANEW, ["all", "prov_code", "muni"], [("sex", 2)]),
+    ],
+)
+def test_places_are_told_from_codes_of_categories(tmp_path, text, levels, attributes):
+    spec, read, _ = _drafted(tmp_path, text)
+    assert [level.name for level in spec.levels] == levels
+    assert [(a.name, len(a.values)) for a in spec.attributes] == attributes
+    width = {"county": 1, "station": 1, "muni": 2}[levels[-1]]
+    numbers = [line.replace(";", ",").split(",")[-width:] for line in text.splitlines()[1:]]
+    assert _total(read) == sum(int(number) for row in numbers for number in row)
+
+
+@pytest.mark.parametrize("numbers", [range(1, 8), [1001, 1008, 1029, 1064, 1113, 1176, 1253]])
+def test_numbers_of_rows_are_no_counts(tmp_path, numbers):
+    rows = [(t, k, 30 + 10 * (n % 3), 60 - 5 * (n % 4)) for n, (k, t) in enumerate(zip(numbers, TOWNS))]
+    spec, read, said = _drafted(tmp_path, _lines("Ortschaft,Zahl,Frauen,Männer", *rows, sign=";"))
+    assert spec.attributes[0].values == ("Frauen", "Männer")
+    assert _total(read) == sum(row[2] + row[3] for row in rows)
+    assert any("'Zahl' numbers the rows" in text for text in said)
+
+
+def test_counts_are_no_keys_where_a_name_repeats(tmp_path):
+    rows = [(t, 31 + 7 * k, 90 - 4 * k) for k, t in enumerate((*TOWNS, "Ash"))]
+    file = tmp_path / "t.csv"
+    file.write_text(_lines("town,men,women", *rows))
+    draft = draft_published([file])
+    assert [level.name for level in parse_perturbed(draft.text).levels] == ["all", "town"]
+    assert any("lists 'Ash, sex=men' 2 times" in text for text in draft.undecided)
+
+
+def test_two_columns_that_may_be_places_are_said(tmp_path):
+    rows = [(a, b, 12 + 3 * i + 3 * j) for i, a in enumerate(TOWNS) for j, b in enumerate(TOWNS)]
+    _, _, said = _drafted(tmp_path, _lines("origin,destination,moves", *rows))
+    assert any("whether places stand in 'origin' or in 'destination'" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("header", "marks"),
+    [
+        ("Kreis;2023;;;\n;Deutsche;;Ausländer;\n;m;w;m;w\n", "1;2;3;4;5"),
+        ("Area;Owned;;Rented;\n;House;Flat;House;Flat\n;No.;No.;No.;No.\n", "(1);(2);(3);(4);(5)"),
+        ("Comune;Nord;Sud;Est;Ovest\n", "a;b;c;d;e = b"),
+        ("Région;A1;A2;A3;A4\n", "A;B;C;D;E"),
+    ],
+)
+def test_rows_that_number_columns_are_no_row_of_the_table(tmp_path, header, marks):
+    rows = [(t, 30 + 3 * (k % 3), 27 + 6 * (k % 4), 45 - 3 * k, 36 + k % 2 * 6) for k, t in enumerate(TOWNS)]
+    body = "".join(";".join(map(str, row)) + "\n" for row in rows)
+    spec, read, _ = _drafted(tmp_path, f"{header}{marks}\n{body}")
+    assert spec.levels[1].name == header.partition(";")[0]
+    assert sorted(read.cells.tree.labels(spec.levels[1].name)) == sorted(TOWNS)
+    assert _total(read) == sum(sum(row[1:]) for row in rows)
+
+
+def test_places_that_are_numbers_stay(tmp_path):
+    rows = [(k, k + 1, k + 2) for k in range(1, 9)]
+    spec, read, _ = _drafted(tmp_path, _lines("id,men,women", *rows))
+    assert len(read.cells.tree.labels(spec.levels[-1].name)) == 8
