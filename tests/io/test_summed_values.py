@@ -66,6 +66,37 @@ def test_a_draft_leaves_sums_of_values_out(tmp_path, values, base, at_random, wi
     assert abs(total - true.sum()) < 4 * base * np.sqrt(true.size) + 1e-6
 
 
+def test_codes_and_a_whole_confirm_sums_that_few_numbers_leave_open(tmp_path):
+    rng = np.random.default_rng(5)
+    true = rng.poisson(25, (8, 4))
+    parts = {"T": [0, 1, 2, 3], "A": [0, 1], "A1": [0], "A2": [1], "B": [2, 3], "B1": [2], "B2": [3]}
+    shown = {code: _rounded(rng, true[:, own].sum(axis=1), 5, at_random=False) for code, own in parts.items()}
+    table = pd.DataFrame({"municipality": list("abcdefgh"), **shown}).melt("municipality", var_name="nace")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    draft = draft_published([tmp_path / "t.csv"])
+    assert parse_perturbed(draft.text).attributes[0].values == ("A1", "A2", "B1", "B2")
+
+
+def test_what_a_draft_says_of_sums_that_are_open_leads(tmp_path):
+    rng = np.random.default_rng(8)
+    true = rng.poisson(20, (4, 3))
+    shown = {"rot": true[:, 0], "blau": true[:, 1], "grün": true[:, 2], "bunt": true[:, 0] + true[:, 2]}
+    shown = {name: _rounded(rng, counts, 5, at_random=False) for name, counts in shown.items()}
+    table = pd.DataFrame({"Ort": list("abcd"), **shown}).melt("Ort", var_name="Farbe", value_name="Zahl")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    draft = draft_published([tmp_path / "t.csv"])
+    said = next(
+        text for text in draft.undecided if "'bunt' of 'Farbe' may be the sum of 'rot', 'grün'" in text
+    )
+    found = re.search(r"write (only = .*?) in its entry", said)
+    assert found
+    text = draft.text.replace(', "bunt"', "").replace('count = "Zahl"', f'count = "Zahl"\n{found[1]}')
+    total = infer(read_perturbed(parse_perturbed(text), [tmp_path / "t.csv"]), draws=20).summary("all")[
+        "mean"
+    ][0]
+    assert total == sum(int(counts.sum()) for name, counts in shown.items() if name != "bunt")
+
+
 def test_values_in_no_sum_stay(tmp_path):
     rng = np.random.default_rng(4)
     for k in range(20):

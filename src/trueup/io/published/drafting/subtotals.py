@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
+from trueup.io.published.drafting.codes import parents_by_codes
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.perturbed.parts import leaves_of, summed_values
+from trueup.io.published.perturbed.parts import SummedValue, leaves_of, summed_values
 
 
 class SummedGroups(NamedTuple):
@@ -36,20 +38,27 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
     for column in table.attributes:
         values = list(dict.fromkeys(column.held))
         found = _summed(values, _numbers_by_value(table, column, values))
-        undecided += [f"'{table.file}': {said}" for said in said_of_sums(found, f" of '{column.name}'")]
+        texts = [text for text in dict.fromkeys(column.texts) if text not in found.inner]
+        rest = [text for text in texts if text not in found.open]
+        shown = ", ".join(
+            f"{json.dumps(name, ensure_ascii=False)} = {json.dumps(said, ensure_ascii=False)}"
+            for name, said in {**table.only, column.name: rest}.items()
+        )
+        remedy = f"take it out of `values`, and write only = {{ {shown} }} in its entry"
+        said = said_of_sums(found, remedy, f" of '{column.name}'")
+        undecided += [f"'{table.file}': {text}" for text in said]
         if found.inner:
             kept = [text not in found.inner for text in column.texts]
-            only = {
-                **table.only,
-                column.name: [text for text in dict.fromkeys(column.texts) if text not in found.inner],
-            }
+            only = {**table.only, column.name: texts}
             table = table.of_rows(kept)._replace(only=only)
         if found.whole:
             table = table._replace(wholes={**table.wholes, column.name: found.whole})
     return table
 
 
-def said_of_sums(found: SummedGroups, where: str = "") -> list[str]:
+def said_of_sums(
+    found: SummedGroups, remedy: str = "leave its columns out of `cell`, and out of `values`", where: str = ""
+) -> list[str]:
     """Return what a draft says of values that are, or may be, sums of others."""
     said = [
         f"'{value}'{where} is the sum of {_shown(parts)}, and is left out"
@@ -57,7 +66,7 @@ def said_of_sums(found: SummedGroups, where: str = "") -> list[str]:
     ]
     return said + [
         f"'{value}'{where} may be the sum of {_shown(parts)}, and is taken for one beside them; if it is their sum, all is "
-        "counted twice: take it out of `values`, and leave its rows out by `only`, or its columns out of `cell`"
+        f"counted twice: {remedy}"
         for value, parts in found.open.items()
     ]
 
@@ -81,12 +90,17 @@ def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: S
 
 def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
     variance = (numbers.base**2 - 1) / 6 + numbers.noise**2
-    every = summed_values(numbers.ends, variance)
+    above = parents_by_codes(values)
+    coded = {
+        k: tuple(j for j, parent in enumerate(above) if parent == value) for k, value in enumerate(values)
+    }
+    every = summed_values(numbers.ends, variance, coded)
     sure = [each for each in every if each.sure]
-    leaves = set(range(len(values))) - {each.value for each in sure}
+    if not _wholes(sure, len(values)) and _wholes(every, len(values)):
+        every = sure = [each._replace(sure=True) for each in every]  # with which alone there is a whole
     parts = {each.value: [values[k] for k in each.parts] for each in every}
     totals = numbers.ends[..., 0].sum(axis=1)
-    wholes = [each.value for each in sure if leaves_of(sure, each.value) >= leaves]
+    wholes = _wholes(sure, len(values))
     named = [k for k, value in enumerate(values) if TOTAL.fullmatch(value)]
     first = max(wholes or named, key=lambda k: (k in named, totals[k]), default=None)
     inner = {
@@ -98,6 +112,13 @@ def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
         values[each.value]: parts[each.value] for each in every if not each.sure and each.value not in named
     }
     return SummedGroups("" if first is None else values[first], inner, unsure)
+
+
+def _wholes(found: Sequence[SummedValue], size: int) -> list[int]:
+    """Return the values that sum, in the end, all that are no sums themselves."""
+    every = [each._replace(sure=True) for each in found]
+    leaves = set(range(size)) - {each.value for each in every}
+    return [each.value for each in every if leaves_of(every, each.value) >= leaves]
 
 
 def _numbers_by_value(table: SeenTable, column: SeenColumn, values: Sequence[str]) -> RowNumbers:

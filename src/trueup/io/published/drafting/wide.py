@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from trueup.io.published.drafting.agreement import summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.subtotals import said_of_sums, summed_columns
+from trueup.io.published.drafting.sums import column_numbers
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
 Cell = tuple[SeenColumn, dict[str, str]]
@@ -49,6 +51,13 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
     total = total or summing(columns, table.titles)
     among = columns[0] if total is None and all(map(_is_of_which, columns[1:])) else None
     total = total or among
+    if among is not None:
+        undecided += [
+            f"'{table.file}': '{b.name}' may be a part of '{a.name}' or one beside it, which is how it is taken; if it is a part "
+            "of it, take it out of `cell` and of `values`"
+            for a, b in pairwise(columns[1:])
+            if _lies_below(b, a)
+        ]
     if total is not None:
         yield total, {}
     rest = [c for c in columns if c is not total]
@@ -70,6 +79,14 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
         _say_unnamed(table, [drawn], undecided)
         for column in group:
             yield column, {drawn.name: spec_value(drawn, column.path[-1])}
+
+
+def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:
+    """Return True if no number of a column is above that of another in its row."""
+    pairs = [
+        (a, b) for a, b in zip(column_numbers(part), column_numbers(whole)) if a is not None and b is not None
+    ]
+    return bool(pairs) and all(a <= b for a, b in pairs)
 
 
 def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ class SummedValue(NamedTuple):
     sure: bool
 
 
-def summed_values(ends: NDArray[np.float64], variance: float) -> list[SummedValue]:
+def summed_values(
+    ends: NDArray[np.float64], variance: float, named: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+) -> list[SummedValue]:
     r"""Return the values whose numbers are sums of those of others.
 
     That parts sum to a value, up to their rounding, is compared with that they are unrelated counts of its size, whose
@@ -35,6 +38,8 @@ def summed_values(ends: NDArray[np.float64], variance: float) -> list[SummedValu
         `(values, contexts, 2)` the least and the most that each number may stand for.
     variance
         Of the perturbation of one number (counts squared).
+    named
+        The parts that names tell of some values: one set each, so that numbers have to confirm no other.
 
     Examples
     --------
@@ -50,7 +55,7 @@ def summed_values(ends: NDArray[np.float64], variance: float) -> list[SummedValu
     found: dict[int, SummedValue] = {}
     tops = list(range(size))
     while more := {
-        v: best for v in tops if v not in found and (best := _best(some, v, _runs(tops, v), variance))
+        v: best for v in tops if v not in found and (best := _best(some, v, _runs(tops, v), variance, named))
     }:
         found |= {v: best for v, best in more.items() if best.sure}
         inner = {part for each in found.values() for part in each.parts}
@@ -60,16 +65,28 @@ def summed_values(ends: NDArray[np.float64], variance: float) -> list[SummedValu
         # What holds this value cannot be its part: the sets that are tried are those of smaller ones.
         smaller = [v for v in range(size) if v != value and (some[v, :, 0] <= some[value, :, 1]).mean() > 0.8]
         smaller.sort(key=lambda v: -some[v, :, 0].sum())
-        best = _best(some, value, _sets_of_parts(some, value, smaller, variance), variance)
+        best = _best(some, value, _sets_of_parts(some, value, smaller, variance), variance, named)
         found |= {value: best} if best else {}
     return [found[value] for value in sorted(found)]
 
 
-def _best(ends: NDArray, value: int, sets: Iterable[tuple[int, ...]], variance: float) -> SummedValue | None:
+def _best(
+    ends: NDArray,
+    value: int,
+    sets: Iterable[tuple[int, ...]],
+    variance: float,
+    named: Mapping[int, tuple[int, ...]],
+) -> SummedValue | None:
     """Return the value with the set of parts that explains its numbers best, if one does better than chance."""
-    size = len(ends)
+    told = named.get(value, ())
     scored = [
-        (_log_ratio(ends, value, parts, variance) - _log_sets(value, parts, size), parts) for parts in sets
+        (
+            _log_ratio(ends, value, parts, variance)
+            - (0.0 if parts == told else _log_sets(value, parts, len(ends))),
+            parts,
+        )
+        for parts in (told, *sets)
+        if len(parts) > 1
     ]
     score, parts = max(scored, default=(0.0, ()))
     return SummedValue(value, tuple(sorted(parts)), score > -np.log(CHANCE)) if score > 0 else None
