@@ -149,7 +149,11 @@ class LatticeMoves(InferenceMethod):
         found = dict(judged.found)
         refused = found.pop("refused")
         if refused:
-            refused += f"; {REMEDY}" if judged.late else "; allow more sweeps, or measure more"
+            refused += (
+                f"; {REMEDY}"
+                if judged.late
+                else f"; allow more sweeps, sweeps = {4 * self.sweeps} below [infer], or measure more"
+            )
         return Drawn(
             thinned(judged.run, draws),
             independent=False,

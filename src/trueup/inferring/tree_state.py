@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import DataError, InfeasibleError, SpecError
+from trueup.errors import DataError, InfeasibleError
 from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.partition import Partition, cut_at, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable, FittedMasses, Split
+from trueup.layouts.improper import improper
 from trueup.layouts.prior_inputs import total_of_tree
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
@@ -177,11 +178,7 @@ class TreeState:
             # A bound may be an open one less what its siblings hold at least.
             widest = leaves[np.argmax(high[leaves])]
             label = self.problem.nested.label(int(np.append(np.intersect1d(open_ended, leaves), widest)[0]))
-            raise SpecError(
-                f"the posterior is improper: nothing bounds '{label}'",
-                needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
-                remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
-            )
+            raise improper(label, float(low.max()))
 
 
 def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDArray, NDArray]:

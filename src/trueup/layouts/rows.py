@@ -10,9 +10,9 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
-from trueup.errors import SpecError
 from trueup.kernel.table_walks.moves import HIGH, LOW, Rows
 from trueup.layouts.factors import FittedMasses
+from trueup.layouts.improper import improper
 from trueup.layouts.linear import LinearProblem
 from trueup.model.header import split
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior
@@ -223,11 +223,11 @@ class RowProblem:
             open_ended = (coo.data < 0) | (~np.isfinite(self.box[0])[coo.col] & several[coo.row])
             known[coo.col[~np.isin(coo.row, coo.row[open_ended])]] = True
         if not known.all():
-            raise SpecError(
-                f"the posterior is improper: nothing bounds '{label(int(np.flatnonzero(~known)[0]))}'",
-                needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
-                remedy='for example [infer] prior = { name = "bounded", upper = 1000 }',
+            numbers = np.concatenate(
+                [self.held.column("low"), *(b.column("centre") for b in self.noisy), [0.0]]
             )
+            most = float(numbers[np.isfinite(numbers)].max())
+            raise improper(label(int(np.flatnonzero(~known)[0])), most)
 
 
 def _walls(block: FactorBlock) -> FactorBlock:

@@ -145,11 +145,11 @@ def refuse_two_parents(
         return
     _, first, count = np.unique(codes, return_index=True, return_counts=True)
     if (twice := first[count > 1]).size:
-        name = levels[level]
+        name, above = levels[level], levels[level - 1]
         raise DataError(
             f"{name} '{label(name, int(twice[0]))}' has two parents",
-            needed=f"each {name} inside one {levels[level - 1]}",
-            remedy="correct the geography file",
+            needed=f"each {name} inside one {above}",
+            remedy=f"correct the rows that name another {above} for it, or leave the level '{above}' out of the spec",
         )
 
 

@@ -21,7 +21,7 @@ from trueup.model.build import build_cells, build_constraints
 from trueup.model.cells import Cells
 from trueup.model.geography import read_tree
 from trueup.model.guarantee import NO_GUARANTEE
-from trueup.model.header import Measured
+from trueup.model.header import VANISHING, Measured
 from trueup.model.perturbed import PerturbedSpec, PublishedTable, load_perturbed
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
@@ -92,6 +92,12 @@ def read_perturbed(
     levels.note(text for _, noted in read for text in noted)
     as_spec = cast(Spec, levels)
     once = counted_once(cells, build_constraints(as_spec, cells).zero_cells, found)
+    if faint := [v for v in once if v.law.additive and not v.law.exact and v.law.variance < VANISHING]:
+        raise DataError(
+            f"the law of table '{faint[0].part.name}' has noise too small to change a count",
+            needed="a law of noise that values carry, or none",
+            remedy='where values are exact, write law = { name = "exact" }',
+        )
     headers = tuple(
         Measured(v.part.name, v.margin, v.law, None if covers_margin(cells, v) else v.groups) for v in once
     )

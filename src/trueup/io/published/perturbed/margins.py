@@ -157,7 +157,8 @@ def _complete(
             + (
                 "where a blank repeats the key above, say so in the entry: fill = true"
                 if blank and not part.fill
-                else "make the column that tells these rows apart an attribute, or a level of places"
+                else "make the column that tells these rows apart an attribute, or a level of places; where the "
+                "file has none, write one into a copy of it"
             ),
         )
     lost = np.flatnonzero(times == 0)
@@ -173,5 +174,6 @@ def _complete(
         f"table '{part.name}' lacks '{cells.margin_label(shown.margin, int(lost[0]))}'"
         + (f" and {lost.size - 1} more" if lost.size > 1 else ""),
         needed="a row for each place and value of its margin",
-        remedy='say in the entry what a cell without a row means: unlisted = "zero" or unlisted = "unknown"',
+        remedy='say in the entry what a cell without a row means: unlisted = "unknown", or unlisted = "zero" where its publisher '
+        "leaves out counts of zero, and no others",
     )

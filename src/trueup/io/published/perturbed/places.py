@@ -163,6 +163,11 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
     if not columns:
         return Tree.from_columns(names, [{}])
     listed = [np.array([t.codes[name][t.level == last] for name in columns]) for t in finest]
+    listed += [
+        _without_parts(table, columns, listed)
+        for table in tables
+        if table.part.ragged and table not in finest
+    ]
     places = np.unique(np.concatenate(listed, axis=1), axis=1)
     if not places.size:
         shown = finest[0].part.name
@@ -176,6 +181,16 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
         [_keys_of(level, held) for level in spec.levels],
         whole_code=[level.prefix is not None or is_whole(cast(Spec, spec), level) for level in spec.levels],
     )
+
+
+def _without_parts(table: TableRows, columns: Sequence[str], listed: Sequence[Texts]) -> Texts:
+    """Return the keys `(columns, places)` of places of a table that no other names: each is its own part."""
+    own = [name for name in columns if name in table.codes]
+    rows = table.level == table.level.max()
+    keys = np.array([table.codes[name][rows] for name in own])
+    known = {key[: len(own)] for part in listed for key in zip(*part.tolist())}
+    alone = [at for at, key in enumerate(zip(*keys.tolist())) if key not in known]
+    return np.concatenate([keys, np.repeat(keys[-1:], len(columns) - len(own), axis=0)])[:, alone]
 
 
 def _keys_of(level: Level, codes: dict[str, Any]) -> dict[str, Texts]:
@@ -208,7 +223,7 @@ def place_index(
             needed="places that the tables of the last level, or the geography, list",
             remedy=f"where it is the sum of all places, say so in the entry of '{table.part.name}': "
             f'total = {{ "{spec.levels[at].column}" = "{given[-1][lost[0]]}" }}; where it has no parts: ragged = true'
-            if spec.levels[at].name != table.part.level
+            if at < len(spec.levels) - 1 and not spec.parents
             else "",
         )
     return found
