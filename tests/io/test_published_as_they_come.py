@@ -356,7 +356,7 @@ def test_laws_one_after_the_other_need_one_law_of_values():
     two = COUNT.replace(
         '{ name = "exact" }', '[{ name = "rounded", base = 5 }, { name = "rounded", base = 10 }]'
     )
-    with pytest.raises(SpecError, match="of which 2 make values"):
+    with pytest.raises(SpecError, match="has the law 'rounded' after 'rounded'"):
         parse_perturbed(HEAD + two)
     after = COUNT.replace(
         '{ name = "exact" }',

@@ -14,7 +14,12 @@ from trueup.model.published_codes import CodeMeaning
 from trueup.noise import OF_VARIANCE, law_named
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import READ, CountInterval, HiddenValues, ShownCounts, Suppressed
+from trueup.noise.perturbed.after_noise import AT_RANDOM, AfterNoise
 from trueup.noise.perturbed.ranges import Range
+from trueup.noise.perturbed.rounding import RandomRounding, Rounded
+
+NONNEGATIVE = "nonnegative"
+"""The name by which a spec says that negative noisy numbers are published as 0."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class PublishingRule:
     @property
     def noisy(self) -> bool:
         """Return True if noise was added, so that published numbers may be below zero."""
-        return isinstance(self.law, str) or bool(self.law.additive and not self.law.exact)
+        return isinstance(self.law, str) or _is_noise(self.law)
 
     @property
     def whole(self) -> bool:
@@ -99,19 +104,62 @@ def read_rule(
         law = read_law(entries[0], table)
         hidden = ((law.least, law.threshold - 1),) if isinstance(law, Suppressed) else ()
         return PublishingRule(law, hidden)
-    others = [k for k, entry in enumerate(entries) if entry.get("name") != Suppressed.name]
-    if len(others) != 1 or len(entries) > 3:
-        raise SpecError(
-            f"table '{table}' has {len(entries)} laws one after the other, of which {len(others)} make values",
-            needed=f"one law of values, and '{Suppressed.name}' before or after it, or both",
-        )
-    law = read_law(entries[others[0]], table)
-    before, after = entries[: others[0]], entries[others[0] + 1 :]
+    before, made, after = _in_order(entries, table)
+    law = _after_noise(made, table)
     return PublishingRule(
         law,
         tuple(_hidden(read_law(entry, table)) for entry in before),
         tuple(_concealed(entry, law, table) for entry in after),
     )
+
+
+def _in_order(
+    entries: list[Mapping[str, Any]], table: str
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Return what hides counts, what makes values, and what hides these."""
+    others = [k for k, entry in enumerate(entries) if entry.get("name") != Suppressed.name]
+    first, last = (others[0], others[-1] + 1) if others else (0, 0)
+    if not others or len(others) < last - first or first > 1 or len(entries) - last > 1:
+        raise SpecError(
+            f"table '{table}' has {len(entries)} laws one after the other, of which {len(others)} make values",
+            needed=f"one law of values, or noise and a rounding of it, and '{Suppressed.name}' before or after it, or both",
+        )
+    return entries[:first], entries[first:last], entries[last:]
+
+
+def _after_noise(made: list[Mapping[str, Any]], table: str) -> Any:
+    """Return the law of values: one, or noise and what is done to noisy numbers."""
+    law = read_law(made[0], table)
+    if len(made) == 1:
+        return law
+    given: dict[str, Any] = {}
+    for entry in made[1:]:
+        said = dict(entry)
+        name = said.pop("name", None)
+        if name == NONNEGATIVE and not said:
+            given["nonnegative"] = True
+        elif (
+            name == Rounded.name
+            and "base" not in given
+            and "base" in said
+            and not said.keys() - {"base", "ties"}
+        ):
+            given |= said
+        elif name == RandomRounding.name and "base" not in given and list(said) == ["base"]:
+            given |= {**said, "ties": AT_RANDOM}
+        else:
+            name = None
+        if name is None or not _is_noise(law) or sum(each.get("name") == name for each in made) > 1:
+            raise SpecError(
+                f"table '{table}' has the law '{entry.get('name')}' after '{law.name}'",
+                needed=f"noise first, then '{Rounded.name}' or '{RandomRounding.name}' with a base, or '{NONNEGATIVE}' where "
+                "negative numbers are published as 0, or both",
+            )
+    return AfterNoise(law, **given)
+
+
+def _is_noise(law: Any) -> bool:
+    return isinstance(law, AfterNoise) or bool(law.additive and not law.exact)
 
 
 def _named_alone(entries: list[Mapping[str, Any]], table: str) -> str:
@@ -130,8 +178,7 @@ def _hidden(law: Suppressed) -> Range:
 def _concealed(entry: Mapping[str, Any], law: Any, table: str) -> Range:
     """Return the range of hidden published values; noisy ones extend below zero unless the least is given."""
     made = read_law(entry, table)
-    noisy = law.additive and not law.exact and "least" not in entry
-    return -np.inf if noisy else made.least, made.threshold - 1
+    return -np.inf if _is_noise(law) and "least" not in entry else made.least, made.threshold - 1
 
 
 def read_law(entry: Mapping[str, Any], table: str) -> Any:

@@ -12,6 +12,9 @@ from trueup.model.published_codes import FORMS, read_meaning
 from trueup.model.published_rule import PublishingRule, read_rule
 from trueup.model.spec_table import Name, SpecPart
 
+NO_ROW = "no row"
+"""What stands in the place of a value that has no row where those are hidden."""
+
 
 class PublishedCell(SpecPart):
     """The place in a wide table of the counts of one combination of attribute values."""
@@ -52,8 +55,10 @@ class PublishedTable(SpecPart):
     codes: dict[str, str] = Field(
         default_factory=dict, description=f"what stands in the place of a value, and what it says: {FORMS}"
     )
-    unlisted: Literal["refused", "zero", "unknown"] = Field(
-        "refused", description="what it says where a place or value has no row"
+    unlisted: Literal["refused", "zero", "unknown", "hidden"] = Field(
+        "refused",
+        description="what it says where a place or value has no row; 'hidden' is whatever the law hides, such as values below "
+        "a threshold",
     )
     key: str | None = Field(
         None,
@@ -145,7 +150,8 @@ class PublishedTable(SpecPart):
         if twice := [column for column in columns if columns.count(column) > 1]:
             raise ValueError(f"table '{self.name}' takes two cells from the column '{twice[0]}'")
         noisy = self.rule.noisy
-        for code, meaning in self.codes.items():
+        no_row = {NO_ROW: "hidden"} if self.unlisted == "hidden" else {}
+        for code, meaning in (self.codes | no_row).items():
             self._refuse_code(code, meaning, noisy=noisy)
         return self
 
@@ -155,6 +161,11 @@ class PublishedTable(SpecPart):
             raise ValueError(f"{where}: code '{code}' says '{meaning}', which cannot be read: write {FORMS}")
         if _NUMBER.fullmatch(code) and (noisy or not code.strip().startswith(("-", "−"))):
             raise ValueError(f"{where}: the code '{code}' is a count")
+        if code == NO_ROW and not (self.rule.hidden or self.rule.concealed):
+            raise ValueError(
+                f'{where}: unlisted = "hidden", and its law hides nothing: list what it hides, such as law = [{{ ... }}, '
+                '{ name = "suppressed", threshold = 20 }] for published numbers below 20'
+            )
         if read.of == "hidden" and not (self.rule.hidden or self.rule.concealed):
             raise ValueError(
                 f"{where}: code '{code}' is what the law hides, and its law hides nothing: write the range, such as '1-4'"

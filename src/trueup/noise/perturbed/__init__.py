@@ -257,9 +257,10 @@ PERTURBATIONS: Registry[Perturbation] = Registry(
         "interval": "ranges.CountInterval",
         "shown-counts": "composed.ShownCounts",
         "hidden-values": "hidden_values.HiddenValues",
+        "after-noise": "after_noise.AfterNoise",
     },
 )
 """Every law, one line each."""
-READ = ("interval", "shown-counts", "hidden-values")
+READ = ("interval", "shown-counts", "hidden-values", "after-noise")
 """Laws of codes, and of values beside codes, which the reader of tables makes; no spec names them, and they publish nothing."""
 __getattr__ = PERTURBATIONS.attribute

@@ -33,7 +33,8 @@ class LawOfShown(Perturbation):
 
     def _settle(self) -> None:
         object.__setattr__(self, "law", _law_of(self.law))
-        object.__setattr__(self, "hidden", read_ranges(self.hidden))
+        if self.hidden:
+            object.__setattr__(self, "hidden", read_ranges(self.hidden))
 
     @property
     def same_records(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

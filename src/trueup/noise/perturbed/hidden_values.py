@@ -13,6 +13,7 @@ from trueup.errors import SpecError
 from trueup.noise.law import Integers, Reals
 from trueup.noise.laws import MAX_TABLE_ENTRIES
 from trueup.noise.perturbed import ByChange, OneValue
+from trueup.noise.perturbed.after_noise import AfterNoise
 from trueup.noise.perturbed.composed import NOISE_DEPTH_NATS, LawOfShown
 from trueup.noise.perturbed.ranges import in_ranges, range_text, read_ranges, write_ranges
 
@@ -149,6 +150,8 @@ class HiddenValues(OneValue, LawOfShown):
 
 def _between(law: Any, x: Integers, low: float, high: float) -> Reals:
     """Return the probability that a law publishes a number from `low` to `high`, for each true count."""
+    if isinstance(law, AfterNoise):
+        return law.within(low, high, x)
     if isinstance(law, ByChange):
         y = x[..., None] + np.arange(-law.reach, law.reach + 1)
         with np.errstate(under="ignore"):

@@ -14,6 +14,7 @@ from trueup.io.published.perturbed.places import TableRows, place_index
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
+from trueup.model.published_table import NO_ROW
 
 
 class ShownMargin(NamedTuple):
@@ -164,16 +165,18 @@ def _complete(
     lost = np.flatnonzero(times == 0)
     if not lost.size or not whole or part.unlisted == "unknown":
         return shown
-    if part.unlisted == "zero":
+    if part.unlisted in ("zero", "hidden"):
+        said = "0" if part.unlisted == "zero" else NO_ROW
         if shown.variances is not None:
             shown = shown._replace(variances=np.append(shown.variances, np.full(len(lost), "0")))
         return shown._replace(
-            groups=np.append(shown.groups, lost), texts=np.append(shown.texts, np.full(len(lost), "0"))
+            groups=np.append(shown.groups, lost), texts=np.append(shown.texts, np.full(len(lost), said))
         )
     raise DataError(
         f"table '{part.name}' lacks '{cells.margin_label(shown.margin, int(lost[0]))}'"
         + (f" and {lost.size - 1} more" if lost.size > 1 else ""),
         needed="a row for each place and value of its margin",
         remedy='say in the entry what a cell without a row means: unlisted = "unknown", or unlisted = "zero" where its publisher '
-        "leaves out counts of zero, and no others",
+        'leaves out counts of zero, and no others; or unlisted = "hidden" where its law is followed by a threshold below which '
+        "rows are left out",
     )

@@ -16,8 +16,9 @@ from trueup.io.published.perturbed.text_refused import codes_with, refuse_text
 from trueup.io.published.perturbed.under_law import ValuesUnderLaw, by_variance
 from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
-from trueup.model.published_codes import CodeMeaning, plain_meaning, read_meaning
+from trueup.model.published_codes import HIDDEN, CodeMeaning, plain_meaning, read_meaning
 from trueup.model.published_rule import PublishingRule
+from trueup.model.published_table import NO_ROW
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
 from trueup.noise.perturbed.ranges import in_ranges, range_text
@@ -51,7 +52,8 @@ def values_under_laws(
 def _read_texts(
     cells: Cells, part: PublishedTable, margins: Sequence[ShownMargin], texts: Sequence[str]
 ) -> _Reading:
-    declared = {code.strip(): read_meaning(said) for code, said in part.codes.items()}
+    no_row = {NO_ROW: HIDDEN} if part.unlisted == "hidden" else {}
+    declared = {code.strip(): read_meaning(said) for code, said in (part.codes | no_row).items()}
     codes = {code: said for code, said in declared.items() if said is not None}
     rule = part.rule
     for code, said in codes.items():
