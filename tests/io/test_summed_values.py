@@ -11,7 +11,7 @@ import pytest
 from trueup.inferring import infer
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.perturbed import read_perturbed
-from trueup.io.published.perturbed.parts import summed_values
+from trueup.io.published.perturbed.parts import equal_runs, summed_values
 from trueup.model.perturbed import parse_perturbed
 
 pd = pytest.importorskip("pandas")
@@ -95,6 +95,42 @@ def test_what_a_draft_says_of_sums_that_are_open_leads(tmp_path):
         "mean"
     ][0]
     assert total == sum(int(counts.sum()) for name, counts in shown.items() if name != "bunt")
+
+
+PARTITIONS = {
+    "sexes and ages": (("m", "w"), ("unter 40", "40 und mehr")),
+    "three": (("Male", "Female"), ("Owner", "Renter"), ("Urban", "Rural")),
+    "of unlike length": (("employés", "sans emploi"), ("nord", "centre", "sud")),
+}
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+@pytest.mark.parametrize("wide", [False, True])
+def test_partitions_in_one_column_are_as_many_attributes(tmp_path, name, wide):
+    rng = np.random.default_rng(len(name))
+    groups = PARTITIONS[name]
+    size = tuple(map(len, groups))
+    true = rng.poisson(300 / np.prod(size), (10, *size))
+    shown = {}
+    for axis, group in enumerate(groups, 1):
+        sums = true.sum(axis=tuple(other for other in range(1, len(size) + 1) if other != axis))
+        shown |= {value: _rounded(rng, sums[:, k], 3, at_random=True) for k, value in enumerate(group)}
+    table = pd.DataFrame({"place": [f"P{k}" for k in "abcdefghij"], **shown})
+    if not wide:
+        table = table.melt("place", var_name="kind", value_name="count")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    assert [a.values for a in spec.attributes] == [*groups]
+    read = read_perturbed(spec, [tmp_path / "t.csv"])
+    assert {header.margin.attributes for header in read.headers} == {(a.name,) for a in spec.attributes}
+
+
+def test_runs_without_the_same_sums_are_one_attribute():
+    """Of 400 tables of six values with shares alike none falls apart."""
+    rng = np.random.default_rng(6)
+    for _ in range(400):
+        counts = rng.poisson(rng.dirichlet([8] * 6)[:, None] * rng.gamma(2, 90, 20)) // 3 * 3.0
+        assert equal_runs(np.stack([counts, counts], axis=2).astype(np.float64), 8 / 6) == []
 
 
 def test_values_in_no_sum_stay(tmp_path):

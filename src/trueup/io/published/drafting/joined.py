@@ -21,13 +21,14 @@ from trueup.io.published.drafting.keys import (
 )
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.drafting.subtotals import without_subtotals
+from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
 from trueup.io.published.drafting.wide import attribute_cells
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
     """Find levels and attributes that tables share; take levels from pointers to parent places if there are any."""
+    seen = [part for table in seen for part in apart_by_sums(table)]
     undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
     if pointers is not None:
         seen = [without for t in seen if (without := _without(t, pointers.parent)).values]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
 from trueup.io.published.drafting.codes import parents_by_codes
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
-from trueup.io.published.perturbed.parts import SummedValue, leaves_of, summed_values
+from trueup.io.published.perturbed.parts import SummedValue, equal_runs, leaves_of, summed_values
 
 
 class SummedGroups(NamedTuple):
@@ -56,6 +56,26 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
     return table
 
 
+def apart_by_sums(table: SeenTable) -> list[SeenTable]:
+    """Return a table for each attribute that one column holds: runs of its values that have the same sums everywhere."""
+    for column in table.attributes:
+        values = [value for value in dict.fromkeys(column.held) if not TOTAL.fullmatch(value)]
+        numbers = _numbers_by_value(table, column, values)
+        runs = equal_runs(numbers.ends, (numbers.base**2 - 1) / 6 + numbers.noise**2)
+        groups = [[values[k] for k in run] for run in runs]
+        if groups:
+            names = "; ".join(", ".join(group) for group in groups)
+            said = f"values of '{column.name}' have the same sums in {len(groups)} runs, and are of as many attributes: {names}"
+            groups[0] += [text for text in dict.fromkeys(column.texts) if text not in values]
+            return [
+                table.of_rows([text in group for text in column.texts])._replace(
+                    only={**table.only, column.name: group}, ignored=[*table.ignored, said]
+                )
+                for group in groups
+            ]
+    return [table]
+
+
 def said_of_sums(
     found: SummedGroups, remedy: str = "leave its columns out of `cell`, and out of `values`", where: str = ""
 ) -> list[str]:
@@ -86,6 +106,13 @@ def summed_columns(columns: Sequence[SeenColumn], names: Sequence[str], table: S
     if len({*map(len, each)}) > 1:
         return SummedGroups()
     return _summed(values, numbers._replace(ends=np.stack(each)))
+
+
+def columns_apart(columns: Sequence[SeenColumn], table: SeenTable) -> list[list[SeenColumn]]:
+    """Return the columns of values of each attribute: runs that have the same sums in all rows, or all in one."""
+    numbers = row_numbers(table, columns)
+    runs = equal_runs(numbers.ends.transpose(1, 0, 2), (numbers.base**2 - 1) / 6 + numbers.noise**2)
+    return [[columns[k] for k in run] for run in runs] or [[*columns]]
 
 
 def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
@@ -131,6 +158,6 @@ def _numbers_by_value(table: SeenTable, column: SeenColumn, values: Sequence[str
     at = {value: k for k, value in enumerate(values)}
     for c, shown in enumerate(table.values):
         for key, text, pair in zip(keys, column.texts, ends_of(shown, table.titles)):
-            if text:
+            if text in at:
                 ends[at[text], contexts[key] + c * len(contexts)] = pair
     return row_numbers(table, table.values)._replace(ends=ends)

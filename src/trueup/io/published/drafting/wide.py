@@ -10,10 +10,11 @@ from trueup.io.published.drafting.agreement import summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.subtotals import said_of_sums, summed_columns
+from trueup.io.published.drafting.subtotals import columns_apart, said_of_sums, summed_columns
 from trueup.io.published.drafting.sums import column_numbers
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
+_OTHERS = ("other", "all others", "rest")
 Cell = tuple[SeenColumn, dict[str, str]]
 
 
@@ -72,10 +73,13 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
         total = next(c for c in rest if c.name == summed.whole)
         yield total, {}
     rest = [c for c in rest if c.name not in summed.inner and c is not total]
-    for group in _attribute_groups(rest, total, table.titles):
+    for group in _attribute_groups(rest, total, table):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
         if among is not None or (total is not None and len(group) == 1):
-            drawn.values.append(next(n for n in ("other", "all others", "rest") if n not in drawn.values))
+            own = {c.path[-1] for c in group}
+            drawn.values += [next(n for n in _OTHERS if n not in own)] * (
+                not {*_OTHERS} & {*drawn.values} - own
+            )
         _say_unnamed(table, [drawn], undecided)
         for column in group:
             yield column, {drawn.name: spec_value(drawn, column.path[-1])}
@@ -155,13 +159,15 @@ def _is_of_which(column: SeenColumn) -> bool:
 
 
 def _attribute_groups(
-    rest: Sequence[SeenColumn], total: SeenColumn | None, titles: str
+    rest: Sequence[SeenColumn], total: SeenColumn | None, table: SeenTable
 ) -> list[list[SeenColumn]]:
     """Return the columns of each attribute: those below one name, or a group that sums to the total."""
     upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
     flat = [c for c in rest if not any(c in group for group in groups)]
-    return groups + (summed_groups(flat, total, titles) if total and flat else [flat] if flat else [])
+    if not flat:
+        return groups
+    return groups + (summed_groups(flat, total, table.titles) if total else columns_apart(flat, table))
 
 
 def _group_name(group: Sequence[SeenColumn]) -> str:

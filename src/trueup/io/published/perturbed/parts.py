@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -99,6 +100,31 @@ def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
         yield from (tuple(beside[:length]) for length in range(2, len(beside) + 1))
     if len(values) > 2:
         yield tuple(v for v in values if v != value)
+
+
+def equal_runs(ends: NDArray[np.float64], variance: float) -> list[range]:
+    """Return the runs of neighbouring values that have the same sums everywhere: as many partitions of one total.
+
+    Examples
+    --------
+    >>> men, young = np.array([[31, 50, 12, 44, 9, 63], [22, 19, 33, 70, 41, 5]], float)
+    >>> table = np.array([men, 90 - men, young, 90 - young])
+    >>> equal_runs(np.stack([table, table], axis=2), 0.0)
+    [range(0, 2), range(2, 4)]
+    """
+    size, best = len(ends), (-np.log(CHANCE), [range(len(ends))])
+    sums = np.concatenate([np.zeros_like(ends[:1]), np.cumsum(ends, axis=0)])
+    for count in range(2, min(4, size // 2) + 1):
+        targets = [sums[-1, :, 0] * k / count for k in range(count + 1)]
+        cuts = [int(np.abs(sums[..., 0] - target).sum(axis=1).argmin()) for target in targets]
+        runs = [range(a, b) for a, b in pairwise(cuts)]
+        if min(map(len, runs)) < 2:
+            continue
+        groups = np.array([sums[b] - sums[a] for a, b in pairwise(cuts)])
+        each = [_log_ratio(groups, k, [k + 1], variance * size / count) for k in range(count - 1)]
+        score = min(each) - np.log(size)
+        best = (score, runs) if score > best[0] else best
+    return best[1] if len(best[1]) > 1 else []
 
 
 def leaves_of(found: Sequence[SummedValue], value: int) -> set[int]:
