@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trueup.io.published.drafting import draft_published
+from trueup.io.published.drafting.above import write_indented_places
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 
@@ -118,3 +119,49 @@ def test_places_that_are_numbers_stay(tmp_path):
     rows = [(k, k + 1, k + 2) for k in range(1, 9)]
     spec, read, _ = _drafted(tmp_path, _lines("id,men,women", *rows))
     assert len(read.cells.tree.labels(spec.levels[-1].name)) == 8
+
+
+LOOKUPS = {
+    "codes and names": ("lad,name,region,region_name", "lad,persons", "region,persons"),
+    "German, with a further column": ("Gemeinde,Fläche,Kreis", "Gemeinde,Zahl", "Kreis,Zahl"),
+    "two levels": ("iris,commune,dep", "iris,effectif", "dep,effectif"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_a_file_of_its_own_says_which_places_lie_in_which(tmp_path, name):
+    header, fine, coarse = LOOKUPS[name]
+    places = [(f"P{k}", f"N{k}", f"A{k // 2}" if name == "two levels" else f"{100 + k}") for k in range(12)]
+    if name == "codes and names":
+        rows = [(p, n, f"R{k // 4}", f"Region {k // 4}") for k, (p, n, _) in enumerate(places)]
+    else:
+        rows = [(p, more, f"R{k // 4}") for k, (p, _, more) in enumerate(places)]
+    counts = [30 + 3 * (7 * k % 11) for k in range(12)]
+    above = [sum(counts[4 * k : 4 * k + 4]) for k in range(3)]
+    texts = {
+        "fine.csv": _lines(fine, *zip([p for p, *_ in places], counts)),
+        "coarse.csv": _lines(coarse, *((f"R{k}", n) for k, n in enumerate(above))),
+        "list.csv": _lines(header, *rows),
+    }
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text)
+    draft = draft_published([tmp_path / file for file in texts])
+    assert draft.places
+    listed = write_indented_places(tmp_path / "places.csv", draft.text, draft.places)
+    read = read_perturbed(
+        parse_perturbed(draft.text), [tmp_path / "fine.csv", tmp_path / "coarse.csv"], listed
+    )
+    assert read.cells.tree.sizes == ((1, 3, 6, 12) if name == "two levels" else (1, 3, 12))
+    level = read.cells.tree.levels[1]
+    assert sorted(sorted(values.tolist()) for values in read.values) == sorted(
+        [sorted(counts), sorted(above)]
+    )
+    assert {header.margin.level for header in read.headers} == {level, read.cells.tree.levels[-1]}
+
+
+def test_a_list_without_counts_of_its_places_above_is_left(tmp_path):
+    (tmp_path / "c.csv").write_text(_lines("code,n", *((f"X{k}", 9 + 6 * k) for k in range(6))))
+    (tmp_path / "l.csv").write_text(_lines("code,name", *((f"X{k}", t) for k, t in enumerate(TOWNS[:6]))))
+    draft = draft_published([tmp_path / "c.csv", tmp_path / "l.csv"])
+    assert not draft.places
+    assert [level.name for level in parse_perturbed(draft.text).levels] == ["all", "code"]

@@ -16,6 +16,7 @@ from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
+from trueup.io.published.drafting.lookups import places_looked_up, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import sums_exclude
 from trueup.io.published.drafting.written import written
@@ -81,9 +82,15 @@ def draft_published(
     seen = [table for each in tables.values() for table in each]
     if not seen:
         raise DataError("no table is found in the files", needed="rows of numbers below a header")
-    seen, lists = _without_lists(seen)
     geography, pointers = _places_of(files, geography)
-    seen, pointers, places = _above(seen) if geography is None else (seen, pointers, [])
+    listed = places_looked_up(files, seen) if geography is None else None
+    seen, lists = _without_lists(seen, listed.pointers.places if listed else frozenset())
+    if listed:
+        pointers, places = listed.pointers, listed.rows
+        seen, said = without_list(seen, listed)
+        lists += said
+    else:
+        seen, pointers, places = _above(seen) if geography is None else (seen, pointers, [])
     seen = seen if pointers else [of_finest_kind(table) for table in seen]
     text, known = written(joined(seen, pointers), title)
     undecided = [*lists, *known]
@@ -107,10 +114,10 @@ def draft_published(
     return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places))
 
 
-def _without_lists(seen: list[SeenTable]) -> tuple[list[SeenTable], list[str]]:
+def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:
     """Return tables without lists of codes or of names, which share no key with the longest table; and what is left out."""
     longest = max(seen, key=lambda table: len(table.values[0].texts) * len(table.values))
-    known = {text for key in longest.keys for text in key.held} | {key.name for key in longest.keys}
+    known = {text for key in longest.keys for text in key.held} | {key.name for key in longest.keys} | places
     lists = [
         table
         for table in seen

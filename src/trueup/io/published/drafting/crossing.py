@@ -80,10 +80,11 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     under = [
         c
         for c in likely
-        if (_determines(c, finest) or _begins_anew(c, finest)) and (c in named or len(set(finest.held)) > 1)
+        if (determines_key(c, finest) or _begins_anew(c, finest))
+        and (c in named or len(set(finest.held)) > 1)
     ]
-    finest = max(under, key=lambda c: (len(set(c.held)), not _determines(finest, c)), default=finest)
-    above = [c for c in likely if c is not finest and (_determines(finest, c) or _begins_anew(finest, c))]
+    finest = max(under, key=lambda c: (len(set(c.held)), not determines_key(finest, c)), default=finest)
+    above = [c for c in likely if c is not finest and (determines_key(finest, c) or _begins_anew(finest, c))]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     if not placed and (crossed := [c.name for c in likely if c not in places]):
         ignored.append(
@@ -123,7 +124,7 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
     if not others or "" in column.texts:
         return False
     if any(map(_LEVEL.fullmatch, column.held)) and _KIND_OF_PLACE.fullmatch(column.name):
-        return any(_determines(other, column) for other in others)
+        return any(determines_key(other, column) for other in others)
     if _ATTRIBUTE.fullmatch(column.name):
         return False
     ways = [
@@ -137,7 +138,7 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
     )
 
 
-def _determines(fine: SeenColumn, coarse: SeenColumn) -> bool:
+def determines_key(fine: SeenColumn, coarse: SeenColumn) -> bool:
     """Return True if each value of a column goes with one value of another, blanks and totals aside."""
     pairs = {
         (a, b)
@@ -171,11 +172,11 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
     apart = numbered and not rest & {text for text, code in zip(full.texts, blank.texts) if code}
     if len(both) < (0.5 if apart else 0.8) * max(filled, default=0):
         return False
-    if _determines(one, other) and _determines(other, one):
+    if determines_key(one, other) and determines_key(other, one):
         return True
     fine, coarse = sorted((one, other), key=lambda c: -len(set(c.held)))
     few = 0.8 * len(set(fine.held)) > len(set(coarse.held))
-    if not few and _wordy(coarse)[0] > 0.9 and _wordy(fine)[0] < 0.1 and _determines(fine, coarse):
+    if not few and _wordy(coarse)[0] > 0.9 and _wordy(fine)[0] < 0.1 and determines_key(fine, coarse):
         return True  # the name of a place and of the one place within it
     if (_LABEL.fullmatch(one.name) is None) == (_LABEL.fullmatch(other.name) is None):
         return False

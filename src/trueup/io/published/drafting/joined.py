@@ -49,7 +49,7 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     listed = pointers.places if pointers else frozenset[str]()
     entries = [_drafted_table(table, levels, attributes, undecided, listed) for table in seen]
     entries = told_apart(entries, attributes, undecided)
-    _mark_partial(entries, undecided)
+    _mark_partial(entries, undecided if pointers is None else [])
     return Draft(levels, attributes, entries, undecided, pointers)
 
 
