@@ -18,6 +18,7 @@ from tests.reference.lattice import p_value
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import choose_inference, infer, without_chains
 from trueup.inferring import walk as walk_module
+from trueup.inferring.chains import ChainLimit
 from trueup.inferring.components import with_vectors
 from trueup.inferring.connect import Joined
 from trueup.inferring.histogram_gibbs import HistogramGibbs
@@ -287,6 +288,27 @@ def test_what_has_not_converged_is_refused(rng, monkeypatch):
     monkeypatch.setattr(walk_module, "MIN_EFFECTIVE_SIZE", 1e6)
     with pytest.raises(ConvergenceError, match="allow more sweeps"):
         infer(record, LatticeMoves(sweeps=250), spec=Constraints(cells, tuple(laws)))
+
+
+@pytest.mark.parametrize("apart", [1.5, 2.5])
+def test_chains_that_time_ends_are_rough_where_they_nearly_agree(apart, rng, monkeypatch):
+    cells, laws, record = histogram(rng)
+    found = walk_module.Walk.diagnosed
+
+    def short(self, run, thin):
+        seen, lacks = found(self, run, thin)
+        return seen | {"passed": False, "largest_r_hat": apart}, lacks
+
+    monkeypatch.setattr(walk_module.Walk, "diagnosed", short)
+    monkeypatch.setattr(ChainLimit, "allows", lambda self, seconds, chains: False)
+    if apart > 2:
+        with pytest.raises(ConvergenceError, match=r"R-hat is 2.500 .*; allow more minutes"):
+            infer(record, LatticeMoves(), spec=Constraints(cells, tuple(laws)))
+        return
+    posterior = infer(record, LatticeMoves(), spec=Constraints(cells, tuple(laws)))
+    assert posterior.drawn.stats["tier"] == "approximate"
+    assert "have not converged (largest R-hat 1.50" in posterior.drawn.approximate
+    assert "have not converged" in posterior.promise
 
 
 def test_an_interruption_ends_all_chains(rng):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from trueup.inferring.method import Progress, announce
 from trueup.run import Deadline
 from trueup.run.local import cores
 
+MOST_APART = 2.0
+"""Largest R-hat of chains that time ended and that still give a rough answer: their starts are well forgotten."""
 MIN_EFFECTIVE_SIZE, MIN_SUFFICIENT_SHARE = 100.0, 0.95
 """Effective size of a count that its interval needs, and the share of a table's counts that must have it."""
 
@@ -84,6 +86,13 @@ class OfWalk:
         return self.walk.sweeps
 
 
+class Told(TypedDict, total=False):
+    """What a record says of a run that falls short (`Drawn`)."""
+
+    approximate: str
+    refused: str
+
+
 @dataclass(frozen=True, eq=False)
 class Judged:
     """A run of chains with its diagnostics.
@@ -107,6 +116,19 @@ class Judged:
     def enough(self) -> bool:
         """Return True if its draws may be called a posterior."""
         return self.found["passed"]
+
+    def told(self, chains: int, sweeps: int, remedy: str, weak: bool) -> Told:
+        """Return what a record says of a run that falls short: `approximate` if it may be `weak`, else `refused`."""
+        if self.enough:
+            return {}
+        if weak:
+            return {"approximate": not_converged(chains, sweeps, self.found)}
+        return {"refused": chains_too_short(sweeps, self.found, remedy)}
+
+    @property
+    def rough(self) -> bool:
+        """Return True for a run that time ended, whose chains agree well enough for a rough answer."""
+        return self.late and self.found["largest_r_hat"] <= MOST_APART
 
 
 def until_long_enough(

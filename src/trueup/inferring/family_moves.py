@@ -19,9 +19,7 @@ from trueup.inferring.chain_driver import (
     MIN_EFFECTIVE_SIZE,
     Longer,
     Verdict,
-    chains_too_short,
     in_all,
-    not_converged,
     out_of_time,
     until_long_enough,
 )
@@ -158,8 +156,7 @@ class FamilyMoves(InferenceMethod):
             thinned(judged.run, draws),
             independent=False,
             connected=True,
-            approximate=not_converged(engine.chains, engine.sweeps, found) if weak else "",
-            refused="" if judged.enough or weak else chains_too_short(engine.sweeps, found, REMEDY),
+            **judged.told(engine.chains, engine.sweeps, REMEDY, weak),
             stats={
                 "draws": draws,
                 "interrupted": False,

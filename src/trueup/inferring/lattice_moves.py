@@ -146,21 +146,12 @@ class LatticeMoves(InferenceMethod):
             judged = until_long_enough(engine, engine.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, REMEDY) from None
-        found = dict(judged.found)
-        refused = found.pop("refused")
-        if refused:
-            refused += (
-                f"; {REMEDY}"
-                if judged.late
-                else f"; allow more sweeps, sweeps = {4 * self.sweeps} below [infer], or measure more"
-            )
-        return Drawn(
-            thinned(judged.run, draws),
-            independent=False,
-            connected=walk.connected,
-            refused="" if judged.enough else refused,
-            stats={"draws": draws, "interrupted": False, "chains": self.chains, "tier": "chains", **found},
-        )
+        more = f"allow more sweeps, sweeps = {4 * self.sweeps} below [infer], or measure more"
+        said = judged.told(self.chains, walk.sweeps, REMEDY if judged.late else more, judged.rough)
+        tier = "chains" if judged.enough else "approximate"
+        stats = {"draws": draws, "interrupted": False, "chains": self.chains, "tier": tier, **judged.found}
+        run = thinned(judged.run, draws)
+        return Drawn(run, independent=False, connected=walk.connected, stats=stats, **said)
 
 
 @dataclass(eq=False)

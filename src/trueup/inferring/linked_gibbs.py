@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
-    chains_too_short,
     in_all,
     out_of_time,
     until_long_enough,
@@ -56,7 +55,8 @@ class LinkedGibbs(InferenceMethod):
     between what households hold at least and at most. Concentrations and compositions are drawn with the counts.
 
     Draws are those of chains that agree: every count of every level, and persons per household, with an effective size of 400,
-    or of what their intervals need (`chain_driver`) where time is spent; else they are refused.
+    or of what their intervals need (`chain_driver`) where time is spent. Chains that time ends before stand as tier `approximate`
+    where their R-hat is at most 2; else they are refused.
 
     Attributes
     ----------
@@ -119,12 +119,13 @@ class LinkedGibbs(InferenceMethod):
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
         found = judged.found
-        stats = {"draws": draws, "interrupted": False, "tier": "chains", "chains": self.chains, **found}
+        tier = "chains" if judged.enough else "approximate"
+        stats = {"draws": draws, "interrupted": False, "tier": tier, "chains": self.chains, **found}
         return Drawn(
             thinned(judged.run, draws),
             independent=False,
             connected=problem.connected,
-            refused="" if judged.enough else chains_too_short(walk.sweeps, found, LONGER),
+            **judged.told(self.chains, walk.sweeps, LONGER, judged.rough),
             stats=stats,
             tables=tuple(walk.margins),
         )

@@ -205,13 +205,8 @@ class Walk:
                 and ess.min() >= MIN_EFFECTIVE_SIZE
                 and tails.min() >= MIN_EFFECTIVE_SIZE / 4
             ),
+            "aimed": bool(r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4),
         }
-        good = r_hat.max() <= limit and ess.min() >= ESS and tails.min() >= ESS / 4
-        found["aimed"] = bool(good)
-        found["refused"] = "" if good else (
-            f"after {self.sweeps:,} sweeps R-hat is {r_hat.max():.3f} (at most {limit:.3f} is asked for) and the "
-            f"smallest effective size {ess.min():.0f} (at least {ESS:.0f})"
-        )  # fmt: skip
         return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
