@@ -9,6 +9,7 @@ from trueup.inferring import hierarchical, infer, tree_estimate, tree_work
 from trueup.inferring.hierarchical import ascend, start_of, with_curvature
 from trueup.inferring.tree_estimate import estimate_from
 from trueup.inferring.tree_exact import TreeExact
+from trueup.inferring.tree_grid import TreeGrid
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_work import FamilySample
 from trueup.io.published.sdhc import PUBLISHED
@@ -17,6 +18,7 @@ from trueup.model.cells import Margin
 from trueup.model.header import Measured
 from trueup.model.prior import Bounded, Hierarchical
 from trueup.model.records.measurements import Measurements
+from trueup.run import Deadline
 from trueup.run.local import LocalPool
 
 PRIOR = Hierarchical(total=Bounded(3000))
@@ -50,6 +52,22 @@ def test_the_evidence_of_a_sample_is_that_of_what_was_measured_in_it(rng):
     assert np.isclose(ours.value, theirs.value, rtol=0, atol=1e-5)
     assert np.allclose(ours.gradient, theirs.gradient, rtol=0, atol=1e-4)
     whole = search.objective(splits, quiet)(theta)
+    assert abs(whole.value - ours.value) > 1
+
+
+def test_grids_on_a_sample_have_its_evidence(rng):
+    """As exact messages on the same families; those of the whole tree are another."""
+    cells = states([3, 6, 4, 5])
+    measured = noisy(cells, rng.negative_binomial(0.7, 0.05, cells.n), laplace_tree(cells, "1/5"), rng)
+    search, splits = searched(cells, measured)
+    sample = FamilySample.of(search.state, 9)
+    theta = rng.normal(0, 0.7, 2)
+    exact = search.of(sample).objective(sample.splits(splits), quiet)(theta)
+    on_grids = TreeGrid(search.state, measured.flat, Deadline.of(), 0.2, sample=sample)
+    ours = on_grids.objective(sample.splits(splits), quiet)(theta)
+    assert np.isclose(ours.value, exact.value, rtol=0, atol=0.02)
+    assert np.allclose(ours.gradient, exact.gradient, rtol=0, atol=0.05)
+    whole = TreeGrid(search.state, measured.flat, Deadline.of(), 0.2).objective(splits, quiet)(theta)
     assert abs(whole.value - ours.value) > 1
 
 

@@ -46,6 +46,15 @@ def test_sums_on_whole_numbers_are_convolutions(rng):
         assert np.allclose(convolved(xf, f, xg, g, every[first : last + 1]), expected, atol=1e-9)
 
 
+def test_a_cliff_at_the_end_does_not_shoot_over_the_points_beside_it():
+    """What siblings no longer allow is thousands of nats lower; a parabola through it and two others would rise by hundreds."""
+    x, one = np.array([0, 138, 300, 541]), (np.array([0]), np.zeros(1))
+    every = np.arange(0, 300)
+    assert convolved(x, np.array([0.0, -0.1, -0.2, -6681.0]), *one, every).max() < 1e-9
+    line = (x - 138) * -0.1 / 138  # a straight log stays one, to its end
+    assert np.allclose(convolved(x, line, *one, every), (every - 138) * -0.1 / 138, atol=1e-9)
+
+
 def test_sums_whose_logs_span_hundreds_of_nats_are_kept():
     x = np.arange(400)
     steep = 1.2 * x - 0.001 * x**2

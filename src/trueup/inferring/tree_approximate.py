@@ -11,12 +11,21 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.chains import OutOfTimeError, refuses_settings
-from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
+from trueup.inferring.hierarchical import (
+    NEARLY,
+    Estimate,
+    ascend,
+    given,
+    start_of,
+    varied,
+    with_curvature,
+)
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_grid import Settled, TreeGrid
 from trueup.inferring.tree_state import TreeState
+from trueup.inferring.tree_work import FamilySample
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts import refuses_columns
 from trueup.layouts.factors import Split
@@ -42,6 +51,9 @@ ROUNDING = 1e-8
 """Error of means that is stated where every count is a point of its grid: what rounding leaves."""
 LARGE, LARGE_STEPS, LARGEST = 5_000, 8, 16_000
 """Nodes of a tree from which on hyperparameters are taken near their mode, after so many steps; and from which on none varies."""
+MANY_PARTS, DRAWING_LARGEST = 2_000, 0.3
+"""Parts of a level, where it has more, from which hyperparameters of such a tree are estimated: concentrations within a
+thirtieth at best; and gaps of grids for draws where none varies."""
 FEW_ROUNDS = 8
 """Moves of the first grids of such a tree where chains take it: those that hold its posterior are found in 2 or 3."""
 FOR_CHAINS = 0.4
@@ -92,23 +104,23 @@ class ApproximateTree:
         if self.replaced and grid.nodes > LARGE:
             grid.first_rounds = FEW_ROUNDS
         nested = self.state.problem.nested
-        splits = (
-            splits_of(prior, nested, self.state.problem.bounds()[1])
-            if isinstance(prior, Hierarchical)
-            else None
-        )
-        if splits is None or not splits.names:
+        if not isinstance(prior, Hierarchical):
             return self._given(grid, no_splits(grid.nodes), draws, rng, {})
-        assert isinstance(prior, Hierarchical)
+        splits = splits_of(prior, nested, self.state.problem.bounds()[1])
+        if not splits.names:
+            return self._given(grid, no_splits(grid.nodes), draws, rng, {})
         if prior.concentrations:
             record = {"prior": {"concentrations": "given"}}
             return self._given(grid, splits.parameters(given(prior, splits)), draws, rng, record)
-        splits, estimate = self._estimated(grid, splits, prior.most_kinds)
+        sample = FamilySample.of(self.state, MANY_PARTS) if grid.nodes > LARGE else None
+        splits, estimate = self._estimated(grid, splits, prior.most_kinds, sample)
         _, free = uncertain(splits, estimate, len(nested.margins))
         mode, moved = _refined(grid, splits.parameters(estimate.theta))
         parts, log_weights = self._mixture(grid, mode, splits, estimate, free, draws, rng)
-        record = {"prior": PriorMixture([], log_weights).record(splits, estimate, free)}
-        return self._drawn(parts, moved, draws, rng, record)
+        known = PriorMixture([], log_weights).record(splits, estimate, free)
+        if sample is not None:
+            known["estimated_from"] = sample.record(splits)
+        return self._drawn(parts, moved, draws, rng, {"prior": known})
 
     def _given(
         self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
@@ -117,13 +129,16 @@ class ApproximateTree:
         solved, moved = _refined(grid, split)
         return self._drawn([(solved, draws)], moved, draws, rng, record)
 
-    def _estimated(self, grid: TreeGrid, splits: Splits, kinds: int) -> tuple[Splits, Estimate]:
+    def _estimated(
+        self, grid: TreeGrid, splits: Splits, kinds: int, sample: FamilySample | None
+    ) -> tuple[Splits, Estimate]:
         """Find the mode of the hyperparameters, and the curvature there."""
         grid.step = ESTIMATING
         theta, guess, few = start_of(splits)
-        objective = grid.objective(splits, self.progress)
         # Many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do.
         if grid.nodes > LARGE:
+            part = grid if sample is None else replace(grid, sample=sample)
+            objective = part.objective(sample.splits(splits) if sample else splits, self.progress)
             found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS, self._late)
             few = few[few < splits.concentrations] if grid.nodes <= LARGEST else few[:0]
             return splits, with_curvature(objective, found, guess, few)
@@ -173,7 +188,8 @@ class ApproximateTree:
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
         for solved, count in parts:
             points = len(solved.grids.x)
-            for k in _blocks(count, max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))):
+            most = max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))
+            for k in (min(most, count - begun) for begun in range(0, count, most)):
                 found.append(solved.draw(nodes, k, rng)[leaves].T)
                 done += k
                 self.progress(done, draws)
@@ -193,21 +209,18 @@ class ApproximateTree:
         )
 
 
-def _blocks(count: int, most: int) -> list[int]:
-    """Cut a number of draws into blocks."""
-    return [min(most, count - done) for done in range(0, count, most)]
-
-
 def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
     """Solve on grids that are fine enough for draws, as far as `MOST_POINTS` allow.
 
     Return also by how much grids twice as coarse move means (sd and a tenth of a count): errors fall with the square of the gaps,
     so that about a third of the move is left.
     """
-    grid.step = 2 * DRAWING
-    coarse = grid.moments(grid.settle(split)[1].p)
+    grid.step = 2 * (DRAWING if grid.nodes <= LARGEST else DRAWING_LARGEST)
+    known = grid.settle(split)[1]
+    coarse = grid.moments(known.p)
     while True:
         grid.step /= 2
+        grid.move(known)
         solved, known = grid.settle(split)
         fine = grid.moments(known.p)
         moved = float((np.abs(fine[0] - coarse[0]) / (fine[1] + LEAST_COUNT)).max())

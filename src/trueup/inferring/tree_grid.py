@@ -14,6 +14,7 @@ from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import Density, Objective
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_state import TreeState, reach_of
+from trueup.inferring.tree_work import FamilySample
 from trueup.kernel.grids.factors import add_splits, add_tables, expected_slopes, rough_posterior
 from trueup.kernel.grids.points import coarsest, first_points, pair_sums, zoom
 from trueup.kernel.grids.sweeps import (
@@ -26,6 +27,7 @@ from trueup.kernel.grids.sweeps import (
     log_evidence,
 )
 from trueup.kernel.messages import PairPlan, plan_pairs
+from trueup.kernel.messages.partition import take_factors
 from trueup.kernel.messages.pmf import OPEN, reach_all
 from trueup.kernel.tree.whole import propagate
 from trueup.layouts.factors import FactorTable, Split
@@ -43,7 +45,7 @@ ROUNDS, FIRST_ROUNDS = 16, 24
 """How often grids are moved to where the posterior is, and at first."""
 RESOLVED = 0.3
 """Largest marginal mass between two points, and gap as a share of a scale, at which grids are fine enough."""
-ENDED = 1e-5
+ENDED = 1e-4
 """Largest marginal mass at an end of a window that is no bound."""
 
 
@@ -95,6 +97,8 @@ class TreeGrid:
         Gaps of grids, in standard scores of the marginal.
     first_rounds
         How often grids are moved at first.
+    sample
+        The families that it is confined to, or None for the whole tree.
     """
 
     state: TreeState
@@ -102,25 +106,39 @@ class TreeGrid:
     deadline: Deadline
     step: float = STEP
     first_rounds: int = FIRST_ROUNDS
+    sample: FamilySample | None = None
 
     def __post_init__(self) -> None:
-        self.plan: PairPlan = plan_pairs(self.state.child_ptr)
+        self.plan: PairPlan = plan_pairs(self.tree.child_ptr)
         self.fitted = np.inf
         table = FactorTable(*self.state.problem.whole_bounds(self.values))
         self.state.add_prior(table, VALUE_DEPTH_NATS)
         self.prior = table.build()
-        self.low, self.high = self._windows()
+        low, high = self._windows()
+        if self.sample:
+            kept = take_factors(self.prior, self.sample.nodes)
+            self.prior = kept._replace(lower=low[self.sample.nodes], upper=high[self.sample.nodes])
+        self.low, self.high = self._of_plan(low), self._of_plan(high)
         middle, spread = self._expected()
         self.grids = grids_of(self.plan, *first_points(self.plan, self.low, self.high, middle, spread))
         self.likelihood = self._likelihood()
 
     @property
+    def tree(self) -> TreeState:
+        """Return what is solved: the sample, or the whole."""
+        return self.sample or self.state
+
+    @property
     def nodes(self) -> int:
-        """Return the number of nodes of the tree."""
-        return len(self.state.child_ptr) - 1
+        """Return the number of nodes that are solved."""
+        return len(self.tree.child_ptr) - 1
+
+    def _of_plan(self, every: NDArray) -> NDArray:
+        """Return values of the whole tree's nodes `(nodes,)` for the plan's: those that are solved, and sums of their parts."""
+        return pair_sums(self.plan, every if self.sample is None else every[self.sample.nodes])
 
     def _windows(self) -> tuple[Integers, Integers]:
-        """Return bounds of possible counts for all nodes of the plan, without those that noise makes next to impossible."""
+        """Return bounds of possible counts for all nodes of the whole tree, without those that noise makes next to impossible."""
         problem = self.state.problem
         for depth in (VALUE_DEPTH_NATS, 30 * VALUE_DEPTH_NATS, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
@@ -134,14 +152,14 @@ class TreeGrid:
         _narrow(problem.child_ptr, lower, upper)
         ends = [np.clip(side, -float(OPEN), float(OPEN)).astype(np.int64) for side in (lower, upper)]
         self.state._refuse_improper(*ends)
-        return pair_sums(self.plan, ends[0]), pair_sums(self.plan, ends[1])
+        return ends[0], ends[1]
 
     def _expected(self) -> tuple[Reals, Reals]:
         """Return expected counts and their spreads for all nodes of the plan."""
         problem = self.state.problem
         values = problem.values(np.asarray(self.values, float))
         middle, spread = rough_posterior(problem.child_ptr, problem.variance, values, *problem.messages)
-        return pair_sums(self.plan, middle), np.sqrt(pair_sums(self.plan, spread**2))
+        return self._of_plan(middle), np.sqrt(self._of_plan(spread**2))
 
     def _likelihood(self) -> Reals:
         """Return the log likelihood of values and single-count priors at every node's points."""
@@ -151,8 +169,10 @@ class TreeGrid:
         for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(self.values)):
             if header.exact or np.isinf(header.law.variance):
                 continue
+            every = np.full(len(problem.child_ptr) - 1, np.nan)
+            every[nodes] = part
             published = np.full(len(ptr) - 1, np.nan)
-            published[nodes] = part
+            published[: self.nodes] = every[self.sample.nodes] if self.sample else every
             at = np.flatnonzero(np.isfinite(published[owner]))
             out[at] += header.law.log_mass(published[owner[at]], x[at])
         add_tables(ptr, x, self.prior, out)

@@ -24,6 +24,8 @@ NEGLIGIBLE_NATS = 40.0
 """Nats below the largest term at which a term is left out."""
 ALIKE = 2.5
 """Ratio of two neighbouring gaps up to which the log is a parabola across both."""
+MOST_BENT = 5.0
+"""Nats by which such a parabola may leave a chord: beside a cliff, at the end of what siblings allow, it would shoot over it."""
 STEEPEST = 40.0
 """Slope (nats a count) of a log density beside a point that it excludes."""
 FADED = 1e-12
@@ -70,8 +72,11 @@ def parabolas(xo, log):
         elif _quadratic(xo, c) and log[c - 1] > -np.inf and log[c + 1] > -np.inf:
             left, right = float(xo[c] - xo[c - 1]), float(xo[c + 1] - xo[c])
             down, up = (middle - log[c - 1]) / left, (log[c + 1] - middle) / right
-            out[h, 2] = (up - down) / (left + right)
-            out[h, 1] = down + out[h, 2] * left
+            bend = (up - down) / (left + right)
+            if abs(bend) * max(left, right) ** 2 > 4.0 * MOST_BENT:
+                out[h, 1] = up if other > c else down
+            else:
+                out[h, 1], out[h, 2] = down + bend * left, bend
         else:
             out[h, 1] = (log[other] - middle) / (xo[other] - xo[c])
     return out

@@ -179,7 +179,12 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
         ::-1
     ]:  # what one part may be, its sibling must leave room for: else each cuts off the other in turn
         a, b = plan.left[v], plan.right[v]
-        if b >= 0:
+        if b >= 0:  # and where a sum's window is moved on, one part may make all the difference
+            up, down = max(last[v] - last[a] - last[b], 0), max(first[a] + first[b] - first[v], 0)
+            for own in (a, b):
+                most = (last[own] - first[own]) // 4 + 1
+                first[own] = max(first[own] - min(down, most), low[own])
+                last[own] = min(last[own] + min(up, most), high[own])
             for own, other in ((a, b), (b, a)):
                 last[own] = max(last[own], min(first[v] - first[other], high[own]))
                 first[own] = min(first[own], max(last[v] - last[other], low[own]))
