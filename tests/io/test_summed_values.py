@@ -97,6 +97,15 @@ def test_what_a_draft_says_of_sums_that_are_open_leads(tmp_path):
     assert total == sum(int(counts.sum()) for name, counts in shown.items() if name != "bunt")
 
 
+def test_totals_of_parts_alone_are_parts(tmp_path):
+    rows = [
+        (f"p{k}", v, n + k) for k in range(6) for v, n in (("Total employed", 60), ("Total unemployed", 9))
+    ]
+    pd.DataFrame(rows, columns=["place", "status", "n"]).to_csv(tmp_path / "t.csv", index=False)
+    draft = draft_published([tmp_path / "t.csv"])
+    assert parse_perturbed(draft.text).attributes[0].values == ("Total employed", "Total unemployed")
+
+
 PARTITIONS = {
     "sexes and ages": (("m", "w"), ("unter 40", "40 und mehr")),
     "three": (("Male", "Female"), ("Owner", "Renter"), ("Urban", "Rural")),

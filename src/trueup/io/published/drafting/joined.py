@@ -164,7 +164,7 @@ def _drafted_table(
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
     for column in table.attributes:
-        whole_value = table.wholes.get(column.name) or _total_of(column)
+        whole_value = column.blank or table.wholes[column.name]
         values = [t for t in dict.fromkeys(column.held) if t != whole_value]
         unnamed = re.fullmatch(r"column \d+", column.name) or column.name in [
             place.name for place in table.places

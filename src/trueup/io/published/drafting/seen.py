@@ -94,7 +94,7 @@ class SeenTable(NamedTuple):
     labels, kinds
         Columns that name what its keys say, and that say of which level a row is.
     wholes
-        The value of an attribute, by its column, whose rows hold the sums of all others.
+        The value of an attribute, by its column, whose rows hold the sums of all others; empty if there is none.
     groups
         The heading above each row, where rows without values are headings.
     only, constant

@@ -51,8 +51,7 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
             kept = [text not in found.inner for text in column.texts]
             only = {**table.only, column.name: texts}
             table = table.of_rows(kept)._replace(only=only)
-        if found.whole:
-            table = table._replace(wholes={**table.wholes, column.name: found.whole})
+        table = table._replace(wholes={**table.wholes, column.name: found.whole})
     return table
 
 
@@ -129,6 +128,7 @@ def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
     totals = numbers.ends[..., 0].sum(axis=1)
     wholes = _wholes(sure, len(values))
     named = [k for k, value in enumerate(values) if TOTAL.fullmatch(value)]
+    named = named if len(named) < len(values) else []  # "Total employed" beside "Total unemployed"
     first = max(wholes or named, key=lambda k: (k in named, totals[k]), default=None)
     inner = {
         values[k]: parts.get(k, ["others"])
