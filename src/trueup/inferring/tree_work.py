@@ -42,7 +42,7 @@ RATE = 1e9
 """Multiplications in a second, at least."""
 GRID_WINDOW_COUNTS = 300.0
 """Counts of a leaf's window from which on grids are as exact and many times as fast."""
-BASE_SECONDS, SECONDS_A_NODE = 3.0, 2.6e-5
+BASE_SECONDS, SECONDS_A_NODE = 3.0, 1.2e-5
 """Seconds of a processor that evaluations by exact messages may take together, and that are added for each node to the power
 3/2: grids take longer there, while hyperparameters of exact messages are sought on a sample."""
 MAX_DEPTHS_TRIED = 4
