@@ -227,7 +227,7 @@ def test_hundreds_of_noisy_counts_below_a_threshold_hold_and_are_no_conflict(rng
 def remedies(text):
     """Lines of an entry that a message tells to write."""
     return re.findall(
-        r"(codes = \{.*?\}|fill = true|ragged = true|below = 1|unlisted = \"\w+\"|total = \{.*?\}|file = \"[^\"]+\")",
+        r"(codes = \{.*?\}|fill = true|ragged = true|below = 1|unlisted = \"\w+\"|total = \{.*?\}|only = \{.*?\}|file = \"[^\"]+\")",
         text,
     )
 
@@ -238,6 +238,8 @@ FOLLOWED = {
     "an empty value": (HEAD + COUNT, "area,n\na,\nb,3\n", 0, {"b": 3}),
     "a last row that is no place": (HEAD + COUNT, "area,n\na,1\nb,3\nchecked,\n", 1, {"a": 1, "b": 3}),
     "a total by another label": (HEAD + SEX + LONG, "area,sex,n\na,f,1\na,m,2\na,sum,3\n", 0, {"a, sex=f": 1, "a, sex=m": 2, "a": 3}),
+    "a sum of some values": (HEAD + SEX + LONG, "area,sex,n\na,f,1\na,m,2\na,both,3\n", 1, {"a, sex=f": 1, "a, sex=m": 2}),
+    "another sum beside the total": (HEAD + SEX + LONG + 'total = { sex = "T" }\n', "area,sex,n\na,f,1\na,m,2\na,T,3\na,sum,3\n", 0, {"a, sex=f": 1, "a, sex=m": 2, "a": 3}),
     "a cell without a row": (HEAD + SEX + LONG, "area,sex,n\na,f,1\na,m,2\nb,f,3\n", 1, {"a, sex=f": 1, "a, sex=m": 2, "b, sex=f": 3, "b, sex=m": 0}),
     "a cell without a row, not known": (HEAD + SEX + LONG, "area,sex,n\na,f,1\na,m,2\nb,f,3\n", 0, {"a, sex=f": 1, "a, sex=m": 2, "b, sex=f": 3}),
     "blank keys": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,7 +87,14 @@ def _shown_at(
                     index = (
                         values.index(cell.where[name])
                         if name in cell.where
-                        else _value_index(cells, part, name, named[name], here, np.flatnonzero(rows))
+                        else _value_index(
+                            cells,
+                            part,
+                            (name, attribute_column(spec, name)),
+                            named[name],
+                            here,
+                            np.flatnonzero(rows),
+                        )
                     )
                     group = group * len(values) + index
                 groups.append(group)
@@ -120,20 +128,26 @@ def _values_of(cells: Cells, name: str) -> tuple[str, ...]:
 def _value_index(
     cells: Cells,
     part: PublishedTable,
-    name: str,
+    names: tuple[str, str],
     column: Texts,
     rows: NDArray[np.bool_],
     numbers: NDArray[np.int64],
 ) -> NDArray[np.int64]:
+    """Return the value of an attribute in each row; `names` are the attribute's and its column's."""
+    name, called = names
     known = {value: i for i, value in enumerate(_values_of(cells, name))}
     found = np.array([known.get(value, -1) for value in column.tolist()], dtype=np.int64)
     if (lost := np.flatnonzero((found < 0) & rows)).size:
         given = column[lost[0]]
+        own = part.columns.get(called, called)
+        label = next((text for text in part.total_of(called) if text), "")
+        kept = json.dumps([*known, *([label] if label else [])], ensure_ascii=False)
+        whole = f'where it is the sum over \'{name}\', say so in the entry: total = {{ "{called}" = "{given}" }}; '
         raise DataError(
             f"row {numbers[lost[0]] + 1} of table '{part.name}' has '{given}' for '{name}'",
             needed=f"one of: {', '.join(known)}, or what stands for their sum",
-            remedy=f"declare the value, or, where it is the sum over '{name}', say so in the entry: "
-            f'total = {{ "{name}" = "{given}" }}',
+            remedy=f"declare the value; or, {'' if label else whole}where it is the sum of some values, leave its rows out: "
+            f'only = {{ "{own}" = {kept} }}',
         )
     return found[rows]
 
