@@ -106,6 +106,24 @@ def test_totals_of_parts_alone_are_parts(tmp_path):
     assert parse_perturbed(draft.text).attributes[0].values == ("Total employed", "Total unemployed")
 
 
+def test_two_attributes_with_sums_of_some_values(tmp_path):
+    rng = np.random.default_rng(12)
+    true = rng.poisson(30, (9, 3, 3))
+    first = {"rot": [0], "grün": [1], "bunt": [0, 1], "grau": [2], "jede": [0, 1, 2]}
+    second = {"klein": [0], "mittel": [1], "groß": [2], "nicht klein": [1, 2], "jedes": [0, 1, 2]}
+    rows = [
+        (f"P{k}", a, b, true[k][np.ix_(i, j)].sum())
+        for k in range(9)
+        for a, i in first.items()
+        for b, j in second.items()
+    ]
+    pd.DataFrame(rows, columns=["Ort", "Farbe", "Größe", "Zahl"]).to_csv(tmp_path / "t.csv", index=False)
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    assert [a.values for a in spec.attributes] == [("rot", "grün", "grau"), ("klein", "mittel", "groß")]
+    assert spec.published[0].total == {"Farbe": "jede", "Größe": "jedes"}
+    assert infer(read_perturbed(spec, [tmp_path / "t.csv"]), draws=20).summary("all")["mean"][0] == true.sum()
+
+
 PARTITIONS = {
     "sexes and ages": (("m", "w"), ("unter 40", "40 und mehr")),
     "three": (("Male", "Female"), ("Owner", "Renter"), ("Urban", "Rural")),

@@ -35,7 +35,8 @@ class SummedGroups(NamedTuple):
 
 def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
     """Leave out rows of values of attributes that are sums of some others, and mark the value that is the sum of all."""
-    for column in table.attributes:
+    for at in range(len(table.attributes)):
+        column = table.attributes[at]  # of the rows that are left
         values = list(dict.fromkeys(column.held))
         found = _summed(values, _numbers_by_value(table, column, values))
         texts = [text for text in dict.fromkeys(column.texts) if text not in found.inner]
