@@ -218,3 +218,62 @@ def _split_table(k: Sequence[int], weights: NDArray, counts: int, release: Relea
     largest = counts + sum(k) + 10
     released = np.array([[release((a, b), tuple(k)) for b in range(largest)] for a in range(largest)])
     return weights[:counts, :largest] @ released @ weights[:counts, :largest].T
+
+
+def enumerate_summed_tree(
+    k: Sequence[Sequence[int]],
+    laws: Sequence,
+    bound: int,
+    true: NDArray,
+    release: Release,
+    summed: bool = True,
+) -> NDArray[np.float64]:
+    """Likelihood of each vector of four true counts, two of either of two sums, by every noise of at most `bound` of all seven.
+
+    Laws of the noise are of the root, its parts and the finest counts; totals are estimated by the summed rule, by search, or
+    from their own noisy counts alone.
+    """
+    tops = tuple(sum(pair) for pair in k)
+    noise = range(-bound, bound + 1)
+    root, upper, finest = laws
+    split = cache(release)
+    mass = [{j: float(law.pmf(j)) for j in noise} for law in laws]
+
+    @cache
+    def mode(level: int, own: int, below: int) -> int:
+        if not summed:
+            return max(own, 0)
+        return _summed_mode(own, below, (root, upper)[level], (upper, finest)[level], bound)
+
+    @cache
+    def branch(state: int, first: int, second: int) -> dict[tuple[int, int], float]:
+        """Mass of every noisy count and estimate of a state whose counties have these true counts."""
+        out: dict[tuple[int, int], float] = {}
+        for i, j, own in product(noise, repeat=3):
+            a, n = (first + i, second + j), first + second + own
+            chance = split((max(a[0], 0), max(a[1], 0)), tuple(k[state])) if tops[state] else 1.0
+            if chance:
+                key = n, mode(1, n, sum(a))
+                out[key] = out.get(key, 0.0) + chance * mass[2][i] * mass[2][j] * mass[1][own]
+        return out
+
+    out = np.zeros(len(true))
+    for row, counts in enumerate(true.tolist()):
+        for (one, both), (other, rest) in product(
+            branch(0, *counts[:2]).items(), branch(1, *counts[2:]).items()
+        ):
+            if chance := split((one[1], other[1]), tops):
+                own = [j for j in noise if mode(0, sum(counts) + j, one[0] + other[0]) == sum(tops)]
+                out[row] += both * rest * chance * sum(mass[0][j] for j in own)
+    return out
+
+
+def _summed_mode(own: int, below: int, law, of_parts, bound: int) -> int:
+    """Mode of a total given its noisy count and the sum of two noisy parts, by search; the lower middle of a plateau."""
+    far = np.arange(-bound, bound + 1)
+    eta = np.convolve(of_parts.pmf(far), of_parts.pmf(far))
+    counts = np.arange(0, max(own, below, 0) + 3 * bound + 3)
+    distance = np.abs(below - counts)
+    with np.errstate(divide="ignore"):
+        log = np.log(np.where(distance <= 2 * bound, eta[np.minimum(distance, 2 * bound) + 2 * bound], 0))
+    return _lower_middle(log + law.logpmf(own - counts))

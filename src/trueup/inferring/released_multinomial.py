@@ -17,7 +17,8 @@ from trueup.errors import SpecError
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.released import own_decides, two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
-from trueup.inferring.released.tree import ReleasedTree, draw_tree
+from trueup.inferring.released.summed import SummedTreeChain
+from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain, draw_tree
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
@@ -99,17 +100,15 @@ class ReleasedMultinomial(InferenceMethod):
         measured = [canonical(constraints.cells, h.margin) for h in headers]
         parts = [h for h, margin in zip(headers, measured) if margin == constraints.cells.finest]
         if constraints.structure() == "tree":
-            why = self._refuses_tree(constraints, headers, measured)
+            why = self._refuses_tree(constraints, measured)
         elif len(parts) != 1 or len(headers) > 2:
             why = "it needs one noisy version of the parts and at most one of the total: no mixed releases"
         else:
             why = None
         return why or ("the parts are invariants" if parts[0].exact else None)
 
-    def _refuses_tree(
-        self, constraints: Constraints, headers: Sequence[Measured], measured: Sequence[Margin]
-    ) -> str | None:
-        """Return the reason unless every level has one noisy version and the release used that alone, or None."""
+    def _refuses_tree(self, constraints: Constraints, measured: Sequence[Margin]) -> str | None:
+        """Return the reason unless every level has one noisy version, or None."""
         margins = constraints.nested.margins
         for margin in margins:
             if (times := measured.count(margin)) != 1:
@@ -118,15 +117,6 @@ class ReleasedMultinomial(InferenceMethod):
                     "unmeasured counts are released from noisy ones below, which tie each split to the next "
                     "('tree-exact' uses the measurements, where they are public)"
                 )
-        if self.total == "summed" and not (
-            self.algorithm == 2 and _own_decide(constraints, headers, measured)
-        ):
-            return (
-                "of a tree it knows totals that rest on their own noisy counts: total = 'independent', or 'summed' from "
-                "geometric noise, truncated far out at most, that costs no more at finer levels; other totals rest on the noisy "
-                "parts below them, which then tie each split to the next ('tree-exact' uses the measurements, where they "
-                "are public)"
-            )
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
@@ -164,7 +154,9 @@ class ReleasedMultinomial(InferenceMethod):
         """Draw the true counts given released ones `(n,)`."""
         deadline = deadline or Deadline.of()
         if isinstance(state, TreeProblem):
-            return draw_tree(self._tree(state, values), draws, rng, self.sweeps, progress, deadline)
+            tree = self._tree(state, values)
+            chain_of = SummedTreeChain if tree.summed else ReleasedTreeChain
+            return draw_tree(tree, draws, rng, self.sweeps, progress, deadline, chain_of)
         problem = self._problem(state, values)
         if problem.trials == 0:
             return _behind_zero(problem, state, draws, rng, progress, deadline)
@@ -196,7 +188,8 @@ class ReleasedMultinomial(InferenceMethod):
             counts[nodes] = nested.cells.sum(np.asarray(values).astype(np.int64), margin)
         release = DRAWN if self.release == "sample" else SHUFFLED if self.ties == "shuffled" else FIRST
         algorithm = self.algorithm if self.release == "sample" else 2
-        return ReleasedTree(problem, counts, self.prior, release, self.empty == "uniform", algorithm)
+        summed = self.total == "summed" and not (algorithm == 2 and own_decide(problem))
+        return ReleasedTree(problem, counts, self.prior, release, self.empty == "uniform", algorithm, summed)
 
     def _problem(self, state: _State, values: NDArray) -> ReleasedSum:
         counts = np.asarray(values)[state.active].astype(np.int64)
@@ -307,13 +300,14 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
     }
 
 
-def _own_decide(constraints: Constraints, headers: Sequence[Measured], measured: Sequence[Margin]) -> bool:
+def own_decide(problem: TreeProblem) -> bool:
     """Return True if the mode of every summed total is its own noisy count."""
-    nested = constraints.nested
-    laws = [headers[measured.index(margin)].law for margin in nested.margins]
-    parts = np.diff(nested.child_ptr)
+    nested, cells = problem.nested, problem.nested.cells
+    law_at = {canonical(cells, header.margin): header.law for header in problem.headers}
+    laws, parts = [law_at[margin] for margin in nested.margins], np.diff(nested.child_ptr)
     for level, (own, below) in enumerate(pairwise(laws)):
-        sizes = set(parts[nested.at(nested.margins[level])].tolist()) | ({1} if constraints.zeros else set())
+        sizes = set(parts[nested.at(nested.margins[level])].tolist())
+        sizes |= {1} if problem.constraints.zeros else set()
         if not own.exact and not below.exact and not all(own_decides(own, below, size) for size in sizes):
             return False
     return True

@@ -10,6 +10,9 @@ estimates are listed.
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,10 +21,13 @@ from trueup.kernel.released import Tables, Total, redrawn_total
 from trueup.kernel.released.exact import draw_table, given_true, mode_table, posterior_two
 from trueup.layouts.released import ReleasedSum, half_width, redrawn
 from trueup.model.prior import Flat
-from trueup.noise.sums import convolved
+from trueup.noise.law import Law
+from trueup.noise.sums import MassTable, convolved
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
+Parts = tuple[tuple[Law, int], ...]
+"""Laws of the noise of the parts of a sum, and how many have each."""
 
 
 def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, Integers, Reals]:
@@ -152,15 +158,35 @@ def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 def estimates(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
     """Return the estimate of the total for every noisy total and every sum of noisy parts, `(own, sums)`."""
-    gaps = np.arange(own[0] - sums[-1], own[-1] - sums[0] + 1)
-    eta = problem.sum_of_noise(int(np.abs(gaps).max()))
-    plateau = np.array([_plateau(problem.total_law, eta, int(gap)) for gap in gaps])
-    low, high = np.moveaxis(plateau[own[:, None] - sums - gaps[0]], -1, 0) + sums
+    return modes(problem.total_law, tuple(Counter(problem.laws).items()), own, sums)
+
+
+def modes(law: Law, parts: Parts, own: Integers, sums: Integers) -> Integers:
+    """Return the mode of a total given its own noisy count and the sum of noisy parts, `(own, sums)`."""
+    widest = 1 << int(max(abs(own[0] - sums[-1]), abs(own[-1] - sums[0]), 1)).bit_length()
+    low, high = np.moveaxis(_plateaus(law, parts, widest)[own[:, None] - sums + widest], -1, 0) + sums
     low = np.maximum(low, 0)
     return low + (np.maximum(high, low) - low) // 2
 
 
-def _plateau(law, eta, gap: int) -> tuple[int, int]:
+@lru_cache(maxsize=32)
+def _plateaus(law: Law, parts: Parts, widest: int) -> Integers:
+    """Return first and last mode, less n*, where n is -widest, ..., widest above n*, `(gaps, 2)`."""
+    eta = noise_of_sum(parts, widest)
+    return np.array([_plateau(law, eta, gap) for gap in range(-widest, widest + 1)])
+
+
+def noise_of_sum(parts: Parts, distance: int) -> MassTable:
+    """Return log masses of the sum of the parts' noise, out to `distance` (counts) at least; kept."""
+    return _kept_noise_of_sum(parts, 1 << max(int(distance).bit_length(), 6))
+
+
+@lru_cache(maxsize=32)
+def _kept_noise_of_sum(parts: Parts, distance: int) -> MassTable:
+    return convolved({((law, 0),): number for law, number in parts}, distance)
+
+
+def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
     """Return first and last mode, less n*, if n is so far above n*."""
     between = np.arange(min(gap, 0), max(gap, 0) + 1)
     log = law.logpmf(gap - between) + eta.at(between)

@@ -32,6 +32,7 @@ from trueup.model.records.drawn import Drawn
 from trueup.run import Deadline
 
 Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
 
 CHAINS, MIN_DIAGNOSED_DRAWS, WARM_UP = 4, 1000, 100
 ESS = 400.0
@@ -61,6 +62,8 @@ class ReleasedTree:
         Whether a total over noisy parts that are all zero was split evenly.
     algorithm
         As in `ReleasedSum`.
+    summed
+        Whether the noise of the parts had a say in the estimates of totals (`trueup.inferring.released.summed`).
     """
 
     problem: TreeProblem
@@ -69,6 +72,7 @@ class ReleasedTree:
     release: int
     uniform: bool
     algorithm: int
+    summed: bool = False
 
     def __post_init__(self) -> None:
         if self.counts.max() >= MAX_RELEASED_COUNT:
@@ -82,6 +86,14 @@ class ReleasedTree:
             children = settled[child_ptr[v] : child_ptr[v + 1]]
             settled[v] |= bool(children.size and children.all())
         return settled
+
+    def edges(self) -> Reals:
+        """Return the noise of each node beyond which its table may be too narrow, (nodes,) counts: none where its law ends."""
+        edges = np.full(self.counts.size, np.inf)
+        for header, at in zip(self.problem.headers, self.problem.nodes):
+            if not header.exact and header.law.open_ended:
+                edges[at] = NEAR_EDGE * half_width(header.law) * (2 if self.algorithm == 1 else 1)
+        return edges
 
     def weights(self) -> Weights:
         """Return the laws of the weights; settled nodes have an unused one."""
@@ -150,7 +162,7 @@ class ReleasedTreeChain:
 
     def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
         self.tree, self.rng = tree, rng
-        self.settled = tree.settled()
+        self.settled, self.edges = tree.settled(), tree.edges()
         self.weights, self.splits = tree.weights(), tree.splits(self.settled)
         root = np.zeros(0 if self.settled[0] else 1, np.int64)
         self.nodes = np.concatenate([root, self.splits.member])
@@ -174,8 +186,7 @@ class ReleasedTreeChain:
         tree = self.tree
         state = (self.true, self.noisy, self.rate, self.low, self.high, self.rng)
         possible = draw_weights(self.weights, self.splits, tree.release, tree.counts, *state)
-        noise = np.abs(self.noisy - self.true)[self.nodes]
-        if not possible or noise.max(initial=0) > NEAR_EDGE * (self.weights.far.shape[1] // 2):
+        if not possible or (np.abs(self.noisy - self.true) > self.edges)[self.nodes].any():
             raise far_apart()
         self.true = self._draw_true()
         return self.true
@@ -223,6 +234,7 @@ def draw_tree(
     sweeps: int,
     progress: Callable[[int, int], Any],
     deadline: Deadline,
+    chain_of: Callable[[ReleasedTree, np.random.Generator], Any],
 ) -> Drawn:
     """Run chains, doubled until every count of the tree has mixed, or `sweeps` or the time is spent.
 
@@ -231,7 +243,7 @@ def draw_tree(
     ConvergenceError
         If the time is spent before the first run is finished.
     """
-    chains = [ReleasedTreeChain(tree, child) for child in rng.spawn(CHAINS)]
+    chains = [chain_of(tree, child).step for child in rng.spawn(CHAINS)]
     kept, thin = -(-max(draws, MIN_DIAGNOSED_DRAWS) // CHAINS), 1
     for chain in chains:
         _run(chain, WARM_UP, 1, deadline)
@@ -266,14 +278,14 @@ def draw_tree(
 def _connected(tree: ReleasedTree) -> bool:
     """Return True if one step may lead from any true counts to any others.
 
-    Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode it is the noisy counts, and
-    noise without bounds makes any of them possible given any true ones.
+    Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode, or where totals were
+    summed, it is the noisy counts, and noise without bounds makes any of them possible given any true ones.
     """
-    laws = [header.law for header in tree.problem.headers if not header.exact]
-    return tree.release == DRAWN or all(np.isinf(getattr(law, "support", (0, np.inf))[1]) for law in laws)
+    unbounded = all(h.law.open_ended for h in tree.problem.headers if not h.exact)
+    return unbounded or (tree.release == DRAWN and not tree.summed)
 
 
-def _run(chain: ReleasedTreeChain, count: int, thin: int, deadline: Deadline) -> Integers:
+def _run(step: Callable[[], Integers], count: int, thin: int, deadline: Deadline) -> Integers:
     """Return `(count, nodes)` counts, `thin` steps apart."""
     out = []
     for done in range(count):
@@ -283,6 +295,6 @@ def _run(chain: ReleasedTreeChain, count: int, thin: int, deadline: Deadline) ->
                 "released-multinomial", drawn, "allow more `minutes`, or ask for fewer draws"
             )
         for _ in range(thin):
-            true = chain.step()
+            true = step()
         out.append(true)
     return np.array(out)

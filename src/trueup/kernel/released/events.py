@@ -65,6 +65,42 @@ def log_sum(tables, t, kind, k, low, high):
 
 
 @njit(cache=True)
+def entering(k, least, most):
+    """Return the weights first..last at which each part may be the last to enter, if all are least..most."""
+    lowest, highest = 0.0, np.inf
+    for r in range(k.size):
+        lowest = max(lowest, k[r] / max(most[r], 1))
+        if least[r] > 0:
+            highest = min(highest, (k[r] + 1) / least[r])
+    first, last = np.zeros(k.size, np.int64), np.full(k.size, -1)
+    for s in range(k.size):
+        if k[s] > 0:
+            first[s] = max(least[s], math.ceil(k[s] / highest * (1 - 1e-12)), 1)
+            last[s] = min(most[s], math.floor(k[s] / lowest * (1 + 1e-12)))
+    return first, last
+
+
+@njit(cache=True)
+def enter_events(k, least, most):
+    """Return the enter events in which all weights are least..most: first and last weight of every part, and who enters.
+
+    Events are `(events, parts)`, in either order of ties in turn; count and weight of the part that enters are `(events, 2)`.
+    """
+    first, last = entering(k, least, most)
+    events = 2 * np.maximum(last - first + 1, 0).sum()
+    low, high = np.empty((events, k.size), np.int64), np.empty((events, k.size), np.int64)
+    enter, e = np.empty((events, 2), np.int64), 0
+    for s in range(k.size):
+        for a in range(first[s], last[s] + 1):
+            for order in range(2):
+                for r in range(k.size):
+                    low[e, r], high[e, r] = interval(k, s, a, order, r)
+                enter[e, 0], enter[e, 1] = k[s], a
+                e += 1
+    return low, high, enter
+
+
+@njit(cache=True)
 def _log_event(k, tables, part, count, order, t):
     """Return the log of B: the tilted mass of an event."""
     out = 0.0

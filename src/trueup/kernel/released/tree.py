@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.released.draw import draw_window
-from trueup.kernel.released.events import interval
+from trueup.kernel.released.events import entering, interval
 from trueup.kernel.released.exact import share_of_order
 
 Integers = NDArray[np.int64]
@@ -219,17 +219,8 @@ def _draw_mode(weights, nodes, even, release, k, true, noisy, rng):
 def _events(weights, kind, k, true, release):
     """List the enter events that the true counts allow: part, its weight, order of ties, log mass."""
     width = weights.far.shape[1] // 2
-    least, most = 0.0, np.inf
-    for r in range(k.size):
-        least = max(least, k[r] / (true[r] + width))
-        if true[r] > width:
-            most = min(most, (k[r] + 1) / (true[r] - width))
+    first, last = entering(k, true - width, true + width)
     orders = 1 if release == SHUFFLED else 2
-    first, last = np.zeros(k.size, np.int64), np.full(k.size, -1)
-    for s in range(k.size):
-        if k[s] > 0:
-            first[s] = max(true[s] - width, math.ceil(k[s] / most * (1 - 1e-12)), 1)
-            last[s] = min(true[s] + width, math.floor(k[s] / least * (1 + 1e-12)))
     size = orders * np.maximum(last - first + 1, 0).sum()
     part, count, order = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
     log_mass, e = np.empty(size), 0

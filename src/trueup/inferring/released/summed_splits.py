@@ -1,0 +1,259 @@
+"""What one released split says of the noisy counts of its parts, where these have a say in other splits too.
+
+Events as in `trueup.kernel.released.exact`, of which each is one product over the parts: those without ties, those with ties in
+the order of the phase of Finucan's algorithm that settled them, and that of weights that are all zero. The phase depends on the
+sum of the weights: in events with ties it is carried along, part by part. They have few weights: a tie leaves each part an
+interval about as long as a unit of the release.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.errors import SpecError
+from trueup.kernel.multinomial.mode import multinomial_mode
+from trueup.kernel.released.events import enter_events
+
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+MOST_ENTRIES = 2**25
+"""Largest table of the events of a split by its parts and their sums."""
+FAINT = 45.0
+"""Events this far (log mass) below the largest are left out."""
+ROUNDING = 1e-15
+"""Share of the largest mass of a sum below which a transform holds nothing but rounding errors."""
+
+
+class NoisyReading(NamedTuple):
+    """Masses `table[n - low, a - least]` of a node's weight and all that was released below it, given its noisy count.
+
+    `noise` holds the masses of its noisy count; weights that are not part of any split are one.
+    """
+
+    low: int
+    noise: Reals
+    least: int
+    table: Reals
+
+    @property
+    def weights(self) -> Integers:
+        """Return the weights of the columns."""
+        return self.least + np.arange(self.table.shape[1])
+
+
+class SplitEvents(NamedTuple):
+    """Events of a split.
+
+    Attributes
+    ----------
+    worth
+        Of each part, what its weights are worth in each event, `(events, weights)`.
+    log
+        (events,) log masses beside that.
+    order
+        (events,) the order of its ties (0 where Finucan's algorithm adds, 1 where it removes); -1 without ties.
+    tie
+        (events, parts) weight of a part that ties without having entered; -1 if there is none.
+    enter
+        (events, 2) released count and weight of the last part to enter.
+    """
+
+    worth: list[Reals]
+    log: Reals
+    order: Integers
+    tie: Integers
+    enter: Integers
+
+    def take(self, kept: NDArray) -> SplitEvents:
+        """Return some of the events."""
+        worth = [one[kept] for one in self.worth]
+        return SplitEvents(worth, self.log[kept], self.order[kept], self.tie[kept], self.enter[kept])
+
+    def has(self, event: int, tied: bool, total: int, trials: int) -> bool:
+        """Return True if the event holds weights of this sum, tied or not."""
+        if self.order[event] < 0:
+            return True
+        k, a = self.enter[event].tolist()
+        adds = 2 * total * k > (2 * trials + len(self.worth)) * a
+        return tied and adds == (self.order[event] == 0)
+
+
+def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> SplitEvents:
+    """Return the events behind a multinomial mode."""
+    weights = [one.weights for one in readings]
+    low, high, enter = enter_events(k, np.array([w[0] for w in weights]), np.array([w[-1] for w in weights]))
+    refuse_large_splits(sum(len(low) * w.size for w in weights))
+    untied = np.minimum(high[::2], high[1::2])
+    tie = np.where(high > np.repeat(untied, 2, axis=0), high, -1)
+    tie = np.where(tie <= [w[-1] for w in weights], tie, -1)
+    at = np.flatnonzero((tie >= 0).any(axis=1))
+    nothing, zeros = np.full((len(untied) + 1, k.size), -1), np.zeros((1, k.size), np.int64)
+    low, high = np.vstack([low[::2], zeros, low[at]]), np.vstack([untied, zeros, high[at]])
+    worth = [((w >= a[:, None]) & (w <= b[:, None])).astype(float) for w, a, b in zip(weights, low.T, high.T)]
+    log = np.zeros(len(low))
+    log[len(untied)] = np.log(even) if even > 0 else -np.inf
+    order = np.concatenate([nothing[:, 0], at % 2])
+    enter = np.vstack([enter[::2], zeros[:, :1].repeat(2, axis=1), enter[at]])
+    return SplitEvents(worth, log, order, np.vstack([nothing, tie[at]]), enter)
+
+
+def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool) -> SplitEvents:
+    """Return the events behind a multinomial draw given its u (`trueup.kernel.released.draw`): weights of any size, and zeros."""
+    worth, log = [], np.array([0.0, -np.inf])
+    for count, w in zip(k.tolist(), (one.weights for one in readings)):
+        with np.errstate(divide="ignore"):
+            each = -u * (w - count) + (count * np.log(w / count) if count else 0.0)
+        worth.append(np.array([np.exp(each), w == 0]))
+    if even:
+        least, seen = np.maximum(k, 1).sum(), k[k > 0]
+        log[1] = k.sum() * np.log(least / k.size) - least * u + (seen * (u - np.log(seen))).sum()
+    return SplitEvents(worth, log, *(np.full(size, -1) for size in (2, (2, k.size), (2, 2))))
+
+
+class ReleasedSplit(NamedTuple):
+    """What was released of one split, given true counts.
+
+    Attributes
+    ----------
+    children, member
+        (c,) nodes, and of which part of the split each is, -1 if of none.
+    events, trials
+        The events of the split, and its released total.
+    low
+        (c,) least noisy counts.
+    noisy
+        Of each child the normalised masses `(events, counts)` of its noisy count; one row if they are the same for all.
+    log
+        (events,) log masses.
+    spectrum
+        (events, frequencies) of the normalised masses of the sum of the noisy counts.
+    """
+
+    children: Integers
+    member: Integers
+    events: SplitEvents
+    trials: int
+    low: Integers
+    noisy: list[Reals]
+    log: Reals
+    spectrum: NDArray[np.complex128]
+
+    @property
+    def size(self) -> int:
+        """Return the length of a transform of the sum of the noisy counts."""
+        return transform_size(self.noisy)
+
+    def summed(self) -> tuple[int, Reals, float]:
+        """Return masses of the sum of the noisy counts, where they start, and the log of their unit."""
+        top = self.log.max()
+        masses = np.fft.irfft(np.exp(self.log - top) @ self.spectrum, self.size)
+        return int(self.low.sum()), np.where(masses > ROUNDING * masses.max(), masses, 0.0), float(top)
+
+    def at(self, total: int) -> Reals:
+        """Return masses of the events given the sum of the noisy counts, up to a constant."""
+        size, log = self.size, self.log - self.log.max()
+        wave = np.exp(2j * np.pi * np.arange(size // 2 + 1) * (total - int(self.low.sum())) / size)
+        wave[1 : (size + 1) // 2] *= 2
+        return np.maximum((self.spectrum @ wave).real, 0.0) * np.exp(log)
+
+    def tails(self, event: int) -> list[Reals]:
+        """Return the masses of the sum of each noisy count and those after it in an event."""
+        found = [np.ones(1)]
+        for noise in reversed(self.noisy):
+            found.insert(0, np.convolve(noise[min(event, len(noise) - 1)], found[0]).astype(float))
+        return found
+
+
+def join_split(
+    children: Integers, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int
+) -> ReleasedSplit | None:
+    """Join a split's events with what its children say; None if no event is possible."""
+    noisy, log = [], events.log
+    for part, one in zip(member.tolist(), readings):
+        worth = np.ones((1, one.table.shape[1])) if part < 0 else events.worth[part]
+        masses = one.noise * (worth @ one.table.T)
+        whole = masses.sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            log = log + np.log(whole[:, 0])
+        noisy.append(np.divide(masses, whole, out=np.zeros_like(masses), where=whole > 0))
+    if log.max() == -np.inf:
+        return None
+    kept = log > log.max() - FAINT
+    events, log = events.take(kept), log[kept]
+    noisy = [one if len(one) == 1 else one[kept] for one in noisy]
+    size = transform_size(noisy)
+    refuse_large_splits(log.size * children.size * size)
+    spectrum = np.ones((log.size, size // 2 + 1), complex)
+    for one in noisy:
+        spectrum *= np.fft.rfft(one, size, axis=1)
+    for event in np.flatnonzero(events.order >= 0).tolist():
+        spectrum[event], share = _tied(event, member, readings, events, trials, size)
+        log[event] = events.log[event] + share
+    low = np.array([one.low for one in readings])
+    split = ReleasedSplit(children, member, events, trials, low, noisy, log, spectrum)
+    return split if log.max() > -np.inf else None
+
+
+def _tied(
+    event: int, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int, size: int
+) -> tuple[NDArray, float]:
+    """Return the spectrum of the sum of the noisy counts in an event with ties, and its log mass."""
+    state: dict[tuple[bool, int], NDArray] = {(False, 0): np.ones(size // 2 + 1, complex)}
+    for part, one in zip(member.tolist(), readings):
+        if part < 0:
+            alone = np.fft.rfft(one.noise * one.table.sum(axis=1), size)
+            state = {key: spectrum * alone for key, spectrum in state.items()}
+            continue
+        columns = np.flatnonzero((events.worth[part][event] > 0) & one.table.any(axis=0))
+        each = np.fft.rfft(one.noise[:, None] * one.table[:, columns], size, axis=0).T
+        found: dict[tuple[bool, int], NDArray] = {}
+        for (tied, total), spectrum in state.items():
+            for a, own in zip((one.least + columns).tolist(), each):
+                key = tied or a == events.tie[event, part], total + a
+                found[key] = found.get(key, 0) + spectrum * own
+        state = found
+    held = [spectrum for (tied, total), spectrum in state.items() if events.has(event, tied, total, trials)]
+    spectrum = np.sum(held, axis=0) if held else np.zeros(size // 2 + 1, complex)
+    whole = spectrum[0].real
+    return (spectrum / whole, float(np.log(whole))) if whole > 0 else (0 * spectrum, -np.inf)
+
+
+def transform_size(noisy: list[Reals]) -> int:
+    """Return the length of a fast transform of a sum of noisy counts."""
+    return 1 << max(sum(one.shape[-1] - 1 for one in noisy).bit_length(), 1)
+
+
+def compatible_order(k: Integers, weights: Integers, rng: np.random.Generator) -> Integers:
+    """Return a random order of the parts of a split, of those in which the mode of its weights is k.
+
+    Of parts that tie, those that got a unit come first where Finucan's algorithm adds, and last where it removes.
+
+    Examples
+    --------
+    >>> k, weights = np.array([1, 0, 1]), np.full(3, 2)
+    >>> order = compatible_order(k, weights, np.random.default_rng(0))
+    >>> np.array_equal(multinomial_mode(weights[order], 2), k[order])
+    True
+    """
+    a = weights if weights.any() else np.ones_like(weights)
+    order, last = rng.permutation(k.size), np.argmax(np.where(k > 0, k / np.maximum(a, 1), -1.0))
+    got = (k > 0) & (k * a[last] == k[last] * a)
+    at = np.flatnonzero((got | ((k + 1) * a[last] == k[last] * a))[order])
+    order[at] = order[at][np.argsort(~got[order[at]], kind="stable")]
+    if not np.array_equal(multinomial_mode(a[order], int(k.sum())), k[order]):
+        order[at] = order[at][np.argsort(got[order[at]], kind="stable")]
+    return order
+
+
+def refuse_large_splits(entries: int) -> None:
+    """Refuse splits whose events do not fit tables."""
+    if entries > MOST_ENTRIES:
+        raise SpecError(
+            f"{entries:.2g} masses of noisy parts of one sum do not fit tables",
+            needed="summed totals of fewer parts, or less noise",
+            remedy="use the measurements with 'tree-exact', where they are public",
+        )
