@@ -13,6 +13,7 @@ from tests.inferring.problems import (
     family_constraints,
     laplace_tree,
     noisy,
+    star,
     states,
     tree_constraints,
 )
@@ -25,10 +26,10 @@ from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_parts import CutTree
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.solve import marginals, solve
-from trueup.model.prior import NegativeBinomial
+from trueup.model.prior import Flat, Hierarchical, NegativeBinomial
 from trueup.run.local import LocalPool
 
-FLAT = TreeExact(prior="flat")
+FLAT = TreeExact(prior=Flat())
 DEEP = np.array([1, 3, 5, 7, 7, 7, 7, 7])
 """A root, two parts, four leaves."""
 
@@ -232,7 +233,8 @@ def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
 def test_the_mode_is_searched_for_in_the_whole(large):
     cells, measured = large
     posterior = infer(measured, TreeExact(mode=True), spec=tree_constraints(cells), draws=5)
-    assert np.shape(posterior.drawn.mode) == (cells.n,)
+    assert posterior.drawn.mode is not None
+    assert posterior.drawn.mode.shape == (cells.n,)
 
 
 def test_measurements_far_apart_deepen_the_tables(large, monkeypatch):
@@ -244,6 +246,26 @@ def test_measurements_far_apart_deepen_the_tables(large, monkeypatch):
     assert cut.stats["table_depth"] == whole.stats["table_depth"] > 60
     for margin, exact in whole.marginals.items():
         assert np.allclose(cut.marginals[margin].mean, exact.mean, rtol=1e-6)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("places", [30, 300, 400])
+def test_many_parts_measured_far_below_their_total_need_no_deeper_tables(places, rng):
+    """Bounds of what a sum of hundreds of parts leaves out must hold between the bulk of its counts and its far tail as well."""
+    cells = star(places)
+    law = LAWS["discrete-laplace"]
+    parts = law.quantile(rng.random(cells.n)).astype(np.int64)
+    parts[0] -= parts.sum() + 24
+    measured = noisy(cells, np.zeros(cells.n, int), {cells.coarsest: law, cells.finest: law}, rng)
+    far = replace(measured, values=(np.array([16]), parts))
+    drawn = infer(
+        far,
+        TreeExact(prior=Hierarchical(concentrations=(2.1,)), tier="exact"),
+        spec=tree_constraints(cells),
+        draws=1,
+    ).drawn
+    assert drawn.stats["dropped_mass"] <= 1e-9
+    assert drawn.stats["table_depth"] <= 960
 
 
 def test_workers_are_refused_where_there_is_one_process(rng):

@@ -172,9 +172,7 @@ def _bytes_at_fault(path: Path) -> FileFault | None:
             )
         if b"\r" in line.rstrip(b"\r\n"):
             return FileFault(
-                number,
-                "holds a carriage return without a line feed",
-                "save it with the line endings of Unix",
+                number, "holds a carriage return without a line feed", "save it with the line endings of Unix"
             )
         try:
             line.decode("utf-8")
@@ -197,9 +195,7 @@ def _fields_at_fault(path: Path, delimiter: str) -> FileFault | None:
             if fields and len(fields) != wanted:
                 many = f"{len(fields)} field{'s' if len(fields) > 1 else ''}"
                 return FileFault(
-                    begins,
-                    f"has {many}, and the header has {wanted}",
-                    "give every row the header's fields",
+                    begins, f"has {many}, and the header has {wanted}", "give every row the header's fields"
                 )
             begins = reader.line_num + 1
     except csv.Error:

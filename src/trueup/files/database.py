@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError, ResourceError
 from trueup.files import COUNT, Columns, is_csv, is_parquet, is_zst
+from trueup.files.values import OBJECT, as_text
 
 ROW = "trueup_row"
 """Name of the column with the numbers of rows, where a query needs them."""
@@ -149,6 +150,8 @@ def _too_large(name: str) -> ResourceError:
 
 _NESTED = ("list", "array", "struct", "map", "union")
 """Kinds of columns that hold several values in a row."""
+TEXTS_AT_ONCE = 1 << 16
+"""Rows of texts that are held as Python's at once."""
 LONGEST_TEXT = 10_000
 """Bytes of a text in a Parquet file."""
 
@@ -219,6 +222,32 @@ class Relation:
                         needed="one value a row",
                     )
             return {name: unmasked(values) for name, values in found.fetchnumpy().items()}
+
+
+def text_columns(
+    connection: Any, names: Sequence[str], source: str, may_lack: Collection[str] = ()
+) -> Columns:
+    """Read columns of text some rows at a time: as Python's texts a nation's keys take gigabytes. Columns that hold the same
+    are one array; those that may lack values are objects, with None where one is missing.
+    """
+    pieces: dict[str, list[NDArray]] = {name: [] for name in names}
+    asked = connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM {source}")
+    while rows := asked.fetchmany(TEXTS_AT_ONCE):
+        seen: list[tuple[tuple, NDArray]] = []
+        for name, held in zip(names, zip(*rows)):
+            if (texts := next((made for other, made in seen if other == held), None)) is None:
+                texts = np.array(held, dtype=object) if name in may_lack else as_text(held)
+                seen.append((held, texts))
+            pieces[name].append(texts)
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for name, held in pieces.items():
+        alike.setdefault(tuple(map(id, held)), []).append(name)
+    found: Columns = {}
+    for same in alike.values():
+        held, *_ = [pieces.pop(name) or [np.zeros(0, object)] for name in same]
+        narrow = all(piece.itemsize <= 4 * OBJECT for piece in held)
+        found |= dict.fromkeys(same, np.concatenate(held if narrow else [p.astype(object) for p in held]))
+    return found
 
 
 def unmasked(values: NDArray) -> NDArray:

@@ -58,8 +58,8 @@ TOGETHER = 16
 """Parts of the tree that a worker looks at or solves at a time."""
 START_SECONDS, PRODUCT_SECONDS, NODE_SECONDS, DRAW_SECONDS = 5.0, 2.5e-10, 4e-5, 2e-7
 """Seconds of a processor to estimate the prior, and for each product of one pass up, each node, and each draw of a cell."""
-NODE_BYTES, PLACE_BYTES, ROW_BYTES = 200, 400, 2.0
-"""Bytes of the driver for each node of a tree, and each place of a histogram; of the disk for each draw of a cell."""
+NODE_BYTES, TABLE_BYTES, PLACE_BYTES, ROW_BYTES = 80, 200, 400, 2.0
+"""Bytes of the driver for each node of a tree beside keys, at last and with tables, and place; of the disk for a draw."""
 DRAWN_BYTES = 100_000_000
 """Bytes of a worker that draws parts of a tree and writes them."""
 SWEEP_SECONDS, TABLE_SECONDS = 4e-7, 4.5e-7
@@ -82,9 +82,11 @@ class Prediction(NamedTuple):
         """Return the prediction, from the windows of tables."""
         nodes, cells = len(state.child_ptr) - 1, len(state.problem.nested.nodes[-1])
         windows = state.windows(values, np.full(nodes, DEPTHS[FINE]))
-        products = PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
-        seconds = START_SECONDS + products + NODE_SECONDS * nodes + DRAW_SECONDS * draws * cells
-        memory = PROCESS * (1 + (workers if workers > 1 else 0)) + DRAWN_BYTES * workers + NODE_BYTES * nodes
+        seconds = START_SECONDS + PRODUCT_SECONDS * pass_cost(state.child_ptr, *windows)
+        seconds += NODE_SECONDS * nodes + DRAW_SECONDS * draws * cells
+        keys = sum(column.nbytes for held in state.problem.nested.cells.tree.keys for column in held.values())
+        drawn = workers * (DRAWN_BYTES + (PROCESS if workers > 1 else 0)) + NODE_BYTES * nodes
+        memory = PROCESS + keys + max(drawn, TABLE_BYTES * nodes)
         return cls(seconds, memory, ROW_BYTES * draws * cells + CELL * nodes)
 
 
@@ -146,9 +148,8 @@ def infer_by_parts(
     used, repeated = measured_once(measured)
     cut = _cut(chosen, constraints, used)
     expected = cut.expected(draws, executor.workers)
-    announce(
-        tell, f"about {expected.core_seconds / 3600:.2g} core-hours and {expected.disk / 1e9:.2g} GB of disk"
-    )
+    hours, disk = expected.core_seconds / 3600, expected.disk / 1e9
+    announce(tell, f"about {hours:.2g} core-hours and {disk:.2g} GB of disk")
     refuse_needed("the posterior", expected.memory, memory)
     refuse_occupied(out)
     wanted = None if areas is None else WantedAreas.of(measured.cells, areas, tuple(by))
@@ -286,9 +287,8 @@ def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurem
 
 
 def _too_small(state: TreeState) -> SpecError:
-    return SpecError(
-        f"a tree of {len(state.child_ptr) - 1:,} counts is inferred in memory", remedy="leave out --engine"
-    )
+    nodes = len(state.child_ptr) - 1
+    return SpecError(f"a tree of {nodes:,} counts is inferred in memory", remedy="leave out --engine")
 
 
 @contextmanager

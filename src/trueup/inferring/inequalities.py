@@ -19,10 +19,7 @@ from trueup.inferring.inequality_problem import (
 )
 from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.kernel.inequalities.markov_chain import directions, run_chain
-from trueup.kernel.inequalities.tilted import (
-    TABLE_DEPTH,
-    draw_inequalities,
-)
+from trueup.kernel.inequalities.tilted import TABLE_DEPTH, draw_inequalities
 from trueup.kernel.linear.feasible import Region, extreme_point
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.constraints import Constraints

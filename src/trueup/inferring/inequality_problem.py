@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
-from trueup.kernel.inequalities.tilted import (
-    DISCRETE_GAUSSIAN,
-    GAUSSIAN,
-    LAPLACE,
-    TWO_SIDED_GEOMETRIC,
-)
+from trueup.kernel.inequalities.tilted import DISCRETE_GAUSSIAN, GAUSSIAN, LAPLACE, TWO_SIDED_GEOMETRIC
 from trueup.kernel.linear.feasible import Region, feasible_point
 from trueup.model.constraints import Constraints, name_mask
 from trueup.model.header import Measured, split

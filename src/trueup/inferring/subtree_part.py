@@ -223,7 +223,8 @@ def send_part(part: SubtreePart) -> tuple[list[Roots], Reals, NDArray[np.bool_],
     low = np.array([one.messages.offset[:n] for one in each])
     high = low + [window_sizes(one.messages.masses, n) for one in each]
     roots = [roots_of(one, len(part.above)) for one in each]
-    return roots, part.evidence(each), np.any(short, axis=0), high.max(axis=0) - low.min(axis=0)
+    sizes = (high.max(axis=0) - low.min(axis=0)).astype(np.int32)
+    return roots, part.evidence(each), np.any(short, axis=0), sizes
 
 
 def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:

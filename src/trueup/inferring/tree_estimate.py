@@ -239,11 +239,7 @@ def log_weights(sd: float) -> Reals:
 
 
 def estimate_odds(
-    search: SolutionSearch,
-    splits: Splits,
-    theta: Reals,
-    cut: Partition,
-    progress: Progress,
+    search: SolutionSearch, splits: Splits, theta: Reals, cut: Partition, progress: Progress
 ) -> FamilyOdds | None:
     """Let families differ in their odds as much as the values suggest; return None if they do not.
 

@@ -32,22 +32,12 @@ from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, h
 from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals
-from trueup.kernel.messages.solve import (
-    joint_draws,
-    mode,
-    rounded_marginals,
-)
+from trueup.kernel.messages.solve import joint_draws, mode, rounded_marginals
 from trueup.layouts.splits import Splits, splits_of
 from trueup.layouts.tree import tree_problem
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.prior import (
-    HIERARCHICAL,
-    PRIORS,
-    AnyPrior,
-    Estimated,
-    Hierarchical,
-)
+from trueup.model.prior import HIERARCHICAL, PRIORS, AnyPrior, Estimated, Hierarchical
 from trueup.model.records.drawn import Drawn
 from trueup.run import Deadline, Executor
 from trueup.run.local import LocalThreads
@@ -170,11 +160,7 @@ class TreeExact(InferenceMethod):
         work: AllowedWork,
     ) -> SolvedTree:
         """Pass exact messages up, as long as they take no more work than allowed."""
-        roughly = np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY])
-        low, high = state.windows(values, roughly)
-        leaves = state.problem.nested.nodes[-1]
-        work.refuse_wide(low[leaves], high[leaves])
-        work.begin_pass(pass_cost(state.child_ptr, low, high))
+        _begin_work(state, values, work)
         search = SolutionSearch(state, values, executor, self.tolerance, tries=work.tries, work=work)
         record = {}
         if isinstance(self.prior, Hierarchical):
@@ -281,6 +267,14 @@ class TreeExact(InferenceMethod):
             mode=best,
             stats=found.stats(rounding, len(counts), whole=whole),
         )
+
+
+def _begin_work(state: TreeState, values: NDArray, work: AllowedWork) -> None:
+    """Allow one pass over windows of tables, which are freed before there are others."""
+    low, high = state.windows(values, np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY]))
+    leaves = state.problem.nested.at(state.problem.nested.margins[-1])
+    work.refuse_wide(low[leaves], high[leaves])
+    work.begin_pass(pass_cost(state.child_ptr, low, high))
 
 
 def refuse_endless(masses: NDArray) -> None:

@@ -19,14 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.method import Progress
-from trueup.inferring.subtree_part import (
-    ALONE,
-    FromAbove,
-    SubtreePart,
-    draw_part,
-    look_at_part,
-    send_part,
-)
+from trueup.inferring.subtree_part import ALONE, FromAbove, SubtreePart, draw_part, look_at_part, send_part
 from trueup.kernel.messages import above, below_marked, plan_pairs
 from trueup.kernel.messages.downward import Exact, downward, mixed, mixed_above
 from trueup.kernel.messages.partition import (
@@ -121,7 +114,7 @@ class Top(NamedTuple):
     each: list[Roots]
     within: Reals
     short: NDArray[np.bool_]
-    sizes: Integers
+    sizes: NDArray[np.int32]
     evidence_above: Reals
 
     @property
@@ -259,10 +252,10 @@ class CutTree:
             evidence_above,
         )
 
-    def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], Integers]:
+    def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
         """Return the nodes whose tables end too soon, and the sizes of windows below the top."""
         n, last = len(self.child_ptr) - 1, self.roots.stop
-        short, sizes = np.zeros(n, bool), np.zeros(n, np.int64)
+        short, sizes = np.zeros(n, bool), np.zeros(n, np.int32)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
         for (begin, end), answer in zip(pairwise(self.cut.edges), answers):
             nodes = subtrees(self.child_ptr, begin, end)[0]

@@ -190,9 +190,10 @@ class WrittenParts(WantedTables):
         """Return the key and attribute columns of some groups of a margin, with readable names where asked for."""
         cells, tree = self.measured.cells, self.measured.cells.tree
         at, (places, *values) = tree.level(margin.level), np.unravel_index(groups, cells.margin_shape(margin))
-        keys = place_keys(tree, at) | (readable_names(tree, at) if named else {})
-        kept = {recode.name: np.array(recode.values)[own] for recode, own in zip(cells.kept(margin), values)}
-        return {name: column[places] for name, column in keys.items()} | kept
+        keys = place_keys(tree, at, places) | (readable_names(tree, at, places) if named else {})
+        return keys | {
+            recode.name: np.array(recode.values)[own] for recode, own in zip(cells.kept(margin), values)
+        }
 
     def _write_top(self, folder: Path, exact: Exact, count: int) -> NDArray:
         """Write the summaries of the margins above the parts; return the means of these `count` nodes."""

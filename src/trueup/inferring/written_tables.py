@@ -260,12 +260,7 @@ class WrittenFamily(WantedTables):
             f"was measured further down (largest R-hat {above['largest_r_hat']:.2f}); tables below each place were drawn given "
             f"these and moved by {SWEEPS} sweeps of chains, not required to have converged."
         )
-        stats = {
-            "tier": "approximate",
-            "draws": self.draws,
-            "parts": len(self.cut.runs),
-            "above": above,
-        }
+        stats = {"tier": "approximate", "draws": self.draws, "parts": len(self.cut.runs), "above": above}
         tables: Sequence = tuple(dict.fromkeys(canonical(cells, h.margin) for h in self.cut.headers))
         drawn = Drawn(draws[None], False, tables=tables, stats=stats, approximate=text)
         posterior = Posterior(cells, drawn, {}, "", self.level)

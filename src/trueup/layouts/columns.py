@@ -19,13 +19,7 @@ from trueup.kernel.histogram import cell_groups
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.table_walks.columns import (
-    ChainState,
-    Directions,
-    MeasuredTables,
-    Places,
-    TreeMessages,
-)
+from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, Places, TreeMessages
 from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
 from trueup.layouts import without_upper

@@ -143,11 +143,7 @@ class FamilyProblem:
     firsts: tuple[int, ...] = ()
 
     def on(
-        self,
-        spine: Spine,
-        levels: range,
-        firsts: tuple[int, ...],
-        below: Mapping[Contrast, NDArray] | None,
+        self, spine: Spine, levels: range, firsts: tuple[int, ...], below: Mapping[Contrast, NDArray] | None
     ) -> FamilyProblem:
         """Return the problem of some levels of other places; see `FamilyLeastSquares.on`."""
         least_squares = self.least_squares.on(spine, levels, below)
@@ -189,12 +185,7 @@ class FamilyProblem:
         """Return a margin as a marginal of the family's axes."""
         return _marginal(self.cells, bases_of(self.cells), margin)
 
-    def settle(
-        self,
-        rows: NDArray,
-        seeds: NDArray,
-        how: Settling,
-    ) -> tuple[NDArray, list[SettledTables]]:
+    def settle(self, rows: NDArray, seeds: NDArray, how: Settling) -> tuple[NDArray, list[SettledTables]]:
         """Settle the tables along the junction tree, for measured values `(b, q)`: cells `(b, n)`, and what each took."""
         settled = self.settle_fit(self.fit(rows, subtrees=True), seeds, how)
         found = [settled[i] for i in range(len(self.tables))]

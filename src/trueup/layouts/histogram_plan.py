@@ -37,8 +37,7 @@ def level_plans(
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
         raise SpecError(
-            f"only some groups of '{part.margin}' were measured",
-            remedy="use the method 'general-projection'",
+            f"only some groups of '{part.margin}' were measured", remedy="use the method 'general-projection'"
         )
     return [
         [
@@ -51,10 +50,7 @@ def level_plans(
 
 
 def domain_of(
-    cells: Cells,
-    fold: Fold,
-    plan: Sequence[Sequence[tuple[Marginal, float]]],
-    known: Sequence[Margin] = (),
+    cells: Cells, fold: Fold, plan: Sequence[Sequence[tuple[Marginal, float]]], known: Sequence[Margin] = ()
 ) -> Domain:
     """Return the basis in which all planned marginals, and those of known tables, are block diagonal."""
     others = (fold.marginal(cells.marginal(m.attributes)) for m in known)

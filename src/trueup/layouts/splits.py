@@ -254,16 +254,18 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
     """
     n = int(nested.level_ptr[-1])
     leaves = nested.nodes[-1]
-    level = np.repeat(np.arange(-1, len(nested.margins) - 1, dtype=np.int32), np.diff(nested.level_ptr))
+    level = np.repeat(np.arange(-1, len(nested.margins) - 1, dtype=np.int16), np.diff(nested.level_ptr))
     inner = nested.child_ptr[1:] > nested.child_ptr[:-1]
     free = np.asarray(upper > 0)
     for v in np.flatnonzero(inner)[::-1]:
         free[v] &= free[nested.child_ptr[v] : nested.child_ptr[v + 1]].any()
-    weight = np.ones(n)
+    log_share = np.broadcast_to(0.0, n)  # arrays of one number, which take no memory
     if prior.shares != "uniform":
+        weight = np.ones(n)
         weight[leaves] = np.maximum(public_shares(prior.shares, nested), FLOOR)
         for v in np.flatnonzero(inner)[::-1]:
             weight[v] = weight[nested.child_ptr[v] : nested.child_ptr[v + 1]].sum()
+        log_share = np.log(weight)
     covariates = np.zeros((n, len(prior.covariates)))
     for k, given in enumerate(prior.covariates):
         covariates[leaves, k] = standardised(public_column(given, nested), given)
@@ -275,18 +277,19 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
     names = [f"log concentration of {m}" for m in nested.margins[1:]]
     names += [f"coefficient of {column_name(given)}" for given in prior.covariates]
     every = (*names, *values)
-    return Splits(nested.child_ptr, free, level, np.log(weight), covariates, category, every, depths)
+    return Splits(nested.child_ptr, free, level, log_share, covariates, category, every, depths)
 
 
 def _categories(nested: NestedTree) -> tuple[Integers, list[str], list[int]]:
     """Return for each node the attribute values added to its parent's, numbered over the margins whose shares are estimated."""
-    category, names, levels = np.full(nested.level_ptr[-1], -1, np.int32), [], []
+    category, names, levels = np.broadcast_to(np.int32(-1), nested.level_ptr[-1]), [], []
     for level, (before, margin) in enumerate(pairwise(nested.margins), start=1):
         if margin.level == before.level and margin.attributes:
             places = nested.cells.tree.sizes[nested.cells.tree.level(margin.level)]
             each = nested.cells.size(margin) // places
             if each > MANY_VALUES and places < PLACES_OF_MANY:
                 continue
+            category = category if names else category.copy()
             category[nested.nodes[level]] = len(names) + np.arange(places * each) % each
             levels += [level] * each
             names += [f"log weight of {margin} value {k + 1}" for k in range(each)]

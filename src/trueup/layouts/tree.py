@@ -58,8 +58,10 @@ class TreeProblem:
     @cached_property
     def nodes(self) -> tuple[NDArray[np.int64], ...]:
         """Return the nodes of each header's values."""
-        every = np.arange(len(self.variance))
-        return tuple(every[at] for at in self.at)
+        margins = (canonical(self.nested.cells, header.margin) for header in self.headers)
+        return tuple(
+            self.nested.of(margin) if isinstance(at, slice) else at for margin, at in zip(margins, self.at)
+        )
 
     @cached_property
     def messages(self) -> tuple[Reals, Reals]:

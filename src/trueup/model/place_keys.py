@@ -89,8 +89,8 @@ def tree_pointers(starts: Sequence[NDArray], rows: int) -> tuple[NDArray[np.int6
 
 
 def keys_at(level: Keys, rows: NDArray) -> Keys:
-    """Return the keys in some rows."""
-    return {name: column[rows] for name, column in level.items()}
+    """Return the keys in some rows, which ascend: where these are all, the columns themselves."""
+    return {name: column if len(rows) == len(column) else column[rows] for name, column in level.items()}
 
 
 def key_codes(level: Keys) -> NDArray:

@@ -120,19 +120,21 @@ def named_columns(cells: Cells, margin: Margin) -> dict[str, NDArray]:
     return _of_places(cells, margin, keys | names) | _attributes(cells, margin)
 
 
-def place_keys(tree: Tree, level: int) -> dict[str, NDArray]:
-    """Return the key columns of the places of a level, as published tables name them."""
+def place_keys(tree: Tree, level: int, places: NDArray | None = None) -> dict[str, NDArray]:
+    """Return the key columns of the places of a level, or of some of them, as published tables name them."""
     if tree.keys and tree.keys[level]:
-        return tree.keys[level]
-    return {tree.levels[level]: np.arange(tree.sizes[level]).astype(str)}
+        keys = tree.keys[level]
+        return keys if places is None else {name: column[places] for name, column in keys.items()}
+    every = np.arange(tree.sizes[level]) if places is None else places
+    return {tree.levels[level]: every.astype(str)}
 
 
-def readable_names(tree: Tree, level: int) -> dict[str, NDArray]:
-    """Return the readable names of the places of a level and of those that hold them, by `LEVEL name`."""
-    held = enumerate(tree.names[: level + 1])
+def readable_names(tree: Tree, level: int, places: NDArray | None = None) -> dict[str, NDArray]:
+    """Return the readable names of the places of a level, or of some, and of those that hold them, by `LEVEL name`."""
+    places = np.arange(tree.sizes[level]) if places is None else places
     return {
-        f"{tree.levels[at]} name": column[tree.ancestors(level, at)]
-        for at, column in held
+        f"{tree.levels[at]} name": column[np.searchsorted(tree.starts(at, level), places, "right") - 1]
+        for at, column in enumerate(tree.names[: level + 1])
         if column is not None
     }
 

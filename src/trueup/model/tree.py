@@ -118,7 +118,7 @@ class Tree:
         rows = row_count(columns)
         if not rows:
             raise DataError("the geography lists no place", needed="at least one place")
-        least_first = [col for level in reversed(keys) for col in reversed(level.values())]
+        least_first = keys_down_to(keys)[-1][::-1]
         order = np.lexsort(least_first) if least_first else np.arange(1)
         if (np.diff(order) < 0).any():  # else they are sorted, and a copy of a nation's keys takes gigabytes
             keys = [{name: col[order] for name, col in level.items()} for level in keys]
@@ -128,7 +128,9 @@ class Tree:
         )
         refuse_same_place(tree.levels[-1], starts[-1], order, where, tree.label)
         for level, is_whole in enumerate(whole):
-            if is_whole and tree.keys[level]:
+            above = keys[level - 1].values() if level else ()
+            inherited = above and all(any(col is own for own in keys[level].values()) for col in above)
+            if is_whole and tree.keys[level] and not inherited:
                 refuse_two_parents(tree.levels, level, tree.keys[level], tree.label)
         readable = [
             None if col is None else np.asarray(col)[order][s]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.database import connect, parquet, quiet_duckdb, quoted, unmasked
+from trueup.files.database import connect, parquet, quiet_duckdb, quoted, text_columns, unmasked
 
 LARGEST_TEXT = 64_000_000
 """Bytes of a manifest or a spec: that of a nation with all its tables has less than one million."""
@@ -169,9 +169,11 @@ def read_typed(
     """
     with connect(files=[path], threads=1) as connection:
         refuse_untyped(connection, [path], kinds, most, may_lack=may_lack)
-        named = ", ".join(map(quoted, kinds)) or "1"
+        texts = [name for name, kind in kinds.items() if kind == "text"]
+        others = ", ".join(quoted(name) for name in kinds if name not in texts) or "1"
         with _as_damaged([path]):
-            rows = connection.execute(f"SELECT {named} FROM {parquet([path])}").fetchnumpy()
+            rows = connection.execute(f"SELECT {others} FROM {parquet([path])}").fetchnumpy()
+            rows |= text_columns(connection, texts, parquet([path]), may_lack) if texts else {}
     for name, kind in kinds.items():
         held = np.abs(np.ma.filled(rows[name], 0)) if kind == "number" else np.zeros(1)
         if ((held > LARGEST) & (held < np.inf)).any():

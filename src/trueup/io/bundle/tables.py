@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import BundleError
-from trueup.files.database import connect, parquet, quiet_duckdb, quoted
+from trueup.files.database import TEXTS_AT_ONCE, connect, parquet, quiet_duckdb, quoted
 from trueup.files.values import as_text
 from trueup.files.writing import write_parquet
 from trueup.io.bundle.strict import columns_of, refuse_untyped
@@ -132,18 +132,32 @@ def _values_of_level(
     given = {i: query_label(h) for i, h in enumerate(headers) if h.margin.level == level}
     asked = [level, [*given.values()]]
     rows = f"FROM {files} WHERE level = $1 AND list_contains($2, query)"
-    which = f"SELECT list_position($2, query) - 1 AS query, place, len(value) AS size {rows}"
+    which = f"SELECT list_position($2, query) - 1 AS query, len(value) AS size {rows}"
     listed = connection.execute(which, asked).fetchnumpy()
     # A part lists header after header, its places in order.
     order = np.argsort(listed["query"], kind="stable")
     expected = [np.diff(place_edges(cells, headers[i])) for i in given]
-    in_order = np.array_equal(listed["place"][order], np.tile(labels(cells.tree, level), len(given)))
-    if not in_order or not np.array_equal(listed["size"][order], np.concatenate(expected)):
+    as_expected = np.array_equal(listed["size"][order], np.concatenate(expected))
+    if not as_expected or not _in_order(
+        connection.execute(f"SELECT place {rows}", asked), cells.tree, level, order
+    ):
         raise BundleError(f"the measurements do not list the places of level '{level}' in order")
     flat = connection.execute(f"SELECT unnest(value)::BIGINT AS value {rows}", asked).fetchnumpy()["value"]
     if (np.diff(listed["query"]) < 0).any():
         flat = flat[np.argsort(np.repeat(listed["query"], listed["size"]), kind="stable")]
     return dict(zip(given, np.split(flat, np.cumsum([sizes.sum() for sizes in expected])[:-1]), strict=True))
+
+
+def _in_order(listed: Any, tree: Tree, level: str, order: NDArray[np.int64]) -> bool:
+    """Return True if rows, put into an order, list all places of a level once or several times, a run of rows at a time."""
+    expected, begun = np.empty(len(order), np.int64), 0
+    expected[order] = np.arange(len(order)) % tree.sizes[tree.level(level)]
+    while rows := listed.fetchmany(TEXTS_AT_ONCE):
+        texts, own = as_text([text for (text,) in rows]), expected[begun : begun + len(rows)]
+        if not np.array_equal(texts, labels(tree, level, own)):
+            return False
+        begun += len(rows)
+    return begun == len(order)
 
 
 def write_counts(
@@ -225,8 +239,8 @@ def _placed(position: NDArray, values: NDArray, size: int) -> NDArray:
     return table
 
 
-def labels(tree: Tree, level: str) -> NDArray:
-    """Return the key of every place of a level as one unique text, a JSON pointer (RFC 6901).
+def labels(tree: Tree, level: str, places: slice | NDArray[np.int64] = slice(None)) -> NDArray:
+    """Return the key of every place of a level, or of some, as one unique text, a JSON pointer (RFC 6901).
 
     Examples
     --------
@@ -235,9 +249,9 @@ def labels(tree: Tree, level: str) -> NDArray:
     (['1/2~13', '1~12/3'], ['all'])
     """
     at = tree.level(level)
-    columns = list(tree.keys[at].values()) if tree.keys and tree.keys[at] else []
+    columns = [column[places] for column in tree.keys[at].values()] if tree.keys else []
     if not columns:
-        return np.array(tree.labels(level))
+        return np.array(tree.labels(level))[places]
     if any(column.dtype == object for column in columns):
         return as_text(
             ["/".join(k.replace("~", "~0").replace("/", "~1") for k in key) for key in zip(*columns)]

@@ -28,13 +28,7 @@ from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refus
 from trueup.io.microdata.row_places import plain_keys, require_columns
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
-from trueup.io.microdata.tabulate import (
-    cell_index,
-    cells_named,
-    read_counts,
-    refuse_overflow,
-    row_columns,
-)
+from trueup.io.microdata.tabulate import cell_index, cells_named, read_counts, refuse_overflow, row_columns
 from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited, units_held
 from trueup.model.cells import Cells
 from trueup.model.reading import Reading

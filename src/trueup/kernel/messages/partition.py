@@ -93,7 +93,7 @@ def subtrees(child_ptr: Integers, first: int, last: int) -> tuple[Integers, Inte
     """Return the nodes of the subtrees of the roots `first:last` in level order, and their own `child_ptr`."""
     levels = [np.arange(*ends) for ends in _levels(child_ptr, np.array([first, last]))]
     nodes = np.concatenate(levels)
-    children = np.diff(child_ptr)[nodes]
+    children = child_ptr[nodes + 1] - child_ptr[nodes]  # of a part: never of all nodes for each part
     return nodes, np.concatenate([[0], np.cumsum(children)]) + last - first
 
 
@@ -209,7 +209,7 @@ class Laid:
     `sizes` are those of their windows; those of the first piece are its own.
     """
 
-    def __init__(self, nodes: Integers, top: Exact, sizes: Integers) -> None:
+    def __init__(self, nodes: Integers, top: Exact, sizes: NDArray[np.signedinteger]) -> None:
         self._sizes, self._offset = sizes.copy(), np.empty(len(sizes), np.int64)
         self._sizes[nodes] = np.diff(top[0])[: len(nodes)]
         self._begin = np.concatenate([[0], np.cumsum(self._sizes)])
@@ -254,7 +254,7 @@ def _subtrees(child_ptr: Integers, first: int, last: int) -> Integers:
 
 
 def take_factors(factors: Factors, nodes: Integers) -> Factors:
-    sizes = np.diff(factors.ptr)[nodes]
+    sizes = factors.ptr[nodes + 1] - factors.ptr[nodes]
     rows = spread_messages(factors.ptr[nodes], sizes)
     used, table = np.unique(factors.table[rows], return_inverse=True)
     lengths = np.diff(factors.start)[used]

@@ -37,8 +37,9 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.messages import log_ratio
 from trueup.kernel.messages.pmf import FALLING
 
-PROBES = 7
-"""Tilts at which every message's growth is known: none, one near and one far to the right, the others to the left."""
+PROBES = 8
+"""Tilts at which every message's growth is known: none, one near and one far to the right, others to the left, and one between
+those to the right."""
 MAX_WEIGHT_NATS = 600.0
 """Nats between the weights of counts that are summed at once."""
 MIN_LOG_MASS = -690.0
@@ -568,10 +569,11 @@ def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwi
             if leaf and floor[c] < -(np.int64(1) << 59):
                 certain = max(certain, least[c])
         probes[v, 3] = max(-near, 0.8 * (steepest - tau[v]))
-        for j in range(4, PROBES):
+        for j in range(4, PROBES - 1):
             probes[v, j] = max(-near * 2.0 ** (j - 3), min(0.95 * (certain - tau[v]), 0.0), -200.0)
-        for j in range(4, PROBES):
+        for j in range(4, PROBES - 1):
             probes[v, j] = min(probes[v, j], probes[v, j - 1])
         if pointwise[first:last].any():
             probes[v, 2] = -tau[v]
+        probes[v, PROBES - 1] = 0.5 * (probes[v, 1] + probes[v, 2])
     return probes
