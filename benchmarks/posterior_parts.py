@@ -1,8 +1,9 @@
 """The posterior of a tree by parts: 200 draws of all cells with summaries, on two workers.
 
 `ours_s` is the processor time of all processes, with their start, and `peak_mb` the largest memory of all together, sampled; the
-tree is made first, by another process. Each place has 10 below it, of the last level 100 or 400; counts follow gamma shares,
-noise is discrete Laplace with epsilon 1/2 at each level. Sizes: 100,000 cells; with `--full` one and four million as well.
+tree is made first, by another process. Each place has 10 below it, of the last level 100, and in the largest tree of the level
+before it 40; counts follow gamma shares, noise is discrete Laplace with epsilon 1/2 at each level. Sizes: 100,000 cells; with
+`--full` one and four million as well.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ DRAWS = 200
 
 
 def cases(harness: Harness) -> Iterator[Case]:
-    for levels, last in ((3, 100), *(((4, 100), (4, 400)) if harness.full else ())):
-        cells = last * 10**levels
+    larger = (10, 10, 10, 10, 100), (10, 10, 10, 40, 100)
+    for fan in ((10, 10, 10, 100), *(larger if harness.full else ())):
+        cells = prod(fan)
         harness.progress(f"{cells:,} cells")
         with tempfile.TemporaryDirectory() as folder:
             given = [sys.executable, "-m", "benchmarks.posterior_parts", f"{folder}/tree"]
-            subprocess.run([*given, str(levels), str(last)], check=True)
+            subprocess.run([*given, *map(str, fan)], check=True)
             run = subprocess.Popen(given, stdout=subprocess.PIPE)
             peak = _watch(run)
             seconds = float(run.communicate()[0])
@@ -74,9 +76,9 @@ def measured(fan: tuple[int, ...], seed: int = 1) -> tuple[Measurements, Constra
 
 
 def main() -> None:
-    """Make a tree of so many levels of ten in a file; or infer the one there, and print the processor time of all processes."""
+    """Make a tree of so many places below each in a file; or infer the one there, print the processor time of all processes."""
     if (path := Path(sys.argv[1])) and sys.argv[2:]:
-        path.write_bytes(pickle.dumps(measured((*[10] * int(sys.argv[2]), int(sys.argv[3])))))
+        path.write_bytes(pickle.dumps(measured(tuple(map(int, sys.argv[2:])))))
         return
     values, constraints = pickle.loads(path.read_bytes())
     with tempfile.TemporaryDirectory() as folder:
