@@ -239,3 +239,44 @@ def test_sheets_of_the_same_cells_are_values_of_an_attribute(tmp_path):
     found = shown(read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.xlsx"]))
     assert found["North", "Young", "Males"] == 12
     assert found["South", "Old", "Females"] == 24
+
+
+NATION = "Sex,Households\nFemale,612\nMale,588\n"
+REGIONS = "Region,Female,Male\nNorth,310,288\nSouth,302,300\n"
+CODED_NAMES = "CODE,NAME,n\n01,Alba,60\n02,Brig,50\n01001,Adams County,40\n01002,Baker County,20\n02001,Adams County,26\n02002,Clay County,24\n"
+COUNTIES = "State,County,n\nOhio,State total,60\nOhio,Clay,25\nOhio,Adair,20\nOhio,Knox,15\nIowa,State total,50\nIowa,Clay,30\nIowa,Knox,20\n"
+
+
+def test_a_table_of_the_whole_shares_the_attribute_of_tables_of_places(tmp_path):
+    """Its one column of keys holds what others have as columns: no places."""
+    for name, text in (("nation.csv", NATION), ("regions.csv", REGIONS)):
+        (tmp_path / name).write_text(text)
+    draft = draft_published([tmp_path / "nation.csv", tmp_path / "regions.csv"])
+    read = read_perturbed(parse_perturbed(draft.text), [tmp_path / "nation.csv", tmp_path / "regions.csv"])
+    assert shown(read)["Female",] == 612
+    assert shown(read)["North", "Male"] == 288
+
+
+@pytest.mark.parametrize(
+    ("text", "levels", "some"),
+    [
+        (CODED_NAMES, ["all", "CODE 2", "CODE"], {("01",): 60, ("02002",): 24}),
+        (COUNTIES, ["all", "State", "County"], {("Ohio",): 60, ("Iowa/Clay",): 30, ("Ohio/Adair",): 20}),
+    ],
+)
+def test_names_of_codes_are_no_level_and_names_that_repeat_lie_within_places(text, levels, some, tmp_path):
+    file = tmp_path / "counts.csv"
+    file.write_text(text)
+    spec = parse_perturbed(draft_published([file]).text)
+    assert [level.name for level in spec.levels] == levels
+    read = shown(read_perturbed(spec, [file]))
+    assert {key: read[key] for key in some} == some
+
+
+def test_columns_of_homes_and_workplaces_cross(tmp_path):
+    """They hold the same names: neither lies in the other, though not all pairs have rows."""
+    file = tmp_path / "flows.csv"
+    rows = [("Ash", "Ash", 40), ("Ash", "Elm", 12), ("Elm", "Ash", 9), ("Elm", "Elm", 31), ("Oak", "Elm", 7)]
+    file.write_text("Home district,Work district,n\n" + "".join(f"{a},{b},{n}\n" for a, b, n in rows))
+    draft = draft_published([file])
+    assert len(parse_perturbed(draft.text).levels) == 2

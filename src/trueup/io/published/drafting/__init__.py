@@ -117,7 +117,8 @@ def draft_published(
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:
     """Return tables without lists of codes or of names, which share no key with the longest table; and what is left out."""
     longest = max(seen, key=lambda table: len(table.values[0].texts) * len(table.values))
-    known = {text for key in longest.keys for text in key.held} | {key.name for key in longest.keys} | places
+    known = {text for key in longest.keys for text in key.held} | places
+    known |= {column.name for column in (*longest.keys, *longest.values)}
     lists = [
         table
         for table in seen

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from trueup.io.published.drafting.codes import code_lengths
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn
 
@@ -80,11 +81,15 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     under = [
         c
         for c in likely
-        if (determines_key(c, finest) or _begins_anew(c, finest))
+        if (_lies_within(c, finest) or _named_within(c, finest, columns))
         and (c in named or len(set(finest.held)) > 1)
     ]
     finest = max(under, key=lambda c: (len(set(c.held)), not determines_key(finest, c)), default=finest)
-    above = [c for c in likely if c is not finest and (determines_key(finest, c) or _begins_anew(finest, c))]
+    above = [
+        c
+        for c in likely
+        if c is not finest and (_lies_within(finest, c) or _named_within(finest, c, columns))
+    ]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     if not placed and (crossed := [c.name for c in likely if c not in places]):
         ignored.append(
@@ -100,13 +105,24 @@ def _tells_attribute(column: SeenColumn) -> bool:
     return _ATTRIBUTE.fullmatch(column.name) is not None or (repeated and name_of(values) in ("sex", "age"))
 
 
+def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:
+    """Return True if places of one column lie in those of another, as names or codes tell."""
+    return determines_key(fine, coarse) or _begins_anew(fine, coarse)
+
+
+def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn]) -> bool:
+    """Return True for two columns named as places, the larger first, that hold other names and do not cross in full."""
+    ordered = [c for c in columns if c is fine or c is coarse] == [coarse, fine]
+    if not ordered or not all(PLACE.fullmatch(c.name) for c in (fine, coarse)):
+        return False
+    pairs = _named_pairs(fine, coarse)
+    own, above = ({pair[k] for pair in pairs} for k in (0, 1))
+    return not own & above and 1 < len(pairs) < len(own) * len(above)
+
+
 def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
     """Return True if names or codes such as 001 begin anew in each place of another column, and places hold different ones."""
-    pairs = {
-        (a, b)
-        for a, b in zip(fine.texts, coarse.texts)
-        if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)
-    }
+    pairs = _named_pairs(fine, coarse)
     names, above = Counter(a for a, _ in pairs), {b for _, b in pairs}
     if len(above) >= len(names) or len(pairs) == len(names) * len(above) or len(above) < 2:
         return False
@@ -140,19 +156,21 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
 
 def determines_key(fine: SeenColumn, coarse: SeenColumn) -> bool:
     """Return True if each value of a column goes with one value of another, blanks and totals aside."""
-    pairs = {
-        (a, b)
-        for a, b in zip(fine.texts, coarse.texts)
-        if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)
-    }
+    pairs = _named_pairs(fine, coarse)
     return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
+
+
+def _named_pairs(fine: SeenColumn, coarse: SeenColumn) -> set[tuple[str, str]]:
+    """Return the pairs of values that stand in one row, blanks and totals aside."""
+    pairs = zip(fine.texts, coarse.texts)
+    return {(a, b) for a, b in pairs if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)}
 
 
 def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
     """Return columns with one of each equivalent pair, the one that reads as a code, and notes on the others."""
     kept, ignored = list(columns), []
     for one, other in _pairs(columns):
-        if one in kept and other in kept and _say_the_same(one, other, columns):
+        if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
             label = max((one, other), key=_wordy)
             kept.remove(label)
             ignored.append(f"column '{label.name}' names what the other keys say, and is left out")
@@ -187,6 +205,21 @@ def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn])
         if len(set(map(len, ways))) == 1 and len(ways[0]) > len(set(above.texts)):
             return True
     return False
+
+
+def _names_codes(one: SeenColumn, other: SeenColumn) -> bool:
+    """Return True if one column names each row's code of the other, which holds all levels: a level of its own would nest."""
+    label, code = sorted((one, other), key=lambda c: len(set(c.held)))
+    lengths = code_lengths(sorted(set(code.held)))
+    if not lengths or len(set(code.texts)) < len(code.texts) or len(set(label.held)) < 2:
+        return False
+    told = [True]  # whether a name tells the code above it, and that is told by the code below
+    for length in (*lengths, max(map(len, code.held))):
+        pairs = {(text[:length], name) for text, name in zip(code.texts, label.texts) if len(text) >= length}
+        if told[-1] and len(pairs) == len({text for text, _ in pairs}):
+            return False
+        told.append(len(pairs) == len({name for _, name in pairs}))
+    return True
 
 
 def _pairs(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:

@@ -35,7 +35,7 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     block = None
     if pointers is None:
         seen, block = within_their_labels(seen, undecided)
-    seen = _by_one_name(seen)
+    seen = [_with_attributes_of_others(table, seen) for table in _by_one_name(seen)]
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
     levels = [DraftedKey("all", "")]
     whole = set(whole_keys(longest).values())
@@ -75,6 +75,23 @@ def _finest(entry: DraftedTable) -> set[str]:
         for t in column.held
         if t not in totals and not TOTAL.fullmatch(t)
     }
+
+
+def _with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> SeenTable:
+    """Take the one column of keys for an attribute where others have its values as one, and none has them as places."""
+    others = [other for other in seen if other is not table]
+    if len(table.places) != 1 or any(
+        _same(table.places[0], place) for other in others for place in other.places
+    ):
+        return table
+    column, whole = table.places[0], _total_of(table.places[0]) or ""
+    own = {text.casefold() for text in column.held} - {whole.casefold()}
+    named = [{text.casefold() for text in key.held} for other in others for key in other.attributes]
+    named += [{value.name.casefold() for value in other.values} for other in others]
+    if not own or not any(own <= values for values in named):
+        return table
+    attributes, wholes = [column, *table.attributes], {**table.wholes, column.name: whole}
+    return table._replace(places=[], attributes=attributes, wholes=wholes)
 
 
 def _by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:

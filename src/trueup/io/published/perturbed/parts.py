@@ -120,7 +120,7 @@ def equal_runs(ends: NDArray[np.float64], variance: float) -> list[range]:
         runs = [range(a, b) for a, b in pairwise(cuts)]
         if min(map(len, runs)) < 2:
             continue
-        groups = np.array([sums[b] - sums[a] for a, b in pairwise(cuts)])
+        groups = np.array([ends[a:b].sum(axis=0) for a, b in pairwise(cuts)])
         each = [_log_ratio(groups, k, [k + 1], variance * size / count) for k in range(count - 1)]
         score = min(each) - np.log(size)
         best = (score, runs) if score > best[0] else best
@@ -146,7 +146,7 @@ def _log_ratio(ends: NDArray, value: int, parts: Sequence[int], variance: float)
     own, sums = ends[value], ends[list(parts)].sum(axis=0)
     off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
     open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
-    by_chance = own[:, 0] + sums[:, 0]
+    by_chance = np.maximum(own[:, 0] + sums[:, 0], 0.0)
     ratios = [
         _ratio(off, open_, by_chance, (len(parts) + 1) * each + 1 / 12)
         for each in {variance / 2, variance, max(variance, 2.0)}
