@@ -123,6 +123,13 @@ def test_releases_are_calibrated(kind, laws, rng):
     assert uniform_p_value(ranks) > 1e-6
 
 
+def test_noisy_counts_beyond_the_end_of_a_law_have_no_draws(rng):
+    """Algorithm 1 draws a weight from no posterior where the noisy count is too far below zero."""
+    chain = SummedTreeChain(summed_tree((1, 2, 0, 0), "algorithm 1"), rng)
+    assert np.isfinite(chain.log_likelihood(every_node(np.array([[1, 2, 0, 0]]))[0]))
+    assert chain.step().min() >= 0
+
+
 @pytest.mark.thorough
 def test_the_verb_gives_draws_that_add_up_and_have_mixed():
     method, laws = ReleasedMultinomial(total="summed"), dict(zip(LEVELS, LAWS))

@@ -132,7 +132,8 @@ class SummedTreeChain:
         drawn = np.arange(max(own[0] - width, 0), max(own[-1], 0) + width + 1)
         given = np.exp(law.logpmf(own[:, None] - drawn))
         if node not in self.below:
-            return given / given.sum(axis=1, keepdims=True)
+            whole = given.sum(axis=1, keepdims=True)
+            return np.divide(given, whole, out=np.zeros_like(given), where=whole > 0)
         start, h = self.below[node]
         eta = self._noise_below(node, start + np.arange(h.size)[:, None] - drawn)
         whole = given @ eta.T  # of the posterior that the weight was drawn from, given both
