@@ -46,7 +46,7 @@ BAD = [
     ("a code for other counts than the law hides", DataError, "hides counts", (HEAD + COUNT.replace('"exact"', '"suppressed", threshold = 9'), "area,n\na,<5\nb,12\n")),
     ("a code for values that the law never gives", DataError, "gives for no count", (HEAD + ROUNDED + 'codes = { "c" = "published 1-4" }\n', "area,n\na,c\nb,10\n")),
     ("a value that its law never gives", DataError, "has 7", (HEAD + ROUNDED, "area,n\na,7\nb,10\n")),
-    ("two laws that make values", SpecError, "of which 2 make values", (HEAD + COUNT.replace('{ name = "exact" }', '[{ name = "rounded", base = 5 }, { name = "rounded", base = 10 }]'),)),
+    ("two laws that make values", SpecError, "has the law 'rounded' after 'rounded'", (HEAD + COUNT.replace('{ name = "exact" }', '[{ name = "rounded", base = 5 }, { name = "rounded", base = 10 }]'),)),
     ("a column that is not there", DataError, "no column 'n'", (HEAD + COUNT, "area,N\na,1\n")),
     ("a column that is there twice", DataError, "several columns 'n'", (HEAD + COUNT, "area,2023,2024\n,n,n\na,1,2\nb,3,4\n")),
     ("a cell that is listed twice", DataError, "2 times", (HEAD + COUNT, "area,n\na,1\na,2\n")),

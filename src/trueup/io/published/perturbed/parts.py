@@ -90,7 +90,7 @@ def _best(
         if len(parts) > 1
     ]
     score, parts = max(scored, default=(0.0, ()))
-    return SummedValue(value, tuple(sorted(parts)), score > -np.log(CHANCE)) if score > 0 else None
+    return SummedValue(value, tuple(sorted(parts)), bool(score > -np.log(CHANCE))) if score > 0 else None
 
 
 def _runs(values: Sequence[int], value: int) -> Iterator[tuple[int, ...]]:
