@@ -12,6 +12,7 @@ from math import erf, exp, pi, sqrt
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 from tests.inferring.test_perturbed import furthest, worst_z
@@ -22,8 +23,6 @@ from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.prior import Bounded
-
-pandas = pytest.importorskip("pandas")
 
 TOP = 9
 Pmf = Any
@@ -217,7 +216,7 @@ def posed(seed, *, crossing):
         tables.append(pandas.DataFrame(frame))
         seen.append((rule, rows, shown))
     measured = read_perturbed(spec_of(rules, crossing), tables)
-    assert not getattr(measured.spec, "noted", ())
+    assert not measured.spec.noted
     every = np.array(list(product(range(TOP + 1), repeat=len(cells))))
     weight = np.ones(len(every))
     for rule, rows, shown in seen:
