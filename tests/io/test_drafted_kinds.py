@@ -280,3 +280,22 @@ def test_columns_of_homes_and_workplaces_cross(tmp_path):
     file.write_text("Home district,Work district,n\n" + "".join(f"{a},{b},{n}\n" for a, b, n in rows))
     draft = draft_published([file])
     assert len(parse_perturbed(draft.text).levels) == 2
+
+ONE_YEAR = "region,sex,2023\nNorth,f,-\nNorth,m,..\nSouth,f,3\nSouth,m,14\n"
+YEARS_BELOW = "County;primary;;;tertiary;;\n;2021.;2022.;2023.;2021.;2022.;2023.\nNorth;512;520;533;80;81;85\nSouth;610;611;640;71;75;79\n"
+MARKED_FIRST = "freq,sex,geo\\TIME_PERIOD\t2021 \t2022 \nA,F,XY1\t150 b\t151 p\nA,M,XY1\t140 \t146 \nA,F,XY2\t90 \t88 \nA,M,XY2\t95 \t97 \n"
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        (ONE_YEAR, {("South", "f"): 3, ("South", "m"): 14}),
+        (YEARS_BELOW, {("North", "primary"): 533, ("North", "tertiary"): 85, ("South", "primary"): 640, ("South", "tertiary"): 79}),
+        (MARKED_FIRST, {("XY1", "F"): 151, ("XY1", "M"): 146, ("XY2", "F"): 88, ("XY2", "M"): 97}),
+    ],
+)  # fmt: skip
+def test_years_that_name_columns_are_no_row_of_numbers(text, right, tmp_path):
+    """One above codes, several that repeat below a row of names, and years above numbers with marks."""
+    file = tmp_path / ("t.tsv" if "\t" in text else "t.csv")
+    file.write_text(text)
+    assert shown(read_perturbed(parse_perturbed(draft_published([file]).text), [file])) == right

@@ -40,6 +40,8 @@ from trueup.run import Executor
 
 Outcome = TypeVar("Outcome", Solved, Top)
 
+MOST_LOST, LOST = 6, 0.9
+"""Solutions one after the other, each with deeper tables, of which windows may leave out more than this share all the same."""
 FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
 ROUGH = 1e-6
@@ -228,7 +230,7 @@ class SolutionSearch:
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
         if tolerance < ROUGH:
             self.depth = np.maximum(self.depth, FINE)
-        left, inherited = self.tries, self.start is not None
+        left, inherited, lost = self.tries, self.start is not None, 0
         while left > 0 and (factors := tables(self.values, DEPTHS[self.depth], self.splits)) is not None:
             self.work.begin_pass(
                 pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(uncoded(factors))))
@@ -248,8 +250,8 @@ class SolutionSearch:
                 self.start, inherited = None, False
                 continue
             self.state.refuse_contradiction(self.values, uncoded(factors))
-            deeper = self.depth < self.last
-            if not deeper.any() or tried.complete:
+            deeper, lost = self.depth < self.last, lost + 1 if solved.dropped > LOST else 0
+            if not deeper.any() or tried.complete or lost == MOST_LOST:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1
@@ -258,5 +260,5 @@ class SolutionSearch:
         raise ConvergenceError(
             f"no windows of counts of exact messages hold all but {self.wanted:g} of the posterior: the measurements may "
             "disagree with each other, the prior or the bounds",
-            remedy="check that the laws and values belong to these margins; or take the tier 'approximate'",
+            remedy="check that the laws and values belong to these margins; or take the tier 'approximate', in memory",
         )

@@ -11,10 +11,11 @@ from trueup.files import is_parquet
 from trueup.files.source import open_table
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
-from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_number
+from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_marked, is_number
 from trueup.io.published.perturbed.around import DEEPEST, JOINED, column_names
 from trueup.io.published.perturbed.columns import text_of
 from trueup.io.published.perturbed.grid import Row, delimiters_of, rows_of
+from trueup.io.published.perturbed.numbers import without_mark
 
 MOST_ROWS = 200_000
 """Rows of a file that are looked at."""
@@ -133,13 +134,14 @@ def _first(rows: Sequence[Row]) -> int | None:
         if not numbers or (sum(map(bool, row)) < 2 and not whole):
             continue
         below = next((other for other in rows[at + 1 :] if any(other)), row)
-        years = [row[k] for k in numbers]
+        years = [row[k].rstrip(".") for k in numbers]
         named = (
             all(map(YEAR.fullmatch, years))
-            and len(set(years)) == len(years)
+            and (len(set(years)) == len(years) or (at > 0 and sum(map(bool, rows[at - 1])) > 1))
             and (len(numbers) > 1 or wide == 1)
         )
-        if named and not all(YEAR.fullmatch(below[k]) for k in _numeric(below)):
+        counted = _numeric(below)
+        if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
             continue
         if numbers & (_numeric(below) | {k for k, cell in enumerate(below) if is_code(cell)}):
             return _with_codes(rows, at, numbers)
@@ -151,10 +153,17 @@ def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
     below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
     while at > 1 and sum(map(bool, rows[at - 2])) > 1:
         above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]
-        if not above or not all(is_code(cell) and (cell in below or not cell[0].isalnum()) for cell in above):
+        if not above or not all(_in_place(cell, below) for cell in above):
             return at
         at -= 1
     return at
+
+
+def _in_place(cell: str, below: set[str]) -> bool:
+    """Return True for a code in the place of a number, and for a number with a mark that is no year."""
+    if is_marked(cell):
+        return not YEAR.fullmatch(without_mark(cell).strip())
+    return is_code(cell) and (cell in below or not cell[0].isalnum())
 
 
 def _header(rows: Sequence[Row], first: int) -> int:
