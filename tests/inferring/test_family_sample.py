@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.inferring.problems import laplace_tree, noisy, states, tree_constraints
-from trueup.inferring import hierarchical, infer, tree_estimate, tree_work
+from trueup.errors import ConvergenceError
+from trueup.inferring import hierarchical, infer, tree_estimate, tree_search, tree_work
 from trueup.inferring.hierarchical import ascend, start_of, with_curvature
 from trueup.inferring.tree_estimate import estimate_from
 from trueup.inferring.tree_exact import TreeExact
@@ -115,3 +117,21 @@ def test_small_trees_are_seen_whole(rng):
     cells = states([3, 4])
     search, _ = searched(cells, noisy(cells, np.full(7, 5), laplace_tree(cells), rng))
     assert FamilySample.of(search.state, 7) is None
+
+
+@pytest.mark.parametrize("most", [2, 99])
+def test_a_search_ends_where_deeper_tables_lose_as_much(most, rng, monkeypatch):
+    cells = states([3, 6, 4, 5])
+    measured = noisy(cells, rng.negative_binomial(0.7, 0.05, cells.n), laplace_tree(cells, "1/2"), rng)
+    search, splits = searched(cells, measured)
+    search.splits, settle, tries = splits.parameters(np.zeros(2)), tree_search.settle_tilts, []
+
+    def lame(*given, **options):
+        tries.append(len(tries))
+        return settle(*given, **options)._replace(dropped=0.95)
+
+    monkeypatch.setattr(tree_search, "settle_tilts", lame)
+    monkeypatch.setattr(tree_search, "MOST_LOST", most)
+    with pytest.raises(ConvergenceError, match="no windows of counts"):
+        search.whole(1e-9)
+    assert (len(tries) == 2) == (most == 2)
