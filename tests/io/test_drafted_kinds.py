@@ -281,6 +281,7 @@ def test_columns_of_homes_and_workplaces_cross(tmp_path):
     draft = draft_published([file])
     assert len(parse_perturbed(draft.text).levels) == 2
 
+
 ONE_YEAR = "region,sex,2023\nNorth,f,-\nNorth,m,..\nSouth,f,3\nSouth,m,14\n"
 YEARS_BELOW = "County;primary;;;tertiary;;\n;2021.;2022.;2023.;2021.;2022.;2023.\nNorth;512;520;533;80;81;85\nSouth;610;611;640;71;75;79\n"
 MARKED_FIRST = "freq,sex,geo\\TIME_PERIOD\t2021 \t2022 \nA,F,XY1\t150 b\t151 p\nA,M,XY1\t140 \t146 \nA,F,XY2\t90 \t88 \nA,M,XY2\t95 \t97 \n"
@@ -299,3 +300,17 @@ def test_years_that_name_columns_are_no_row_of_numbers(text, right, tmp_path):
     file = tmp_path / ("t.tsv" if "\t" in text else "t.csv")
     file.write_text(text)
     assert shown(read_perturbed(parse_perturbed(draft_published([file]).text), [file])) == right
+
+
+def test_levels_of_one_list_of_codes_may_be_a_file_each(tmp_path):
+    """Codes of the one begin with those of the other, whichever is given first."""
+    (tmp_path / "tract.csv").write_text("GEOID,n\n02013001,40\n02013002,25\n02016001,31\n02016002,12\n")
+    (tmp_path / "county.csv").write_text("GEOID,n\n02013,66\n02016,43\n")
+    for files in (["tract.csv", "county.csv"], ["county.csv", "tract.csv"]):
+        draft = draft_published([tmp_path / name for name in files])
+        spec = parse_perturbed(draft.text)
+        assert [level.name for level in spec.levels] == ["all", "GEOID 5", "GEOID"]
+        read = shown(read_perturbed(spec, [tmp_path / name for name in files]))
+        assert read == {
+            ("02013",): 66, ("02016",): 43, ("02013001",): 40, ("02013002",): 25, ("02016001",): 31, ("02016002",): 12,
+        }  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trueup.io.published.drafting.agreement import summing
-from trueup.io.published.drafting.codes import are_levels
+from trueup.io.published.drafting.codes import are_levels, code_lengths
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
@@ -95,6 +95,7 @@ def within_their_labels(
         or 4 * shared > sum(map(len, parts))
         or len(same[0].places) > 1
         or len(set(labels)) < len(same)
+        or code_lengths(sorted(set().union(*parts)))  # levels of one list of codes, a table each
     ):
         return list(seen), None
     name = next(n for n in ("part", "block", "sheet") if n != same[0].places[0].name)

@@ -40,7 +40,10 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     levels = [DraftedKey("all", "")]
     whole = set(whole_keys(longest).values())
     for column in longest.places:
-        levels += _levels_of(column, undecided, whole, last=column is longest.places[-1])
+        last = column is longest.places[-1]
+        levels += _levels_of(
+            _with_codes_of_others(column, seen) if last else column, undecided, whole, last=last
+        )
     for level in levels:
         level.of = block if block and level.column == block.name else level.of
     if pointers is not None:
@@ -75,6 +78,12 @@ def _finest(entry: DraftedTable) -> set[str]:
         for t in column.held
         if t not in totals and not TOTAL.fullmatch(t)
     }
+
+
+def _with_codes_of_others(column: SeenColumn, seen: Sequence[SeenTable]) -> SeenColumn:
+    """Return a column of codes with those of tables of other levels that name it alike."""
+    others = [place for table in seen for place in table.places[-1:] if place.name == column.name]
+    return column._replace(texts=[*column.texts, *(text for place in others for text in place.texts)])
 
 
 def _with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> SeenTable:
@@ -163,7 +172,9 @@ def _drafted_table(
         )
     for place in table.places:
         known = [d for d in reversed(levels) if d.of is not None and _same(d.of, place)]
-        at = next((d for d in known if d.column == place.name), known[0] if known else None)
+        named = [d for d in known if d.column == place.name] or known[:1]
+        lengths = {len(text) for text in place.held if not TOTAL.fullmatch(text)}
+        at = next((d for d in named if {d.prefix} == lengths), named[0] if named else None)
         if at is None:
             undecided.append(f"'{table.file}': nothing tells which level '{place.name}' is; it is left out")
             continue
