@@ -87,7 +87,7 @@ class OfWalk:
 
 
 class Told(TypedDict, total=False):
-    """What a record says of a run that falls short (`Drawn`)."""
+    """The words of a record (`Drawn`) for a run that falls short."""
 
     approximate: str
     refused: str

@@ -13,7 +13,7 @@ from trueup.model.published_rule import PublishingRule, read_rule
 from trueup.model.spec_table import Name, SpecPart
 
 NO_ROW = "no row"
-"""What stands in the place of a value that has no row where those are hidden."""
+"""The code of a value that has no row, where those are hidden."""
 
 
 class PublishedCell(SpecPart):

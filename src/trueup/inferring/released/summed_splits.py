@@ -1,4 +1,4 @@
-"""What one released split says of the noisy counts of its parts, where these have a say in other splits too.
+"""Laws of the noisy counts of the parts of one released split, where these have a say in other splits too.
 
 Events as in `trueup.kernel.released.exact`, of which each is one product over the parts: those without ties, those with ties in
 the order of the phase of Finucan's algorithm that settled them, and that of weights that are all zero. The phase depends on the
@@ -115,7 +115,7 @@ def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool)
 
 
 class ReleasedSplit(NamedTuple):
-    """What was released of one split, given true counts.
+    """The events behind one released split given true counts, with the laws of its noisy counts and of their sum.
 
     Attributes
     ----------

@@ -149,13 +149,6 @@ class AfterNoise(LawOfShown):
         law = self.law
         return np.where(low > 0, law.sf(low) - law.sf(high), law.cdf(high) - law.cdf(low))
 
-    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count with any mass that a double can hold; crossed if there is none."""
-        values, back = np.unique(np.asarray(published), return_inverse=True)
-        ends = np.array([self._ends(value) for value in values.tolist()], np.int64).reshape(-1, 2)
-        shape = np.shape(published)
-        return ends[back, 0].reshape(shape), ends[back, 1].reshape(shape)
-
     def _ends(self, value: float) -> tuple[int, int]:
         reach = self._noise_reach + (self.base or 0)
         middle = int(np.floor(value))

@@ -64,6 +64,17 @@ class LawOfShown(Perturbation):
         )
         return (low, log) if not len(may) else (low + int(may[0]), log[may[0] : may[-1] + 1])
 
+    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
+        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
+        values, back = np.unique(np.asarray(published), return_inverse=True)
+        ends = np.array([self._ends(value) for value in values.tolist()], np.int64).reshape(-1, 2)
+        shape = np.shape(published)
+        return ends[back, 0].reshape(shape), ends[back, 1].reshape(shape)
+
+    def _ends(self, value: float) -> tuple[int, int]:
+        """Return the ends of `bounds` for one value."""
+        raise NotImplementedError
+
     def _shown(self, true: ArrayLike) -> NDArray[np.bool_]:
         x = np.asarray(true, np.float64)
         return (x >= 0) & ~in_ranges(x, self.hidden)
@@ -115,13 +126,6 @@ class ShownCounts(LawOfShown):
         """Return the log probability of published values given true counts (broadcast together)."""
         with np.errstate(divide="ignore"):
             return np.where(self._shown(true), self.law.log_mass(published, true), -np.inf)
-
-    def bounds(self, published: ArrayLike) -> tuple[Integers, Integers]:
-        """Return the smallest and largest true count that a published value may stand for; crossed if there is none."""
-        values, back = np.unique(np.asarray(published), return_inverse=True)
-        ends = np.array([self._ends(value) for value in values.tolist()], np.int64).reshape(-1, 2)
-        shape = np.shape(published)
-        return ends[back, 0].reshape(shape), ends[back, 1].reshape(shape)
 
     def _ends(self, value: float) -> tuple[int, int]:
         if self.law.additive:

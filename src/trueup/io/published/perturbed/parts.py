@@ -63,7 +63,7 @@ def summed_values(
         if len(tops) == len(tops := [v for v in tops if v not in inner]):
             break
     for value in (v for v in range(size) if v not in found):
-        # What holds this value cannot be its part: the sets that are tried are those of smaller ones.
+        # A value that holds this one cannot be its part: the sets that are tried are those of smaller ones.
         smaller = [v for v in range(size) if v != value and (some[v, :, 0] <= some[value, :, 1]).mean() > 0.8]
         smaller.sort(key=lambda v: -some[v, :, 0].sum())
         best = _best(some, value, _sets_of_parts(some, value, smaller, variance), variance, named)
