@@ -51,7 +51,18 @@ LEVELS = "Area Code,Area Type,m,f\nX1,Country,63,81\nY1,Region,30,40\nY2,Region,
 BLANKS = "Sex,Male,,,Female,,,Total\nAge,0-14,15+,Total,0-14,15+,Total,\nSA2\nActon,10,20,30,14,20,34,64\nBraddon,11,21,32,18,20,38,70\n\nData Source: census\n\nINFO,Cells have been randomly adjusted to protect persons\n"
 RAGGED = "region,district,n\nN,,30\nN,N1,14\nN,N2,16\nS,,25\n"
 
+TOTAL_GROUP = "Pets by ward,,,,,,,,,\n,Dogs,,,Cats,,,All\nWard,Small,Large,Total,Small,Large,Total,pets\nAsh,13,9,22,7,5,12,34\nBirch,60,55,115,52,46,98,213\nTown,73,64,137,59,51,110,247\n"
+UNIT_NOTE = "Fishers,,\n,,(unit: persons)\nTown,Men,Women\nAyr,114,60\nBute,37,21\nTroon,8,12\n"
+LONE_NAME = "Town,men,women,both\nAyr,114000,60000,174000\nBute,37,-,37\nTroon,-,-,-\nCoast (some towns),114037,60000,174037\n"
+OF_ALL = "Place,Population (100%),0-14,15+\nAyr,3115,890,2225\nBute,847,265,582\nTroon,124,40,84\n"
+NO_WHOLE = "Area,Time,Sex,n\n" + "".join(f"{a},{t},{s},{n}\n" for a, row in {"Hob": (41, 52, 59, 66), "Lau": (25, 29, 39, 20), "Dev": (7, 6, 8, 5), "Bur": (8, 2, 1, 3), "Fli": (1, 10, 2, 1)}.items() for (t, s), n in zip([(t, s) for t in ("Full", "Part") for s in ("f", "m")], row))  # fmt: skip
+
 DRAFTED = {
+    "a total below a name of its own": (TOTAL_GROUP, rows("| 73 64 137 59 51 110 247; Ash 13 9 22 7 5 12 34; Birch 60 55 115 52 46 98 213", "Dogs|Small", "Dogs|Large", "Dogs", "Cats|Small", "Cats|Large", "Cats", "")),
+    "a unit above the last column": (UNIT_NOTE, rows("Ayr 114 60; Bute 37 21; Troon 8 12", "Men", "Women")),
+    "a whole of its own name beside codes": (LONE_NAME, rows("| 114037 60000 174037; Ayr 114000 60000 174000; Bute 37 . 37", "men", "women", "")),
+    "a count of all": (OF_ALL, rows("Ayr 3115 890 2225; Bute 847 265 582; Troon 124 40 84", "", "0-14", "15+")),
+    "a place near the sum of others by chance": (NO_WHOLE, {(r[0], r[1], r[2]): int(r[3]) for r in (line.split(",") for line in NO_WHOLE.splitlines()[1:])}),
     "a number of each row": (SERIES, {(*place, *sex, age): 60 * k // (1 + j) * (2 if sex else 3) // 3 for place, k in (((), 3), (("Z1",), 1), (("Z2",), 2)) for sex in ((), ("Men",), ("Women",)) for j, age in enumerate(("15 to 24 years", "25 years and over"))}),
     "a whole beside hidden cells": (HIDDEN, rows("| 36 33 69; E6 . 9 12; E7 12 9 21; E8 13 . 16; E9 8 12 20", "P1", "P2", "")),
     "a second key without a name": (FILLED, rows("01_Aby|16-24_years 27 29; 01_Aby|25-44_years 28 30; 02_Boda|16-24_years 13 17; 02_Boda|25-44_years 11 12", "men", "women")),
@@ -89,6 +100,13 @@ def test_the_draft_reads_the_values(name, tmp_path):
     (tmp_path / "t.csv").write_text(text)
     draft, measured = drafted(tmp_path / "t.csv", tmp_path)
     assert shown(measured) == right, draft.text
+
+
+def test_a_range_that_nobody_declared_is_to_be_decided(tmp_path):
+    (tmp_path / "t.csv").write_text("area,n\na,10\nb,<10\nc,25\n")
+    (said,) = [text for text in drafted(tmp_path / "t.csv", tmp_path)[0].undecided if "'<10'" in text]
+    assert 'codes = { "<10" = "published <10" }' in said
+    assert 'codes = { "<10" = "1-9" }' in said
 
 
 def test_sheets_of_other_places_lie_in_the_places_that_name_them(tmp_path):

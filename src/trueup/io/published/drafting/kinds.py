@@ -49,6 +49,8 @@ _GEOMETRY = re.compile(
     re.IGNORECASE,
 )
 _SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
+_OF_ALL = re.compile(r"\b100 ?(%|percent)")
+"""Says of a count that it is no sample."""
 
 
 def error_of(column: SeenColumn) -> str:
@@ -67,7 +69,7 @@ def error_of(column: SeenColumn) -> str:
 def holds_no_counts(column: SeenColumn) -> bool:
     """Return True for shares, rates and geometry, by the name of a column or by signs for per cent."""
     held = column.held
-    named = NO_COUNTS.fullmatch(column.name) or _GEOMETRY.fullmatch(column.name)
+    named = NO_COUNTS.fullmatch(_OF_ALL.sub("", column.name)) or _GEOMETRY.fullmatch(column.name)
     degrees = any("°" in text or is_number(text) for text in held)
     return all(map(_SHARE.fullmatch, held)) or (named is not None and degrees)
 

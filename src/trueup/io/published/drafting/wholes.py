@@ -166,11 +166,16 @@ def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> S
         return None
     worst = max(compared, key=lambda c: c.off)
     differs = f"{', '.join(worst.key)}: {worst.own[0]:,g} beside a sum of {worst.least:,g}"
-    return SummingValue(value, differs, (named and some > 0) or 2 * some > len(compared))
+    chance = len(compared) * float(np.prod([c.chance for c in compared if c.is_near]))
+    return SummingValue(value, differs, (named and some > 0) or (2 * some > len(compared) and chance < 1e-3))
 
 
 def _by_what_is_shown(value: str, compared: Sequence[_Compared]) -> SummingValue | None:
-    """Return a value that is at least the sum of what is shown of all others, of which too much is hidden to tell."""
+    """Return a value that is the sum of what is shown of all others, or at least that, of which too much is hidden to tell."""
+    shares = [(abs(c.own[0] - c.least) + 1) / max(c.own[0], 1) for c in compared]
+    near = all(abs(c.own[0] - c.least) <= c.allowed for c in compared)
+    if len(compared) > 1 and near and np.prod(shares) < 1e-4 / len(compared):  # what is hidden is little
+        return SummingValue(value)
     most = [max(low for low, _ in c.parts) for c in compared]
     above = [c.own[0] + c.allowed >= c.least and c.own[0] > top for c, top in zip(compared, most)]
     shown = sum(c.least for c in compared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -135,10 +136,12 @@ def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
 def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:
     """Return the values of two attributes of which every combination has a column, or None if the columns are no such grid."""
     pairs = [c.path for c in columns if len(c.path) == 2]
+    times = Counter(path[0] for path in pairs)
+    pairs = [path for path in pairs if times[path[0]] > 1 or not TOTAL.fullmatch(path[0])]  # "All / awards"
     upper = list(dict.fromkeys(path[0] for path in pairs))
     lower = [[p[1] for p in pairs if p[0] == name and not TOTAL.fullmatch(p[1])] for name in upper]
-    alone = [c.path for c in columns if len(c.path) != 2]
-    beside = all(len(path) == 1 and (path[0] in upper or TOTAL.fullmatch(path[0])) for path in alone)
+    alone = [c.path for c in columns if c.path not in pairs]
+    beside = all(TOTAL.fullmatch(path[0]) or (len(path) == 1 and path[0] in upper) for path in alone)
     if len(upper) < 2 or any(names != lower[0] for names in lower) or not beside:
         return None
     values = [[name for name in names if not TOTAL.fullmatch(name)] for names in (upper, lower[0])]
@@ -164,6 +167,7 @@ def _attribute_groups(
     """Return the columns of each attribute: those below one name, or a group that sums to the total."""
     upper = list(dict.fromkeys(c.path[0] for c in rest if len(c.path) > 1))
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
+    groups = [group for group in groups if len(group) > 1]  # above one column stands a unit or a note
     flat = [c for c in rest if not any(c in group for group in groups)]
     if not flat:
         return groups

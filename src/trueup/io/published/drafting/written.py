@@ -16,6 +16,7 @@ from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.around import carried
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
 from trueup.model.published_codes import UNKNOWN, read_interval
+from trueup.noise.perturbed import CountInterval
 
 _TOLD = "read what the publisher says of it"
 
@@ -172,27 +173,37 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
     """Codes that say no interval by themselves, with the meanings that they or notes of the file give them."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
-    texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) and read_interval(t) is None)
+    texts = dict.fromkeys(t for t in every if not is_number(without_mark(t)) or read_interval(t) is not None)
     times = Counter(_texts(seen.values))
     zeros = "0" in every
     codes = {}
     for code in texts:
         said = said_of(code, seen.titles)
-        ways = [meaning_of(words, zeros=zeros) for words in (code, said or "")]
-        codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
         shown = f"'{code}'" if code else "an empty cell"
         often = f"{times[code]:,} time{'s' * (times[code] > 1)}" if times[code] else "in columns left out"
-        undecided.append(
-            f"'{seen.file}': what {shown} says ({often})"
-            + (f'; the file says: "{said}"' if said else "")
-            + f'; it is taken as "{codes[code]}"'
-            + (
-                ', and needs a range such as "1-4" where no published sum holds its cells'
-                if codes[code] == UNKNOWN
-                else ""
-            )
-        )
+        quoted = f'; the file says: "{said}"' if said else ""
+        if (range_ := read_interval(code)) is not None:
+            told = meaning_of(said or "", zeros=False)
+            codes |= {code: told} if told[:1].isdigit() else {}
+            taken = f'it is taken as "{told}"' if code in codes else _range_taken(code, range_)
+        else:
+            ways = [meaning_of(words, zeros=zeros) for words in (code, said or "")]
+            codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
+            taken = f'it is taken as "{codes[code]}"'
+            if codes[code] == UNKNOWN:
+                taken += ', and needs a range such as "1-4" where no published sum holds its cells'
+        undecided.append(f"'{seen.file}': what {shown} says ({often}){quoted}; {taken}")
     return [f"codes = {_toml_pairs(codes)}"] if codes else []
+
+
+def _range_taken(code: str, counts: CountInterval) -> str:
+    """Return how a range that nobody declared is read, and what declares another reading."""
+    said = [("it is of the rounded number", f"published {code}")]
+    said += [("zeros are shown", f"1-{counts.high}")] if not counts.low and counts.high else []
+    others = "; ".join(f"if {case}, write codes = {_toml_pairs({code: way})}" for case, way in said)
+    return (
+        f"it is taken for a range of the true count, or, where the law is noise, of the noisy one; {others}"
+    )
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
