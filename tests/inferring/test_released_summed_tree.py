@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -12,19 +14,25 @@ from tests.inferring.problems import states, tree_constraints
 from tests.inferring.released import HALF, p_value, ranks_within, uniform_p_value
 from tests.inferring.test_released_tree import KINDS, headers_of, posterior_of, released, tree_of
 from tests.reference.released import enumerate_summed_tree
-from trueup.errors import SpecError
+from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring.released.summed import SummedTreeChain
 from trueup.inferring.released.summed_splits import compatible_order, refuse_large_splits
+from trueup.inferring.released.tree_run import draw_tree
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.model.prior import FLAT, Bounded, Poisson, Prior
-from trueup.noise import TruncatedGeometric
+from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
 from trueup.reconciling.multinomial_mode import MultinomialMode
 from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.run import Deadline
 
 LEVELS = ("nation", "state", "county")
 LAWS = tuple(TruncatedGeometric(epsilon, 1) for epsilon in ("1/2", "1", "3/4"))
 OTHER = tuple(TruncatedGeometric(epsilon, 1) for epsilon in ("2", "1", "3/4"))
+ENDS = (1, 1, 1)
+"""Bounds of the noise of the levels."""
+OPEN_LAWS = (DiscreteLaplace(Fraction(1)), DiscreteLaplace(Fraction(5, 2)), DiscreteGaussian(Fraction(1, 2)))
+FAR = (18, 7, 5)
 METHODS = {
     "mode": MultinomialMode(total="summed"),
     "shuffled": MultinomialMode(total="summed", ties="shuffled"),
@@ -44,6 +52,18 @@ def every_node(leaves):
     return np.hstack([in_states.sum(axis=1, keepdims=True), in_states, leaves])
 
 
+U = 1.3
+"""An auxiliary number of every split behind a draw."""
+
+
+def weighed(a, k):
+    """What weights are worth behind a draw given its auxiliary number."""
+    if not any(a):
+        least = sum(max(x, 1) for x in k)
+        return (least / len(k)) ** sum(k) * np.exp(-least * U)
+    return float(np.prod([float(x) ** y * np.exp(-U * x) for x, y in zip(a, k)]))
+
+
 def distance(one, other):
     """Total variation of two lists of masses, each up to a constant."""
     return 0.5 * np.abs(one / one.sum() - other / other.sum()).sum()
@@ -54,30 +74,68 @@ def test_behind_modes_the_posterior_is_that_of_every_noise(k, rng):
     true = np.array(list(product(range(5), repeat=4)))
     chain = SummedTreeChain(summed_tree(sum(k, ()), "mode"), rng)
     ours = np.exp([chain.log_likelihood(row) for row in every_node(true)])
-    masses = enumerate_summed_tree(k, LAWS, 1, true, KINDS["mode"][2])
+    masses = enumerate_summed_tree(k, LAWS, ENDS, true, KINDS["mode"][2])
     assert distance(ours, masses) < 1e-10
     assert ours.sum() == pytest.approx(masses.sum(), rel=1e-10)
     for mutant in (
-        enumerate_summed_tree(k, LAWS, 1, true, KINDS["mode"][2], summed=False),
-        enumerate_summed_tree(k, OTHER, 1, true, KINDS["mode"][2]),
+        enumerate_summed_tree(k, LAWS, ENDS, true, KINDS["mode"][2], summed=False),
+        enumerate_summed_tree(k, OTHER, ENDS, true, KINDS["mode"][2]),
     ):
         assert distance(ours, mutant) > 0.01
 
 
 @pytest.mark.parametrize("k", RELEASED)
 def test_behind_draws_it_is_so_given_the_auxiliary_numbers(k, rng):
-    true, u = np.array(list(product(range(4), repeat=4))), 1.3
+    true = np.array(list(product(range(4), repeat=4)))
     chain = SummedTreeChain(summed_tree(sum(k, ()), "draw"), rng)
-    chain.rate = dict.fromkeys(chain.rate, u)
-
-    def weighed(a, k):
-        if not any(a):
-            least = sum(max(x, 1) for x in k)
-            return (least / len(k)) ** sum(k) * np.exp(-least * u)
-        return float(np.prod([float(x) ** y * np.exp(-u * x) for x, y in zip(a, k)]))
-
+    chain.rate = dict.fromkeys(chain.rate, U)
     ours = np.exp([chain.log_likelihood(row) for row in every_node(true)])
-    assert distance(ours, enumerate_summed_tree(k, LAWS, 1, true, weighed)) < 1e-10
+    assert distance(ours, enumerate_summed_tree(k, LAWS, ENDS, true, weighed)) < 1e-10
+
+
+@pytest.mark.parametrize(("kind", "release"), [("mode", KINDS["mode"][2]), ("draw", weighed)])
+@pytest.mark.parametrize("k", RELEASED[:2])
+def test_noise_without_bounds_is_noise_that_ends_far_out(kind, release, k, rng):
+    """Beyond the ends lies 1e-8 of it. Totals that rest on their own noisy counts alone are told apart."""
+    true = np.array([row for row in product(range(4), repeat=4) if abs(sum(row) - 4) < 3][::12])
+    chain = SummedTreeChain(summed_tree(sum(k, ()), kind, laws=OPEN_LAWS), rng)
+    chain.rate = dict.fromkeys(chain.rate, U)
+    ours = np.exp([chain.log_likelihood(row) for row in every_node(true)])
+    masses = enumerate_summed_tree(k, OPEN_LAWS, FAR, true, release)
+    assert distance(ours, masses) < 1e-11
+    if kind == "mode":
+        assert ours.sum() == pytest.approx(masses.sum(), rel=1e-7)
+    assert distance(ours, enumerate_summed_tree(k, OPEN_LAWS, FAR, true, release, summed=False)) > 0.01
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_chains_behind_draws_of_many_records_go_on(seed):
+    """A first u far from its posterior, or tables of noise 60 nats deep, once ended them: no noisy counts were possible."""
+    rng, cells = np.random.default_rng(seed), states((5,) * 4)
+    laws = tuple(DiscreteLaplace(Fraction(epsilon)) for epsilon in ("1/4", "1/2", "1"))
+    headers = headers_of(cells, **dict(zip(LEVELS, laws)))
+    k = released(rng.poisson(20, 20), cells, headers, METHODS["draw"], rng)
+    chain = SummedTreeChain(summed_tree(k, "draw", sizes=(5,) * 4, laws=laws), rng)
+    assert min(chain.step().min() for _ in range(40)) >= 0
+
+
+def test_chains_that_would_outlast_the_time_are_refused(rng):
+    tree = summed_tree((1, 2, 2, 0), "mode")
+    left = Deadline(time.monotonic() + 2, 60.0)
+    with pytest.raises(
+        SpecError, match=r"1,400 steps of Markov chains are predicted to take .* of 1 minutes"
+    ):
+        draw_tree(tree, 100, rng, 1000, lambda *_: None, left, SlowChain)
+    with pytest.raises(ConvergenceError, match="less than a step"):
+        SummedTreeChain(tree, rng, Deadline(time.monotonic() - 1, 60.0)).step()
+
+
+class SlowChain(SummedTreeChain):
+    """A chain whose steps take a hundredth of a second more."""
+
+    def step(self):
+        time.sleep(0.01)
+        return super().step()
 
 
 @pytest.mark.thorough
@@ -95,7 +153,7 @@ def test_chains_follow_the_enumerated_posterior(kind, rng):
             draws.append(counts[tree.problem.nested.nodes[-1]])
 
     def p_of(release, summed=True):
-        masses = enumerate_summed_tree(k, LAWS, 1, true, release, summed)
+        masses = enumerate_summed_tree(k, LAWS, ENDS, true, release, summed)
         return p_value(np.array(draws), (masses / masses.sum()).reshape((6,) * 4))
 
     assert p_of(KINDS[kind][2]) > 1e-6

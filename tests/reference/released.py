@@ -223,39 +223,45 @@ def _split_table(k: Sequence[int], weights: NDArray, counts: int, release: Relea
 def enumerate_summed_tree(
     k: Sequence[Sequence[int]],
     laws: Sequence,
-    bound: int,
+    bounds: Sequence[int],
     true: NDArray,
     release: Release,
     summed: bool = True,
 ) -> NDArray[np.float64]:
-    """Likelihood of each vector of four true counts, two of either of two sums, by every noise of at most `bound` of all seven.
+    """Likelihood of each vector of four true counts, two of either of two sums, by every noise within bounds of all seven.
 
-    Laws of the noise are of the root, its parts and the finest counts; totals are estimated by the summed rule, by search, or
-    from their own noisy counts alone.
+    Laws and bounds of the noise are of the root, its parts and the finest counts; totals are estimated by the summed rule, by
+    search, or from their own noisy counts alone.
     """
     tops = tuple(sum(pair) for pair in k)
-    noise = range(-bound, bound + 1)
+    noise = [range(-bound, bound + 1) for bound in bounds]
     root, upper, finest = laws
     split = cache(release)
-    mass = [{j: float(law.pmf(j)) for j in noise} for law in laws]
+    mass = [{j: float(law.pmf(j)) for j in each} for law, each in zip(laws, noise)]
 
     @cache
     def mode(level: int, own: int, below: int) -> int:
         if not summed:
             return max(own, 0)
-        return _summed_mode(own, below, (root, upper)[level], (upper, finest)[level], bound)
+        return _summed_mode(own, below, (root, upper)[level], (upper, finest)[level], 4 * max(bounds))
 
     @cache
     def branch(state: int, first: int, second: int) -> dict[tuple[int, int], float]:
         """Mass of every noisy count and estimate of a state whose counties have these true counts."""
         out: dict[tuple[int, int], float] = {}
-        for i, j, own in product(noise, repeat=3):
-            a, n = (first + i, second + j), first + second + own
+        for i, j in product(noise[2], repeat=2):
+            a = (first + i, second + j)
             chance = split((max(a[0], 0), max(a[1], 0)), tuple(k[state])) if tops[state] else 1.0
-            if chance:
+            for own in noise[1] if chance else ():
+                n = first + second + own
                 key = n, mode(1, n, sum(a))
                 out[key] = out.get(key, 0.0) + chance * mass[2][i] * mass[2][j] * mass[1][own]
         return out
+
+    @cache
+    def topmost(count: int, below: int) -> float:
+        """Mass of the root's noise with which it is estimated as released."""
+        return sum(mass[0][j] for j in noise[0] if mode(0, count + j, below) == sum(tops))
 
     out = np.zeros(len(true))
     for row, counts in enumerate(true.tolist()):
@@ -263,17 +269,21 @@ def enumerate_summed_tree(
             branch(0, *counts[:2]).items(), branch(1, *counts[2:]).items()
         ):
             if chance := split((one[1], other[1]), tops):
-                own = [j for j in noise if mode(0, sum(counts) + j, one[0] + other[0]) == sum(tops)]
-                out[row] += both * rest * chance * sum(mass[0][j] for j in own)
+                out[row] += both * rest * chance * topmost(sum(counts), one[0] + other[0])
     return out
 
 
-def _summed_mode(own: int, below: int, law, of_parts, bound: int) -> int:
+def _summed_mode(own: int, below: int, law, of_parts, reach: int) -> int:
     """Mode of a total given its noisy count and the sum of two noisy parts, by search; the lower middle of a plateau."""
-    far = np.arange(-bound, bound + 1)
-    eta = np.convolve(of_parts.pmf(far), of_parts.pmf(far))
-    counts = np.arange(0, max(own, below, 0) + 3 * bound + 3)
+    eta = _noise_of_two(of_parts, reach)
+    counts = np.arange(0, max(own, below, 0) + reach)
     distance = np.abs(below - counts)
     with np.errstate(divide="ignore"):
-        log = np.log(np.where(distance <= 2 * bound, eta[np.minimum(distance, 2 * bound) + 2 * bound], 0))
+        log = np.log(np.where(distance <= 2 * reach, eta[np.minimum(distance, 2 * reach) + 2 * reach], 0))
     return _lower_middle(log + law.logpmf(own - counts))
+
+
+@cache
+def _noise_of_two(law, reach: int) -> NDArray[np.float64]:
+    far = np.arange(-reach, reach + 1)
+    return np.convolve(law.pmf(far), law.pmf(far))

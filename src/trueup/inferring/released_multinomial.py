@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +19,8 @@ from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.released import own_decides, two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
 from trueup.inferring.released.summed import SummedTreeChain
-from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain, draw_tree
+from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain
+from trueup.inferring.released.tree_run import draw_tree
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
@@ -155,7 +157,7 @@ class ReleasedMultinomial(InferenceMethod):
         deadline = deadline or Deadline.of()
         if isinstance(state, TreeProblem):
             tree = self._tree(state, values)
-            chain_of = SummedTreeChain if tree.summed else ReleasedTreeChain
+            chain_of = partial(SummedTreeChain, deadline=deadline) if tree.summed else ReleasedTreeChain
             return draw_tree(tree, draws, rng, self.sweeps, progress, deadline, chain_of)
         problem = self._problem(state, values)
         if problem.trials == 0:

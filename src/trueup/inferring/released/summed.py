@@ -29,13 +29,15 @@ from trueup.inferring.released.summed_splits import (
     join_split,
     mode_events,
 )
-from trueup.inferring.released.tree import DEPTHS, TOLERANCE, ReleasedTree, far_apart
+from trueup.inferring.released.tree import DEPTHS, TOLERANCE, ReleasedTree, far_apart, first_rate
+from trueup.inferring.released.tree_run import spent
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
 from trueup.kernel.released.tree import DRAWN, SHUFFLED
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import half_width
 from trueup.noise.law import Law
+from trueup.run import Deadline
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -52,8 +54,10 @@ class SummedTreeChain:
     `log_likelihood` is exact: that of an enumeration of all noise.
     """
 
-    def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
-        self.tree, self.rng, problem = tree, rng, tree.problem
+    def __init__(
+        self, tree: ReleasedTree, rng: np.random.Generator, deadline: Deadline | None = None
+    ) -> None:
+        self.tree, self.rng, problem, self.deadline = tree, rng, tree.problem, deadline
         self.settled, self.edges = tree.settled(), tree.edges()
         noisy = [(h.law, at.tolist()) for h, at in zip(problem.headers, problem.nodes) if not h.exact]
         self.law: dict[int, Law] = {v: law for law, at in noisy for v in at}
@@ -63,7 +67,7 @@ class SummedTreeChain:
             member = splits.member[first:last]
             self.member[int(np.searchsorted(ptr, member[0], side="right")) - 1] = member
         self.even = dict(zip(self.member, splits.even.tolist()))
-        self.rate = dict.fromkeys(self.member, float(np.exp(0.3 * rng.standard_normal())))
+        self.rate = {node: first_rate(tree.counts[member], rng) for node, member in self.member.items()}
         self.noisy, self.weight = tree.counts.copy(), tree.counts.copy()
         self.true = self._draw_true()
 
@@ -87,6 +91,8 @@ class SummedTreeChain:
         self.reading: dict[int, NoisyReading] = {}
         for v in range(true.size - 1, -1, -1):
             if self._children(v).size:
+                if self.deadline is not None and self.deadline.passed:
+                    raise spent(self.deadline, "less than a step of a chain")
                 if (split := self._split(v)) is None:
                     return -np.inf
                 self.splits[v] = split
@@ -254,7 +260,7 @@ class SummedTreeChain:
             for header, at in zip(problem.headers, problem.nodes):
                 free = at[~self.settled[at]]
                 if not header.exact and free.size:
-                    table.add_law(header.law, free, self.noisy[free], DEPTHS[0])
+                    table.add_law(header.law, free, self.noisy[free], 2 * depth)
             solved = solve(problem.child_ptr, table.build(), TOLERANCE)
             if solved.dropped <= TOLERANCE:
                 return joint_draws(solved, 1, self.rng)[0]

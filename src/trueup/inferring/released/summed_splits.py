@@ -150,15 +150,19 @@ class ReleasedSplit(NamedTuple):
     def summed(self) -> tuple[int, Reals, float]:
         """Return masses of the sum of the noisy counts, where they start, and the log of their unit."""
         top = self.log.max()
-        masses = np.fft.irfft(np.exp(self.log - top) @ self.spectrum, self.size)
-        return int(self.low.sum()), np.where(masses > ROUNDING * masses.max(), masses, 0.0), float(top)
+        spectrum = np.einsum("e,ef->f", np.exp(self.log - top), self.spectrum)  # small: without BLAS' threads
+        masses = np.fft.irfft(spectrum, self.size)
+        held = np.flatnonzero(masses > ROUNDING * masses.max())
+        first, last = int(held[0]), int(held[-1]) + 1
+        masses = np.where(masses > ROUNDING * masses.max(), masses, 0.0)[first:last]
+        return int(self.low.sum()) + first, masses, float(top)
 
     def at(self, total: int) -> Reals:
         """Return masses of the events given the sum of the noisy counts, up to a constant."""
         size, log = self.size, self.log - self.log.max()
         wave = np.exp(2j * np.pi * np.arange(size // 2 + 1) * (total - int(self.low.sum())) / size)
         wave[1 : (size + 1) // 2] *= 2
-        return np.maximum((self.spectrum @ wave).real, 0.0) * np.exp(log)
+        return np.maximum(np.einsum("ef,f->e", self.spectrum, wave).real, 0.0) * np.exp(log)
 
     def tails(self, event: int) -> list[Reals]:
         """Return the masses of the sum of each noisy count and those after it in an event."""
@@ -187,33 +191,54 @@ def join_split(
     noisy = [one if len(one) == 1 else one[kept] for one in noisy]
     size = transform_size(noisy)
     refuse_large_splits(log.size * children.size * size)
-    spectrum = np.ones((log.size, size // 2 + 1), complex)
+    tied, untied = np.flatnonzero(events.order >= 0), np.flatnonzero(events.order < 0)
+    product = np.ones((untied.size, size // 2 + 1), complex)
     for one in noisy:
-        spectrum *= np.fft.rfft(one, size, axis=1)
-    for event in np.flatnonzero(events.order >= 0).tolist():
-        spectrum[event], share = _tied(event, member, readings, events, trials, size)
+        product *= np.fft.rfft(one if len(one) == 1 else one[untied], size, axis=1)
+    spectrum = np.empty((log.size, size // 2 + 1), complex)
+    spectrum[untied] = product
+    by_weight = [
+        _weight_spectra(part, one, events, tied, size) for part, one in zip(member.tolist(), readings)
+    ]
+    for event in tied.tolist():
+        spectrum[event], share = _tied(event, member, by_weight, events, trials, size)
         log[event] = events.log[event] + share
     low = np.array([one.low for one in readings])
     split = ReleasedSplit(children, member, events, trials, low, noisy, log, spectrum)
     return split if log.max() > -np.inf else None
 
 
+def _weight_spectra(
+    part: int, one: NoisyReading, events: SplitEvents, tied: Integers, size: int
+) -> dict[int, tuple[int, NDArray]]:
+    """Return for each weight that events with ties hold its column, and the spectrum of the noisy count that has it.
+
+    A child that is no part has the one weight 0, whatever its own.
+    """
+    if part < 0:
+        return {0: (0, np.fft.rfft(one.noise * one.table.sum(axis=1), size))}
+    columns = np.flatnonzero((events.worth[part][tied] > 0).any(axis=0) & one.table.any(axis=0))
+    each = np.fft.rfft(one.noise[:, None] * one.table[:, columns], size, axis=0).T
+    return dict(zip((one.least + columns).tolist(), zip(columns.tolist(), each)))
+
+
 def _tied(
-    event: int, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int, size: int
+    event: int,
+    member: Integers,
+    by_weight: list[dict[int, tuple[int, NDArray]]],
+    events: SplitEvents,
+    trials: int,
+    size: int,
 ) -> tuple[NDArray, float]:
     """Return the spectrum of the sum of the noisy counts in an event with ties, and its log mass."""
     state: dict[tuple[bool, int], NDArray] = {(False, 0): np.ones(size // 2 + 1, complex)}
-    for part, one in zip(member.tolist(), readings):
-        if part < 0:
-            alone = np.fft.rfft(one.noise * one.table.sum(axis=1), size)
-            state = {key: spectrum * alone for key, spectrum in state.items()}
-            continue
-        columns = np.flatnonzero((events.worth[part][event] > 0) & one.table.any(axis=0))
-        each = np.fft.rfft(one.noise[:, None] * one.table[:, columns], size, axis=0).T
+    for part, weights in zip(member.tolist(), by_weight):
         found: dict[tuple[bool, int], NDArray] = {}
-        for (tied, total), spectrum in state.items():
-            for a, own in zip((one.least + columns).tolist(), each):
-                key = tied or a == events.tie[event, part], total + a
+        for a, (column, own) in weights.items():
+            if part >= 0 and events.worth[part][event, column] == 0:
+                continue
+            for (tied, total), spectrum in state.items():
+                key = tied or (part >= 0 and a == events.tie[event, part]), total + a
                 found[key] = found.get(key, 0) + spectrum * own
         state = found
     held = [spectrum for (tied, total), spectrum in state.items() if events.has(event, tied, total, trials)]

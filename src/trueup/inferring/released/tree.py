@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,20 +21,14 @@ from trueup.kernel.released.tree import (
     factors_of,
     windows_of,
 )
-from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import MAX_RELEASED_COUNT, half_width, redrawn, refuse_laws
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
-from trueup.model.records.drawn import Drawn
-from trueup.run import Deadline
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
-CHAINS, MIN_DIAGNOSED_DRAWS, WARM_UP = 4, 1000, 100
-ESS = 400.0
-"""Effective size that every count of the tree needs before draws are called a posterior."""
 DEPTHS = (60.0, 960.0, 15360.0)
 """Log mass, below its peak, at which a prior's table ends; the next is tried where counts are far from it."""
 TOLERANCE = 1e-9
@@ -157,6 +149,14 @@ def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
     return Weights(far, np.cumsum(far[:, ::-1][:, : width + 1], axis=1)[:, ::-1][:, None, :], kind)
 
 
+def first_rate(k: Integers, rng: np.random.Generator) -> float:
+    """Return a u for a chain behind a draw of k to start from, at most two standard deviations of its posterior from 1.
+
+    From further off, the noise that suits it would lie beyond its tables.
+    """
+    return float(np.exp(min(0.3, 2 / np.sqrt(k.sum())) * rng.standard_normal()))
+
+
 class ReleasedTreeChain:
     """One chain: true counts of all nodes, and the noisy counts of the last step."""
 
@@ -168,7 +168,10 @@ class ReleasedTreeChain:
         self.nodes = np.concatenate([root, self.splits.member])
         self._tabulate_priors(list(DEPTHS))
         self.noisy, self.low, self.high = (tree.counts.copy() for _ in range(3))
-        self.rate = np.full(tree.counts.size, np.exp(0.3 * rng.standard_normal()))
+        self.rate = np.ones(tree.counts.size)
+        for first, last in pairwise(self.splits.ptr.tolist()):
+            member = self.splits.member[first:last]
+            self.rate[member] = first_rate(tree.counts[member], rng)
         if tree.release == DRAWN:
             windows_of(tree.counts, self.splits.member, self.rate, self.low, self.high)
         self.true = self._draw_true()
@@ -225,76 +228,3 @@ def far_apart() -> InfeasibleError:
         needed="counts as a multinomial method released them, and a prior that allows counts near them",
         remedy="check the method, the laws and the prior",
     )
-
-
-def draw_tree(
-    tree: ReleasedTree,
-    draws: int,
-    rng: np.random.Generator,
-    sweeps: int,
-    progress: Callable[[int, int], Any],
-    deadline: Deadline,
-    chain_of: Callable[[ReleasedTree, np.random.Generator], Any],
-) -> Drawn:
-    """Run chains, doubled until every count of the tree has mixed, or `sweeps` or the time is spent.
-
-    Raises
-    ------
-    ConvergenceError
-        If the time is spent before the first run is finished.
-    """
-    chains = [chain_of(tree, child).step for child in rng.spawn(CHAINS)]
-    kept, thin = -(-max(draws, MIN_DIAGNOSED_DRAWS) // CHAINS), 1
-    for chain in chains:
-        _run(chain, WARM_UP, 1, deadline)
-    while True:
-        began = time.monotonic()
-        run = np.empty((CHAINS, kept, tree.counts.size), np.int64)
-        for i, chain in enumerate(chains):
-            run[i] = _run(chain, kept, thin, deadline)
-            progress(draws * (i + 1) // CHAINS, draws)
-        r_hat, ess = diagnose(run)
-        allowed = r_hat_by_chance(tree.counts.size, ESS)
-        agree = r_hat.max() <= allowed and ess.min() >= ESS
-        late = 2 * (time.monotonic() - began) > deadline.left()
-        if agree or late or 2 * thin * kept > sweeps:
-            break
-        thin *= 2
-    refused = (
-        ""
-        if agree
-        else f"R-hat {r_hat.max():.3f} (at most {allowed:.3f} is asked for), effective draws {ess.min():.0f} (at "
-        f"least {ESS:.0f}) after {sweeps:,} sweeps; allow more sweeps, sweeps = {4 * sweeps} below [infer]"
-    )
-    each = np.linspace(0, kept - 1, min(-(-draws // CHAINS), kept)).round().astype(int)
-    leaves = tree.problem.nested.nodes[-1]
-    stats = {"chains": CHAINS, "thinned_by": thin, "largest_r_hat": float(r_hat.max()),
-             "r_hat_allowed": allowed, "smallest_ess": float(ess.min())}  # fmt: skip
-    counts = np.ascontiguousarray(run[:, each][:, :, leaves])
-    found = {"r_hat": r_hat[leaves], "ess": ess[leaves], "refused": refused, "stats": stats}
-    return Drawn(counts, independent=False, connected=_connected(tree), **found)
-
-
-def _connected(tree: ReleasedTree) -> bool:
-    """Return True if one step may lead from any true counts to any others.
-
-    Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode, or where totals were
-    summed, it is the noisy counts, and noise without bounds makes any of them possible given any true ones.
-    """
-    unbounded = all(h.law.open_ended for h in tree.problem.headers if not h.exact)
-    return unbounded or (tree.release == DRAWN and not tree.summed)
-
-
-def _run(step: Callable[[], Integers], count: int, thin: int, deadline: Deadline) -> Integers:
-    """Return `(count, nodes)` counts, `thin` steps apart."""
-    out = []
-    for done in range(count):
-        if deadline.passed:
-            drawn = f"{done} of {count} draws of a chain"
-            raise deadline.spent(
-                "released-multinomial", drawn, "allow more `minutes`, or ask for fewer draws"
-            )
-        for _ in range(thin):
-            true = step()
-        out.append(true)
-    return np.array(out)
