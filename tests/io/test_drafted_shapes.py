@@ -57,7 +57,16 @@ LONE_NAME = "Town,men,women,both\nAyr,114000,60000,174000\nBute,37,-,37\nTroon,-
 OF_ALL = "Place,Population (100%),0-14,15+\nAyr,3115,890,2225\nBute,847,265,582\nTroon,124,40,84\n"
 NO_WHOLE = "Area,Time,Sex,n\n" + "".join(f"{a},{t},{s},{n}\n" for a, row in {"Hob": (41, 52, 59, 66), "Lau": (25, 29, 39, 20), "Dev": (7, 6, 8, 5), "Bur": (8, 2, 1, 3), "Fli": (1, 10, 2, 1)}.items() for (t, s), n in zip([(t, s) for t in ("Full", "Part") for s in ("f", "m")], row))  # fmt: skip
 
+RANKED = "Rank,Area,All modes,,Car,,Bus,\n,,Number,%,Number,%,Number,%\n,Land,1300,100,900,69,400,31\n2,Kent,500,100,300,60,200,40\n1,Avon,800,100,600,75,200,25\n"
+SEXES_UNDER = (
+    "Place / sex,2021,2022\nLima,34,50\n  Men,14,23\n  Women,20,27\nCusco,28,30\n  Men,13,14\n  Women,15,16\n"
+)
+BLOCKS = "Stadt;bis 29;ab 30;Zusammen\nMänner;;;\nGraz;12;31;43\nWels;9;33;42\nFrauen;;;\nGraz;16;24;40\nWels;13;27;40\n"
+
 DRAFTED = {
+    "ranks and shares beside numbers": (RANKED, rows("| 1300 900 400; Kent 500 300 200; Avon 800 600 200", "", "Car", "Bus")),
+    "places and sexes under both names": (SEXES_UNDER, rows("Lima 50; Lima|Men 23; Lima|Women 27; Cusco 30; Cusco|Men 14; Cusco|Women 16")),
+    "blocks below headings": (BLOCKS, {("Graz", "bis 29", "Männer"): 12, ("Graz", "ab 30", "Männer"): 31, ("Graz", "Männer"): 43, ("Wels", "bis 29", "Männer"): 9, ("Wels", "ab 30", "Männer"): 33, ("Wels", "Männer"): 42, ("Graz", "bis 29", "Frauen"): 16, ("Graz", "ab 30", "Frauen"): 24, ("Graz", "Frauen"): 40, ("Wels", "bis 29", "Frauen"): 13, ("Wels", "ab 30", "Frauen"): 27, ("Wels", "Frauen"): 40}),
     "a total below a name of its own": (TOTAL_GROUP, rows("| 73 64 137 59 51 110 247; Ash 13 9 22 7 5 12 34; Birch 60 55 115 52 46 98 213", "Dogs|Small", "Dogs|Large", "Dogs", "Cats|Small", "Cats|Large", "Cats", "")),
     "a unit above the last column": (UNIT_NOTE, rows("Ayr 114 60; Bute 37 21; Troon 8 12", "Men", "Women")),
     "a whole of its own name beside codes": (LONE_NAME, rows("| 114037 60000 174037; Ayr 114000 60000 174000; Bute 37 . 37", "men", "women", "")),
@@ -130,6 +139,12 @@ def test_columns_of_margins_of_error_are_variances(tmp_path):
     (tmp_path / "t.csv").write_text("id,A_E,A_M\nplace,Estimate,Margin of Error\nx,100,32.9\ny,50,16.45\n")
     _, measured = drafted(tmp_path / "t.csv", tmp_path)
     assert sorted(float(header.law.sigma2) for header in measured.headers) == [100, 400]
+
+
+def test_errors_may_stand_behind_their_sign(tmp_path):
+    (tmp_path / "t.csv").write_text("tract,owners,owners MOE\nx,100,±32.9\ny,50,+/-16.45\nz,70,±16.45\n")
+    _, measured = drafted(tmp_path / "t.csv", tmp_path)
+    assert sorted({float(header.law.sigma2) for header in measured.headers}) == [100, 400]
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,12 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     columns = [c for c in columns if c not in ids]
     if not columns:
         return SortedKeys([], [], ignored, labels, kinds)
-    likely = [c for c in columns if not _tells_attribute(c)] if rows > 1 else columns
+    names = Counter(
+        c.name for c in columns
+    )  # a column of places and values was parted, and its name tells neither
+    likely = (
+        [c for c in columns if not _tells_attribute(c, named=names[c.name] == 1)] if rows > 1 else columns
+    )
     if (
         not likely
         and len(columns) == 1
@@ -98,11 +103,13 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
 
 
-def _tells_attribute(column: SeenColumn) -> bool:
+def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
     """Return True if a column is of an attribute, by its name or as ages or sexes that repeat."""
     values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
     repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, values))
-    return _ATTRIBUTE.fullmatch(column.name) is not None or (repeated and name_of(values) in ("sex", "age"))
+    return (named and _ATTRIBUTE.fullmatch(column.name) is not None) or (
+        repeated and name_of(values) in ("sex", "age")
+    )
 
 
 def _lies_within(fine: SeenColumn, coarse: SeenColumn) -> bool:

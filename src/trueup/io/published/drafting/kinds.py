@@ -49,6 +49,10 @@ _GEOMETRY = re.compile(
     re.IGNORECASE,
 )
 _SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
+_RANK = re.compile(
+    r"\b(rank(ing)?|rang|posi[cç][aã]o|posici[oó]n|puesto|platz|plaats|miejsce|sija|kl\.?)\b|順位",
+    re.IGNORECASE,
+)
 _OF_ALL = re.compile(r"\b100 ?(%|percent)")
 """Says of a count that it is no sample."""
 
@@ -69,6 +73,8 @@ def error_of(column: SeenColumn) -> str:
 def holds_no_counts(column: SeenColumn) -> bool:
     """Return True for shares, rates and geometry, by the name of a column or by signs for per cent."""
     held = column.held
+    if _RANK.search(column.name) and len(set(held)) == len(held) and all(map(str.isdigit, held)):
+        return len(held) < 3 or max(map(int, held)) <= len(column.texts)
     named = NO_COUNTS.fullmatch(_OF_ALL.sub("", column.name)) or _GEOMETRY.fullmatch(column.name)
     degrees = any("°" in text or is_number(text) for text in held)
     return all(map(_SHARE.fullmatch, held)) or (named is not None and degrees)

@@ -129,7 +129,8 @@ def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     below = [path[1:] for path in paths]
     if all(below) and len(set(below)) == len(paths) and all(_CODE.fullmatch(path[0]) for path in paths):
         paths = below
-    shared = set.intersection(*map(set, paths)) if len(paths) > 1 else set()
+    deep = [set(path) for path in paths if len(path) > 1]
+    shared = set.intersection(*deep) if len(paths) > 1 and 2 * len(deep) > len(paths) else set()
     return [tuple(name for name in path if name not in shared) or path[-1:] for path in paths]
 
 

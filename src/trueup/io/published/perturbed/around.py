@@ -74,7 +74,10 @@ def find_header(head: Sequence[Row], names: Sequence[str], part: PublishedTable)
     """Return the first rows in which each name denotes one column, as few rows as possible."""
     if not part.header:
         numbered = {name: _numbered(name) for name in names}
-        return None if None in numbered.values() else Header(part.skip or 0, 0, numbered)  # pyright: ignore
+        if None in numbered.values():
+            return None
+        wide = max(map(len, head[part.skip or 0 :]), default=0) > max(numbered.values())  # pyright: ignore
+        return Header(part.skip or 0, 0, numbered) if wide else None  # pyright: ignore
     places = range(min(len(head), SEARCHED)) if part.skip is None else [part.skip]
     for height in range(part.header, DEEPEST + 1):
         for at in places:

@@ -21,8 +21,10 @@ _APOSTROPHES = "'’"
 _LONGEST = 40
 """Characters of the longest number."""
 _POWER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?[eE][+-]?\d{1,2}", re.ASCII)
-NUMBER_LIKE = re.compile(rf"[-−]?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
+NUMBER_LIKE = re.compile(rf"(?:[-−]|(?:±|\+/-)\s?)?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
 """What is meant as a number, whatever its signs mean."""
+_ERROR = re.compile(r"^(±|\+/-)\s?(?=\d)")
+"""What stands before an error."""
 _MARKED = re.compile(
     rf"([-−]?\d[\d.,\s{_SPACES}'’]*?)"
     r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]{1,2}(?![^\W\d_])|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\])|\s\d{1,2}\))+"
@@ -66,7 +68,7 @@ def read_number(text: str, by: Convention) -> Decimal | None:
     >>> read_number("877p", ENGLISH), read_number("1 204 (b)", ENGLISH), read_number("12k", ENGLISH)
     (Decimal('877'), Decimal('1204'), None)
     """
-    bare = without_mark(text).strip().replace("−", "-")
+    bare = _ERROR.sub("", without_mark(text).strip()).replace("−", "-")
     if not 0 < len(bare) <= _LONGEST:
         return None
     if by.decimal == "." and _POWER.fullmatch(bare):
