@@ -19,7 +19,7 @@ from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.records.interval import interval_of_draws
+from trueup.model.records.drawn import interval_of_draws
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.tree import Tree

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.harness import Case, Harness, Picture
-from trueup.assessing.strata import by_range
+from trueup.assessing.tally import by_range
 from trueup.measuring import read_confidential
 from trueup.model.cells import Margin
 from trueup.model.header import simulate_many, split

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.harness import Case, Harness
 from papers.wang.scenarios import RUNS, Integers, Scenario
 from papers.wangreiter.table_2 import scenarios
-from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial import MultinomialMode
 
 METHODS = MultinomialMode(ties="shuffled"), MultinomialMode(total="summed", ties="shuffled")
 

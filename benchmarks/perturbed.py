@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.harness import Case, Harness, Picture
 from trueup.assessing.comparators import PerturbedTables
-from trueup.assessing.strata import by_range
+from trueup.assessing.tally import by_range
 from trueup.inferring import infer
 from trueup.inferring.questions import keep_zeros
 from trueup.inferring.tree_exact import TreeExact

@@ -17,8 +17,7 @@ from papers.wang.scenarios import (
     reported,
 )
 from trueup.reconciling.method import Method
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 
 ALGORITHMS: dict[str, Method] = {
     "Algorithm 1 (ind)": MultinomialSample(algorithm=1),

@@ -10,7 +10,7 @@ import numpy as np
 from papers.item import Found, Item, Setting
 from papers.row import claim
 from papers.wang.scenarios import Scenario
-from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial import MultinomialMode
 
 PARTS, TOTAL, AGAIN = (1, 9), 11, 100
 PRINTED = "(1, 10, 11)"

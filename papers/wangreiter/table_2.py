@@ -21,7 +21,7 @@ from papers.wang.scenarios import (
     tabulated_counts,
 )
 from papers.wangreiter.loop import modes
-from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial import MultinomialMode
 
 PRINTED = {
     (1, "independent"): ("0.4 (0.7)", "60 (2.0)", "382 (2.0)", "736 (2.0)", "977 (2.0)", "21249 (1.8)"),

@@ -36,9 +36,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.header import Measured as Measured
     from trueup.model.problem import Problem as Problem
     from trueup.model.proposal import propose_spec as propose_spec
+    from trueup.model.records.answer import CountChanges as CountChanges
     from trueup.model.records.answer import PosteriorAnswer as PosteriorAnswer
     from trueup.model.records.assessment import Assessment as Assessment
-    from trueup.model.records.change import CountChanges as CountChanges
     from trueup.model.records.measurements import Measurements as Measurements
     from trueup.model.records.posterior import Posterior as Posterior
     from trueup.model.records.release import Release as Release
@@ -64,7 +64,7 @@ _HOMES = {
     "Attribute": "trueup.model.cells",
     "Cells": "trueup.model.cells",
     "Constraints": "trueup.model.constraints",
-    "CountChanges": "trueup.model.records.change",
+    "CountChanges": "trueup.model.records.answer",
     "JoinedTables": "trueup.files.source",
     "Margin": "trueup.model.cells",
     "Measured": "trueup.model.header",

@@ -1,10 +1,11 @@
-"""Numbers as readers expect them, without an exponent, and exact positive rationals in their written forms."""
+"""Numbers as readers expect them, exact positive rationals as written, and records displayed in three lines."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 from fractions import Fraction
+from html import escape
 from math import isfinite
 from numbers import Rational, Real
 
@@ -133,3 +134,18 @@ def _short_value(value: object) -> str:
     if isinstance(value, str | int | float | Fraction | Decimal) and len(text := repr(value)) <= 40:
         return text
     return f"a {type(value).__name__}"
+
+
+class ThreeLines:
+    """A record displayed by its lines: what it is, and two lines of facts."""
+
+    def _lines(self) -> tuple[str, str, str]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        title, *more = map(escape, self._lines())
+        rows = "".join(f"<tr><td style='text-align:left'>{line}</td></tr>" for line in more)
+        return f"<table><thead><tr><th style='text-align:left'>{title}</th></tr></thead><tbody>{rows}</tbody></table>"

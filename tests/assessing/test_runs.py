@@ -166,7 +166,7 @@ constraints = { invariants = [{ level = "all" }] }
 
 
 def test_trees_are_what_siblings_are_counted_in():
-    from trueup.assessing.strata import stratify
+    from trueup.assessing.tally import stratify
     from trueup.model.cells import Cells, Margin
 
     tree = Tree.from_columns(["all", "state", "county"], [{}, {"s": list("aabbb")}, {"c": list("12345")}])

@@ -11,8 +11,8 @@ from tests.inferring.perturbed_problems import crossing_places, published_tables
 from tests.inferring.problems import star, states
 from trueup.errors import InfeasibleError, PrivacyError
 from trueup.inferring import METHODS, infer, inference_misfit
+from trueup.inferring.conflict import inconsistencies
 from trueup.inferring.contradictions import contradicting_values
-from trueup.inferring.inconsistency import inconsistencies
 from trueup.inferring.method import VALUES_A_CLASS
 from trueup.inferring.tree_exact import TreeExact
 from trueup.model.cells import Margin

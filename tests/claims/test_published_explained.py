@@ -8,7 +8,7 @@ import pandas
 import pytest
 
 import trueup as tu
-from trueup.inferring.inconsistency import inconsistencies
+from trueup.inferring.conflict import inconsistencies
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 

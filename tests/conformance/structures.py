@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tests.linked_tables import gaussian, problem
 from trueup.kernel.lattice.structure import Lattice
 from trueup.model.cells import Attribute, Cells, Margin, Recode
+from trueup.model.changes import of_records
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured
-from trueup.model.kept_of_family import of_records
 from trueup.model.linear import parse_linear
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace

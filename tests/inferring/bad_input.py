@@ -31,8 +31,7 @@ from trueup.model.records.release import Release
 from trueup.model.spec import load_spec
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact
 from trueup.reconciling import describe
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 
 ONE, HALF = DiscreteLaplace(Fraction(1)), DiscreteLaplace(Fraction(1, 2))
 ROWS = """REGION_ID|REGION_TYPE|ITERATION_CODE|PH4_DATA_CELL|COUNT|NOISE_DISTRIBUTION|VARIANCE

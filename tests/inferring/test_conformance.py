@@ -14,8 +14,8 @@ from trueup.inferring.lattice_moves import LatticeMoves
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.constraints import violations
 from trueup.model.header import split
-from trueup.model.methods import refuse_method
 from trueup.model.records.measurements import Measurements
+from trueup.model.verb import refuse_method
 
 CASES = [
     pytest.param(kind, structure, id=f"{kind.name}-{structure.name}")

@@ -39,7 +39,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
-from trueup.model.records.interval import interval_of_draws
+from trueup.model.records.drawn import interval_of_draws
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.run import Deadline

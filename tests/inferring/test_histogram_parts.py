@@ -22,7 +22,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.records.interval import ends_of_sorted
+from trueup.model.records.drawn import ends_of_sorted
 from trueup.model.tree import Tree
 from trueup.noise import law_named
 from trueup.planning import AreaTable

@@ -14,7 +14,7 @@ import pytest
 import trueup
 from trueup.errors import SpecError
 from trueup.model.problem import Problem
-from trueup.model.records.periods import link_periods, two_periods
+from trueup.model.records.together import link_periods, two_periods
 from trueup.model.spec import parse_spec
 from trueup.releasing.changing import changes
 

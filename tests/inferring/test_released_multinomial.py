@@ -23,8 +23,7 @@ from trueup.model.spec_queries import Query
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace, Exact
 from trueup.reconciling import describe
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 
 ONE = DiscreteLaplace(Fraction(1))
 MODE = {"method": "multinomial-mode"}

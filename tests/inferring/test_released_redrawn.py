@@ -22,7 +22,7 @@ from trueup.model.header import Measured
 from trueup.model.prior import Poisson
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialSample
 
 DRAWS = 5000
 CASES = [((2, 3), None), ((0, 4), HALF), ((1, 1), TWO)]

@@ -22,8 +22,7 @@ from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.model.prior import FLAT, Bounded, Poisson, Prior
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 from trueup.run import Deadline
 
 LEVELS = ("nation", "state", "county")

@@ -32,8 +32,7 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.noise import Exact, TruncatedGeometric
 from trueup.reconciling import describe, reconcile
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 from trueup.run import Deadline
 
 KINDS = {

@@ -20,7 +20,7 @@ import trueup
 from tests.model.people import DATA, SPEC
 from trueup.errors import BundleError, SpecError, TrueupError
 from trueup.files import workbook
-from trueup.io.export import excel
+from trueup.io.export import files
 
 KEYS = ["state", "county", "state name", "county name", "sex"]
 
@@ -234,7 +234,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(release, tmp_path
         trueup.export(release, tmp_path / "out", "sdmx-csv", wide="sex")
     with pytest.raises(TrueupError, match="no folder"):
         trueup.export(tmp_path / "absent", tmp_path / "out")
-    monkeypatch.setattr(excel, "ROWS", 2)
+    monkeypatch.setattr(files, "ROWS", 2)
     with pytest.raises(TrueupError, match=r"'county' has 3 rows.*--table"):
         trueup.export(release, tmp_path / "out.xlsx")
     assert list(tmp_path.iterdir()) == []

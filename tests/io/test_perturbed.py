@@ -13,9 +13,8 @@ import trueup as tu
 from tests.command import run
 from trueup.errors import DataError, InfeasibleError, PrivacyError, SpecError, TrueupError
 from trueup.io.published.perturbed import read_perturbed
-from trueup.model.perturbed import load_perturbed, parse_perturbed
+from trueup.model.perturbed import load_perturbed, parse_perturbed, read_transitions
 from trueup.model.spec import parse_spec
-from trueup.model.transitions import read_transitions
 from trueup.noise.perturbed import CellKey, CountInterval, RandomRounding, ShownCounts
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "perturbed"

@@ -14,9 +14,8 @@ from trueup.errors import DataError, SpecError
 from trueup.files.database import Relation
 from trueup.files.values import plain_text
 from trueup.io.microdata.by_parts import tabulate_by_parts
-from trueup.io.microdata.sql import position_sql
+from trueup.io.microdata.sql import compared_values, position_sql, value_read
 from trueup.io.microdata.tabulate import read_counts
-from trueup.io.microdata.values import compared_values, value_read
 from trueup.model.problem import public_cells
 from trueup.model.spec import parse_spec
 from trueup.model.spec_table import AttributePart

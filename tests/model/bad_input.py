@@ -74,7 +74,7 @@ def call_of(old: str, new: str):
     """Read the spec with `new` in place of `old`, and make its method."""
 
     def call() -> None:
-        from trueup.model.methods import entry_of
+        from trueup.model.verb import entry_of
         from trueup.reconciling import build
 
         assert old in SPEC

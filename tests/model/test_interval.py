@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from trueup.model.records.drawn import Marginals
-from trueup.model.records.interval import ends_of_sorted, interval_of_draws, shorter_ends
+from trueup.model.records.drawn import Marginals, ends_of_sorted, interval_of_draws, shorter_ends
 from trueup.model.records.quantity import describe_draws
 
 LEVEL = 0.9

@@ -9,10 +9,9 @@ from trueup import inferring, reconciling
 from trueup.errors import SpecError
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.inferring.tree_exact import TreeExact
-from trueup.model.methods import describe, make
 from trueup.model.prior import FLAT, Bounded, FlatTotal, NegativeBinomial, Poisson, read_prior
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.model.verb import describe, make
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 from trueup.schema import spec_schema
 
 WITH_PRIOR = [

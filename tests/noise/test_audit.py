@@ -10,9 +10,8 @@ import pytest
 
 from trueup.errors import SpecError
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, TruncatedGeometric
-from trueup.noise.audit import audit, claimed_epsilon
+from trueup.noise.audit import audit, check_first_words, claimed_epsilon
 from trueup.noise.samplers import UNDECIDED
-from trueup.noise.samplers.first_words import check_first_words
 
 DRAWS = 1_000_000
 

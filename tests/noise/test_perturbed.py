@@ -22,7 +22,7 @@ from trueup.noise.perturbed import (
     Rounded,
     Suppressed,
 )
-from trueup.noise.perturbed.entropy import maximum_entropy, rising_entropy
+from trueup.noise.perturbed.cell_key import maximum_entropy, rising_entropy
 
 LAWS = (
     RandomRounding(3),

@@ -30,8 +30,7 @@ from trueup.inferring import released as released_sums
 from trueup.noise import DiscreteLaplace, Laplace
 from trueup.noise.lattice import LatticeL2Laplace, LatticeLaplace
 from trueup.noise.laws.undrawn import Gaussian
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 
 Apply = Callable[[pytest.MonkeyPatch], None]
 

@@ -24,8 +24,7 @@ from papers.wangreiter import table_3 as wangreiter_table_3
 from papers.wangreiter.loop import modes
 from trueup.inferring import released as released_sums
 from trueup.noise import DiscreteLaplace
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 
 QUICK = Setting(quick=True)
 

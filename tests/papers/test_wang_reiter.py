@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from papers.wang.scenarios import Scenario, tabulated_counts
-from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial import MultinomialMode
 
 
 def test_the_tie_rule_favours_by_position(rng):

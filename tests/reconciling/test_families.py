@@ -15,7 +15,7 @@ from tests.families import CLINICS, DIAGNOSES, ministry, random_family, random_r
 from trueup.checking.bundle import check
 from trueup.errors import BundleError, SpecError
 from trueup.kernel.histogram import cell_groups
-from trueup.model import family, kept_of_family
+from trueup.model import changes, family
 from trueup.model.cells import Margin
 from trueup.model.constraints import Bound, Constraints, violations
 from trueup.model.family import FamilyCells
@@ -336,7 +336,7 @@ def test_the_loss_of_very_many_combinations_is_that_of_few(relation, monkeypatch
     """Where all combinations are alike, two values of each attribute say what all do."""
     spec = ministry(privacy={"unit": "visit", "neighbours": relation})
     listed = Problem.of(spec, CLINICS).guarantee
-    monkeypatch.setattr(kept_of_family, "MOST_COMBINATIONS", 10)
+    monkeypatch.setattr(changes, "MOST_COMBINATIONS", 10)
     assert Problem.of(spec, CLINICS).guarantee == listed
     ruled = ministry(
         privacy={"unit": "visit", "neighbours": relation}, constraints={"zeros": [{"sex": "f", "age": "65+"}]}

@@ -14,8 +14,7 @@ from trueup.kernel.histogram.spine import Spine
 from trueup.model.constraints import Constraints
 from trueup.model.header import simulate_many, split
 from trueup.model.tree import Tree
-from trueup.reconciling.family_parts import FamilySegment, FamilySummary
-from trueup.reconciling.family_tree import FamilyTree
+from trueup.reconciling.family_tree import FamilySegment, FamilySummary, FamilyTree
 from trueup.reconciling.histogram_parts import tie_seed
 
 

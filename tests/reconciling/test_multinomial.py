@@ -23,8 +23,7 @@ from trueup.model.tree import Tree
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Exact
 from trueup.noise.sums import convolved, simulated
 from trueup.reconciling.estimates import Estimator, layout
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.multinomial_sample import MultinomialSample
+from trueup.reconciling.multinomial import MultinomialMode, MultinomialSample
 
 AREAS = Cells(Tree.from_columns(["all", "area"], [{}, {"area": list("abcd")}]))
 STATES = Cells(

@@ -12,8 +12,7 @@ from trueup.model.header import Measured
 from trueup.model.tree import Tree
 from trueup.noise import DiscreteLaplace
 from trueup.noise.laws.undrawn import Exact
-from trueup.reconciling.tree_equality import TreeEquality
-from trueup.reconciling.tree_topdown import TreeTopDown
+from trueup.reconciling.tree_topdown import TreeEquality, TreeTopDown
 
 LAW = DiscreteLaplace(Fraction(1, 3))
 STATE = Margin("state")

@@ -18,7 +18,7 @@ from trueup.model.records.release import Release
 from trueup.model.spec import Spec, parse_spec
 from trueup.model.tree import Tree
 from trueup.reconciling import reconcile
-from trueup.reconciling.multinomial_mode import MultinomialMode
+from trueup.reconciling.multinomial import MultinomialMode
 from trueup.reconciling.tree_topdown import TreeTopDown
 
 HOSTILE = "<script>alert('place')</script>"

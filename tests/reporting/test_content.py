@@ -14,9 +14,8 @@ from tests.reporting.records import CROSSED, PLAIN, RECORDS, RHO, measured, rele
 from trueup.model.cells import Margin
 from trueup.model.records.expected_errors import CONFIDENCES
 from trueup.noise import DiscreteGaussian, DiscreteLaplace
-from trueup.reconciling.multinomial_mode import MultinomialMode
-from trueup.reconciling.tree_equality import TreeEquality
-from trueup.reconciling.tree_topdown import TreeTopDown
+from trueup.reconciling.multinomial import MultinomialMode
+from trueup.reconciling.tree_topdown import TreeEquality, TreeTopDown
 from trueup.releasing.again import render_bundle
 from trueup.releasing.pipeline import release
 from trueup.reporting import report

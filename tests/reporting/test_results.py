@@ -17,7 +17,7 @@ from trueup.measuring import simulate
 from trueup.model.cells import Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ErrorClass, ExpectedErrors
-from trueup.model.records.readable import unreadable_forecast, unreadable_tables
+from trueup.model.records.release import unreadable_forecast, unreadable_tables
 from trueup.model.spec import parse_spec
 from trueup.model.tree import Tree
 from trueup.reconciling import reconcile

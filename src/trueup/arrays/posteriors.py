@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from trueup.arrays.exact import check_draws, check_generator, measured_vector, whole_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.arrays.trees import level_order
+from trueup.digits import ThreeLines
 from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
 from trueup.inferring.released import two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
@@ -25,7 +26,6 @@ from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import ReleasedSum
 from trueup.model.records.drawn import Marginals
 from trueup.model.tables import probability_of
-from trueup.model.three_lines import ThreeLines
 from trueup.noise.law import Integers, Law, Reals
 
 

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from trueup.assessing.comparators import comparators as make_comparators
-from trueup.assessing.flags import find_flags
 from trueup.assessing.replicate import Done, ReplicateBlock, Simulation, ratio_of
 from trueup.assessing.scenarios import Compared, compare
-from trueup.assessing.strata import Strata, stratify
-from trueup.assessing.summary import rows, single_counts
-from trueup.assessing.tally import RANKED
+from trueup.assessing.summary import find_flags, rows, single_counts
+from trueup.assessing.tally import RANKED, Strata, stratify
 from trueup.assessing.truth import Truth, read_truth
 from trueup.errors import SpecError
 from trueup.inferring.method import silent

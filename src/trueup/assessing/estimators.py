@@ -21,9 +21,8 @@ from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured, split
 from trueup.model.nested import canonical
-from trueup.model.records.drawn import Drawn
+from trueup.model.records.drawn import Drawn, interval_of_draws
 from trueup.model.records.expected_errors import ExpectedErrors
-from trueup.model.records.interval import interval_of_draws
 from trueup.reconciling import unsolved
 from trueup.reconciling.expected_errors import MIN_REPLICATES, ErrorSimulation
 from trueup.reconciling.method import Method

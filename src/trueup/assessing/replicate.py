@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.assessing.comparators import Comparator
 from trueup.assessing.estimators import Estimator
-from trueup.assessing.strata import Strata
-from trueup.assessing.tally import ERROR, MISSED, RATIO, SQUARE, Key, Tally, tally
+from trueup.assessing.tally import ERROR, MISSED, RATIO, SQUARE, Key, Strata, Tally, tally
 from trueup.kernel.statistics.streaming import Scatter
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints

@@ -21,11 +21,11 @@ from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism import plan_measurements
-from trueup.model.methods import describe, refuse_method
 from trueup.model.records.assessment import Assessed, Budget
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
+from trueup.model.verb import describe, refuse_method
 from trueup.reconciling import Prepared, build, choose
 from trueup.reconciling.method import Method
 

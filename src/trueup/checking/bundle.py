@@ -29,9 +29,9 @@ from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.family import FamilyCells
-from trueup.model.methods import entry_of
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
+from trueup.model.verb import entry_of
 from trueup.reconciling import build
 from trueup.reconciling.method import Method
 

@@ -143,7 +143,7 @@ def infer_command(
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
     from trueup.io.bundle.read import refuse_beyond
-    from trueup.model.records.periods import link_periods
+    from trueup.model.records.together import link_periods
 
     refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
     needed = "--perturbed or --released"
@@ -270,7 +270,7 @@ def _write_estimates(path: Path, posterior: Any, spec: Any, measurements: Any) -
 
 
 def _missed(measurements, posterior) -> list[dict]:
-    from trueup.inferring.inconsistency import inconsistencies
+    from trueup.inferring.conflict import inconsistencies
 
     return [
         {**each._asdict(), "total": str(each.total), "parts": str(each.parts), "explained": each.explained}

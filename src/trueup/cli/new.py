@@ -101,9 +101,8 @@ def new_command(
         raise SpecError("no table is given", needed="--data FILE, or --published FILE")
     from trueup.files.source import open_table
     from trueup.files.target import refuse_file
+    from trueup.model.columns_recognised import attributes_of, count_among
     from trueup.model.draft import measured_tables
-    from trueup.model.draft_attributes import attributes_of
-    from trueup.model.place_columns import count_among
     from trueup.model.spec import Spec
 
     def ask(given: str | None, question: str, proposed: str) -> str:
@@ -200,7 +199,7 @@ def _public(given: bool | None, *, yes: bool) -> bool:
 
 def _refuse_places_left_out(header: list[str], places: Any) -> None:
     """Refuse a table of counts whose places would be left out, since many rows would then be of one cell."""
-    from trueup.model.place_columns import is_place
+    from trueup.model.columns_recognised import is_place
 
     if places is None and (left := next(filter(is_place, header), None)):
         raise SpecError(
@@ -213,7 +212,7 @@ def _refuse_places_left_out(header: list[str], places: Any) -> None:
 def _named_levels(ask: Ask, levels: str | None, places: Any, header: list[str] | None) -> list[Any] | None:
     """Ask for levels among those that the public places propose; return None without places."""
     from trueup.files.source import open_table
-    from trueup.model.place_columns import propose_levels
+    from trueup.model.columns_recognised import propose_levels
 
     if places is None:
         return _listed(levels) if levels is not None else None

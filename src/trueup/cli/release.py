@@ -243,7 +243,7 @@ def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
     """Print what a release is, public quantities only, and if it is that of a repeated key."""
-    from trueup.model.records.readable import unreadable_tables
+    from trueup.model.records.release import unreadable_tables
 
     guarantee = released.guarantee
     if as_json:

@@ -28,7 +28,6 @@ from trueup.inferring.given import (
 )
 from trueup.inferring.method import InferenceMethod, Progress, announce, inference_misfit, silent
 from trueup.model.constraints import Constraints
-from trueup.model.methods import describe, entry_of, make, refuse_method
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
@@ -36,7 +35,7 @@ from trueup.model.records.release import Release
 from trueup.model.records.released import ReleasedCounts
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
-from trueup.model.verb import takes_records
+from trueup.model.verb import describe, entry_of, make, refuse_method, takes_records
 from trueup.registry import Registry
 from trueup.run import Deadline, Executor
 from trueup.run.local import LocalPool, LocalThreads

@@ -45,11 +45,11 @@ from trueup.inferring.written_tables import WrittenFamily, WrittenHistogram
 from trueup.io.bundle.posterior import MOST_ROWS
 from trueup.layouts.family_rules import family_cells
 from trueup.model.constraints import Constraints
-from trueup.model.methods import describe, refuse_method
 from trueup.model.prior import Hierarchical
 from trueup.model.records.measurements import Measurements
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
+from trueup.model.verb import describe, refuse_method
 from trueup.planning import AreaTable
 from trueup.run import Deadline, Executor
 from trueup.run.parts import KeptExecutor

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.methods import structural_misfit
 from trueup.model.nested import canonical
 from trueup.model.prior import FACTORED, Estimated, Flat, Hierarchical, settle_priors
 from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
+from trueup.model.verb import structural_misfit
 from trueup.noise.perturbed.hidden_values import HiddenValues
 from trueup.run import Deadline
 

@@ -18,8 +18,8 @@ from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.partition import Partition, cut_at, spread_messages
 from trueup.kernel.messages.pmf import OPEN, Factors, reach_all
 from trueup.kernel.messages.tilting import bounds
+from trueup.layouts import improper
 from trueup.layouts.factors import FactorTable, FittedMasses, Split
-from trueup.layouts.improper import improper
 from trueup.layouts.prior_inputs import total_of_tree
 from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin

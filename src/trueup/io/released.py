@@ -9,11 +9,11 @@ from typing import Any
 from trueup.errors import SpecError
 from trueup.files.source import open_table
 from trueup.io.microdata.tabulate import read_counts
-from trueup.model.methods import entry_of
 from trueup.model.problem import Problem, public_cells, spec_and_text
 from trueup.model.reading import Reading
 from trueup.model.records.released import ReleasedCounts
 from trueup.model.spec import Spec
+from trueup.model.verb import entry_of
 
 METHODS = ("multinomial-mode", "multinomial-sample")
 """Methods whose released counts have a posterior of their own."""

@@ -1,6 +1,7 @@
 """The shapes of problems that methods solve.
 
-Here: reasons why methods cannot take a problem: rules that histograms cannot keep, and noise of too many widths.
+Here: reasons why methods cannot take a problem: rules that histograms cannot keep, noise of too many widths,
+counts that nothing bounds.
 
 They are apart from the layouts, which import the kernels.
 """
@@ -95,3 +96,20 @@ def without_upper(constraints: Constraints) -> Constraints:
 def _closed(header: Measured) -> bool:
     form = header.law.form  # of a perturbation it is rough
     return header.law.additive and form is not None and not np.isfinite(form.reach)
+
+
+def improper(label: str, most: float) -> SpecError:
+    """Return the error that nothing bounds a count; `most` is the largest number that bounds or measures another.
+
+    Examples
+    --------
+    >>> print(improper("b", 1234))  # doctest: +ELLIPSIS
+    the posterior is improper: nothing bounds 'b'. Needed: ...prior = { name = "bounded", upper = 100000 }, with ...
+    """
+    upper = 10 ** (len(str(int(max(most, 100)))) + 1)
+    return SpecError(
+        f"the posterior is improper: nothing bounds '{label}'",
+        needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
+        remedy='where a code hides it, say what the code means, such as "1-4"; or write two lines at the end of the spec, '
+        f'[infer] and prior = {{ name = "bounded", upper = {upper} }}, with a number that no count exceeds',
+    )

@@ -11,8 +11,8 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.kernel.table_walks.moves import HIGH, LOW, Rows
+from trueup.layouts import improper
 from trueup.layouts.factors import FittedMasses
-from trueup.layouts.improper import improper
 from trueup.layouts.linear import LinearProblem
 from trueup.model.header import split
 from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomial, Poisson, Prior

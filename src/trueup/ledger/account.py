@@ -27,10 +27,9 @@ from trueup.ledger.request import Request, keys_taken, place_columns
 from trueup.ledger.reservation import Reservation
 from trueup.model.build import build_constraints
 from trueup.model.cells import Cells, Margin
-from trueup.model.changes import smallest_change
+from trueup.model.changes import kept_of, smallest_change
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Guarantee
-from trueup.model.kept_of_family import kept_of
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
 from trueup.privacy.contribution import Relation

@@ -15,9 +15,16 @@ from trueup.digits import rational
 from trueup.errors import SpecError
 from trueup.files import Source, require
 from trueup.files.source import open_table
-from trueup.model.draft_attributes import attribute_parts, several
+from trueup.model.columns_recognised import (
+    Document,
+    attribute_parts,
+    is_place,
+    labels_of,
+    one_for_each,
+    propose_levels,
+    several,
+)
 from trueup.model.names import bare_name, is_figure
-from trueup.model.place_columns import Document, is_place, labels_of, one_for_each, propose_levels
 
 
 def draft(

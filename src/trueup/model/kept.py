@@ -1,28 +1,13 @@
-"""Sums that compared databases share, and the counts that follow from them.
-
-A change of the counts is an integer vector over places of the last level times attribute combinations. Databases that
-share the invariants differ by a change that leaves, at every place of an invariant's level, the sums `B` of that
-invariant over the combinations; a structural zero never changes. `B` does not depend on the place: that is what the
-proof uses.
-
-**A place among others.** Let `u` be a place of level l, and t the highest level at which the place above u holds no
-other place of level l. What a change can do to the counts `d` of u, as far as those counts alone are seen, is: every
-integer d that leaves all `B` of levels t and below.
-*No more:* the place above u at a level k >= t (or u itself, or places inside u, for k >= l) holds u alone, so its
-sums are sums of d. *No less:* put d on one place of the last level inside u and -d on one inside another place of level l
-under the place above u at level t - 1. Every place of a level above t holds both or neither, and each of the two alone
-is left by d at levels t and below. (For t = 0 there is no other place, and d itself leaves every sum.)
-
-So a count of u is fixed if and only if it is a rational combination of the sums of levels t and below.
-"""
+"""Sums that compared databases share, the counts that follow from them, and the loss of each change between databases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +15,9 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.tree import Tree
-from trueup.privacy import Loss
+from trueup.noise.law import Cost, Sensitivity
+from trueup.privacy import Loss, compose
+from trueup.privacy.contribution import Relation
 
 Matrix = NDArray[np.int64]
 
@@ -243,3 +230,51 @@ class Found(NamedTuple):
     loss: Loss
     attained: bool = True
     smallest: bool = True
+
+
+class PricedQuery(NamedTuple):
+    """One measured margin: its level, the group of each free combination, how many counts are free, its law."""
+
+    level: int
+    group: NDArray[np.int64]
+    free: int
+    law: Any
+
+    def cost(self, l1: int, l2_squared: int) -> Cost:
+        """Return the loss of a change with these norms in the margin."""
+        return self.law.cost(Sensitivity(Fraction(l1), Fraction(l2_squared)))
+
+
+@dataclass(frozen=True, eq=False)
+class PricedChanges:
+    """The changes between databases that share `kept`, counted in steps of `relation`."""
+
+    kept: Kept
+    relation: Relation
+    measured: tuple[tuple[Margin, Any], ...]
+
+    @cached_property
+    def queries(self) -> tuple[PricedQuery, ...]:
+        """Return what is measured, as the search sees it."""
+        kept = self.kept
+        free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
+        return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)
+
+    @cached_property
+    def currencies(self) -> set[str]:
+        """Return the currencies in which the laws are priced."""
+        return {q.cost(1, 1).currency for q in self.queries}
+
+    def size(self, loss: Loss) -> Fraction:
+        """Return a loss as one number: in rho if any law is priced so."""
+        return loss.zcdp if "rho" in self.currencies else loss.epsilon
+
+    def steps(self, norm: int) -> int:
+        """Return how many steps of the relation a change of that L1 norm takes."""
+        return norm if self.relation == "add-remove" else norm // 2
+
+    def bound(self, norm: int) -> Loss:
+        """Bound the loss of a change of that norm by the losses of its steps: norms add."""
+        k, reach = self.steps(norm), 1 if self.relation == "add-remove" else 2
+        touched = ((q, min(reach, q.free)) for q in self.queries)
+        return compose(q.cost(k * moved, k * k * moved) for q, moved in touched)

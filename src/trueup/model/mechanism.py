@@ -12,12 +12,11 @@ from fractions import Fraction
 from trueup.errors import PrivacyError, SpecError
 from trueup.model.build import build_constraints, query_margin
 from trueup.model.cells import Cells, Margin
-from trueup.model.changes import Changes
+from trueup.model.changes import Changes, kept_of
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
-from trueup.model.kept_of_family import kept_of
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import LeftOutPart, Query
 from trueup.model.stacking import COUNTED
@@ -73,7 +72,7 @@ def plan_measurements(
         reach = contribution(spec, query)
         together = {}
         if query.noise == "add-up-laplace":
-            from trueup.model.mechanism_adding_up import plan_adding_up
+            from trueup.model.mechanism_on_lattice import plan_adding_up
 
             together = plan_adding_up(spec, query, constraints, reach)
         for level, budget in query.budgets.items():
@@ -83,7 +82,7 @@ def plan_measurements(
                 law, sentences = together[level]
                 told += sentences
             elif query.noise == "within-laplace":
-                from trueup.model.mechanism_within import plan_within
+                from trueup.model.mechanism_on_lattice import plan_within
 
                 law, sentences = plan_within(spec, query, margin, budget, reach, constraints)
                 told += sentences

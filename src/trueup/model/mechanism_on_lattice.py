@@ -1,25 +1,40 @@
-"""Queries with noise that changes no invariant (`noise = "lattice-..."`).
+"""Queries whose noise keeps exact counts: on a lattice, adding up as it is drawn, or within known bounds.
 
 Counting invariants as integer rows, each fixing how many units fall into a set of cells, or a weighted sum of its counts.
 Source: Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy", definition 1 and equation 3.
+
+One file: the three kinds of noise lie on the same lattice of exact counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.arrays.lattice import bind
-from trueup.errors import SpecError
+from trueup.arrays.within import NoiseWithin
+from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel.lattice.structure import Lattice
+from trueup.kernel.linear.feasible import Region, feasible_point
+from trueup.model.build import build_constraints, query_margin
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
-from trueup.model.linear_system import margin_rows
+from trueup.model.header import Measured
+from trueup.model.linear_system import margin_rows, rule_blocks
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
 from trueup.noise import law_named
+from trueup.noise.lattice import LatticeLaplace
+from trueup.noise.lattice.draw import choose_sampler
+from trueup.noise.lattice.feasible import AddUpLaplace, WithinLaplace
+from trueup.noise.law import Sensitivity
 from trueup.privacy.contribution import Reach
 
 
@@ -143,3 +158,157 @@ def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> sci
     mean = scipy.sparse.csr_array((rows @ groups.T).multiply(1 / groups.sum(axis=1)))
     # A sum of groups counts all cells of a group equally often.
     return None if abs(mean @ groups - rows).max() > 1e-6 else mean
+
+
+def plan_adding_up(
+    spec: Spec, query: Query, constraints: Constraints, reach: Reach
+) -> dict[str, LatticePlan]:
+    """Return the law of each level of a query, all with one sampler, and what to tell about it."""
+    cells, levels = constraints.cells, sorted(query.budgets, key=constraints.cells.tree.level)
+    if why := _misfit(query, constraints):
+        raise SpecError(f"query '{query.name}' has noise '{query.noise}', {why[0]}", needed=why[1])
+    margins = [query_margin(cells, query, level) for level in levels]
+    sizes = [cells.size(margin) for margin in margins]
+    laws = [
+        AddUpLaplace.for_budget(query.budgets[level], _level_step(spec, reach, size))
+        for level, size in zip(levels, sizes)
+    ]
+    groups = [cells.groups(fine, coarse) for coarse, fine in pairwise(margins)]
+    zeros = np.concatenate([constraints.zero_groups(margin) for margin in margins])
+    lattice = Lattice.of(sum(sizes), _sums(sizes, groups), zeros)
+    finest = laws[-1].epsilon
+    weights = [law.epsilon / finest for law, size in zip(laws, sizes) for _ in range(size)]
+    bound = choose_sampler(LatticeLaplace(finest), lattice, weights=weights, slowest=slowest_of(query))
+    firsts = np.cumsum([0, *sizes[:-1]]).tolist()
+    told = (
+        f"The noisy counts of '{query.name}' at {', '.join(levels)} add up as they are drawn.",
+        *(f"Drawn: {line}." for line in bound.explain()),
+    )
+    return {
+        level: LatticePlan(law.placed(bound, first), told if first == 0 else ())
+        for level, law, first in zip(levels, laws, firsts)
+    }
+
+
+def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
+    """Return what one step moves at a level; a total that it does not move gets the noise of one unit."""
+    step = reach.sensitivity(spec.privacy.neighbours, cells=size)
+    return step if step.l1 else reach.sensitivity("add-remove", cells=size)
+
+
+def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
+    """Return what is wrong and what is needed, or None."""
+    if len(query.budgets) < 2:
+        return "and is measured at one level alone", "a total and its parts: two levels or more"
+    if query.currency != "epsilon":
+        return "and a budget in rho", "epsilon = { ... }"
+    if constraints.invariants:
+        return "and invariants are held", "'lattice-laplace', which keeps them"
+    return None
+
+
+def _sums(sizes: list[int], groups: list[np.ndarray]) -> scipy.sparse.csr_array:
+    """Return a row for every count but the finest: itself, less its parts."""
+    starts, inner = np.cumsum([0, *sizes]), sum(sizes[:-1])
+    parents = np.concatenate([start + group for start, group in zip(starts, groups)])
+    parts = np.arange(sizes[0], starts[-1])
+    rows, columns = np.concatenate([np.arange(inner), parents]), np.concatenate([np.arange(inner), parts])
+    signs = np.repeat([1, -1], [inner, parts.size])
+    return scipy.sparse.csr_array((signs, (rows, columns)), shape=(inner, starts[-1]))
+
+
+def plan_within(
+    spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Reach, constraints: Constraints
+) -> LatticePlan:
+    """Return the law of noise within what is known of the groups of a margin, drawn fast whatever the kept sums are.
+
+    Raises
+    ------
+    SpecError
+        A budget in rho, an option that there is not, or a set that takes too long to draw from.
+    PrivacyError
+        The rules leave one table.
+    """
+    if query.currency != "epsilon":
+        raise SpecError(
+            f"query '{query.name}' has noise '{query.noise}' and a budget in rho", needed="epsilon = { ... }"
+        )
+    step = reach.sensitivity(spec.privacy.neighbours, cells=constraints.cells.size(margin))
+    law = bind_within(WithinLaplace.for_budget(budget, step), constraints, margin, slowest_of(query))
+    told = (
+        f"The noisy counts of '{query.name}' at '{margin}' stay within the bounds, sums and rules that are known of them.",
+        *(f"Drawn: {line}." for line in law.bound.explain()),
+    )
+    return LatticePlan(law, told)
+
+
+def bind_within(
+    law: WithinLaplace, constraints: Constraints, margin: Margin, slowest: float = 60.0
+) -> WithinLaplace:
+    """Bind a law to the set of counts of a margin that the constraints allow, with a public table of it."""
+    rules = _rules(constraints, margin)
+    public, _ = feasible_point(rules)
+    if public is None:
+        raise InfeasibleError(
+            f"no whole counts of '{margin}' obey the bounds and rules", remedy="correct or drop one of them"
+        )
+    table = np.rint(public).astype(np.int64)
+    noise = NoiseWithin.of(
+        table,
+        epsilon=law.epsilon,
+        A=invariants_over(constraints, margin),
+        lower=rules.low,
+        upper=rules.high,
+        R=rules.rows,
+        least=rules.bounds,
+        slowest=slowest,
+        known=False,
+    )
+    return law.inside(noise, table)
+
+
+def _rules(constraints: Constraints, margin: Margin) -> Region:
+    """Return bounds of the groups of a margin, and rows that limit their sums; what is known of finer counts is left out."""
+    cells = constraints.cells
+    n = cells.size(margin)
+    low, high = np.full(n, 0.0 if constraints.nonnegative else -np.inf), np.full(n, np.inf)
+    low[zeros := constraints.zero_groups(margin)] = 0.0
+    high[zeros] = 0.0
+    rows, least = [np.zeros((0, n))], [np.zeros(0)]
+    for block in rule_blocks(constraints):
+        over = rows_over(cells, block.matrix, margin)
+        if over is None:
+            continue
+        alone = (np.diff(over.indptr) == 1) & (over.max(axis=1).toarray().ravel() == 1)
+        at = over[alone].indices
+        np.maximum.at(low, at, block.lower[alone])
+        np.minimum.at(high, at, block.upper[alone])
+        more = over[~alone].toarray()
+        for sign, limit in ((1.0, block.lower[~alone]), (-1.0, -block.upper[~alone])):
+            rows.append(sign * more[np.isfinite(limit)])
+            least.append(limit[np.isfinite(limit)])
+    return Region(np.vstack(rows), np.concatenate(least), np.ceil(low), np.floor(high), True)
+
+
+def with_lattices(spec: Spec, cells: Cells, headers: Sequence[Measured]) -> tuple[Measured, ...]:
+    """Bind laws read from a file to the lattices that their variance depends on."""
+    if all(header.law.factors for header in headers):
+        return tuple(headers)
+    constraints = build_constraints(spec, cells)
+    return tuple(_with_lattice(constraints, header) for header in headers)
+
+
+def _with_lattice(constraints: Constraints, header: Measured) -> Measured:
+    law: Any = header.law
+    if law.factors:
+        return header
+    if law.name == "within-laplace":
+        return replace(header, law=bind_within(law, constraints, header.margin, slowest=inf))
+    return replace(header, law=law.over(_lattice(constraints, header.margin)))
+
+
+def _lattice(constraints: Constraints, margin: Margin) -> Lattice:
+    """Return the vectors over the groups of a margin that change no invariant; structural zeros get no noise."""
+    return Lattice.of(
+        constraints.cells.size(margin), invariants_over(constraints, margin), constraints.zero_groups(margin)
+    )

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from trueup.digits import ThreeLines
 from trueup.errors import DataError, SpecError, TrueupError
 from trueup.model.build import build_constraints, problem_cells
 from trueup.model.cells import Cells
@@ -16,7 +17,6 @@ from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.mechanism import left_out_law, plan_measurements
 from trueup.model.spec import Spec, parse_spec, read_spec_text
-from trueup.model.three_lines import ThreeLines
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
 

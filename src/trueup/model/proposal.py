@@ -12,8 +12,8 @@ from typing import Any
 
 from trueup.errors import SpecError
 from trueup.files.source import open_table
+from trueup.model.columns_recognised import count_among, is_place, propose_levels
 from trueup.model.draft import name_apart
-from trueup.model.place_columns import count_among, is_place, propose_levels
 from trueup.model.spec import Spec
 
 _SPENT = Fraction(1, 2)

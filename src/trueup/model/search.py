@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from trueup.kernel.lattice import algebra
 from trueup.kernel.lattice.algebra import determined
 from trueup.kernel.lattice.smallest import Exhausted, Search, Vector
-from trueup.model.kept import Found, Kept
-from trueup.model.priced_changes import PricedChanges
+from trueup.model.kept import Found, Kept, PricedChanges
 from trueup.privacy import Loss, compose
 
 MAX_WHOLE_TREE_CELLS = 600

@@ -18,14 +18,13 @@ from pydantic import (
     model_validator,
 )
 
+from trueup.digits import ThreeLines
 from trueup.errors import SpecError
 from trueup.files.writing import write_whole
-from trueup.model.faults import fault_text, innermost
 from trueup.model.spec_document import SpecDocument, refuse_disagreement
 from trueup.model.spec_table import SpecPart
 from trueup.model.stacking import stacked
-from trueup.model.three_lines import ThreeLines
-from trueup.model.toml import MAX_CHARACTERS, read_toml, toml_text
+from trueup.model.toml import MAX_CHARACTERS, fault_text, innermost, read_toml, toml_text
 
 FORMAT = 2
 """Version of the spec's format; grows when an old spec would be read differently."""

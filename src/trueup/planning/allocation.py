@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from trueup.digits import ThreeLines
 from trueup.model.cells import Margin
 from trueup.model.problem import Problem, spec_and_text
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import Query
-from trueup.model.three_lines import ThreeLines
 from trueup.noise.law import Law, Reals
 from trueup.planning import Target
 from trueup.planning.optimum import Hyperbolic, LinearPrices, Prices

@@ -18,8 +18,8 @@ from trueup.kernel.histogram.error_variances import ErrorVariances, Parts, Swept
 from trueup.kernel.histogram.spine import Shapes
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.model.cells import Cells, Margin
+from trueup.model.changes import MOST_COMBINATIONS
 from trueup.model.family import FamilyCells
-from trueup.model.kept_of_family import MOST_COMBINATIONS
 from trueup.noise.law import Reals
 from trueup.planning import AreaTable, Target
 

@@ -20,7 +20,6 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
 from trueup.model.family import FamilyCells
 from trueup.model.header import Measured
-from trueup.model.methods import describe, entry_of, make, refuse_method, structural_misfit
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
@@ -28,7 +27,7 @@ from trueup.model.records.release import Release
 from trueup.model.records.together import read_with_rules
 from trueup.model.spec import Spec
 from trueup.model.stacking import COUNTED
-from trueup.model.verb import takes_records
+from trueup.model.verb import describe, entry_of, make, refuse_method, structural_misfit, takes_records
 from trueup.reconciling.expected_errors import WORK, ErrorSimulation, chosen_level
 from trueup.reconciling.method import Method, Solution
 from trueup.registry import Registry
@@ -37,9 +36,9 @@ METHODS: Registry[Method] = Registry(
     "trueup.reconciling",
     {
         "tree-topdown": "tree_topdown.TreeTopDown",
-        "multinomial-mode": "multinomial_mode.MultinomialMode",
-        "multinomial-sample": "multinomial_sample.MultinomialSample",
-        "tree-equality": "tree_equality.TreeEquality",
+        "multinomial-mode": "multinomial.MultinomialMode",
+        "multinomial-sample": "multinomial.MultinomialSample",
+        "tree-equality": "tree_topdown.TreeEquality",
         "margins-projection": "margins_projection.MarginsProjection",
         "histogram-tree": "histogram_tree.HistogramTree",
         "joined-tree": "joined_tree.JoinedTree",

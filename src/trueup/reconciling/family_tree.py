@@ -1,14 +1,24 @@
-"""Several tables that share margins: least squares of all at once, then table by table along a junction tree."""
+"""Several tables that share margins: least squares of all at once, then table by table along a junction tree.
+
+**By segments of the tree**, as `histogram_parts` does for histograms: the integers of the whole tree.
+Upwards a segment says what its subtrees tell of every component of least squares at its top places. Downwards each table is
+settled below its settled top places, in the order of the junction tree of the whole: tables that end above the segment have
+no part in it. Tables stand beside each other, in the order of the family's tables that reach a level.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
+from trueup.kernel.families.least_squares import Contrast
+from trueup.kernel.histogram.spine import Spine
+from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.kernel.status import Status
 from trueup.layouts.family import FamilyProblem, family_problem
@@ -18,10 +28,8 @@ from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.reconciling.from_the_top import FromTheTop, in_chunks, settling_stats
+from trueup.reconciling.histogram_parts import Answers, Settlement
 from trueup.reconciling.method import Solution
-
-if TYPE_CHECKING:
-    from trueup.reconciling.family_parts import FamilyPlan
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,6 @@ class FamilyTree(FromTheTop):
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> FamilyPlan:
         """Prepare what all segments of the tree share."""
-        from trueup.reconciling.family_parts import FamilyPlan
 
         return FamilyPlan(family_problem(constraints, headers), self.settling())
 
@@ -95,3 +102,145 @@ class FamilyTree(FromTheTop):
         counts = state.shown.of_closed(counts)
         counts = np.rint(counts).astype(np.int64) if self.integer else counts
         return Solution(counts, Status.SOLVED if solved else Status.UNSOLVED, stats)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyPlan:
+    """The plan that all segments of a family share.
+
+    Attributes
+    ----------
+    problem
+        The family on one place a level.
+    how
+        How tables are settled.
+    """
+
+    problem: FamilyProblem
+    how: Settling
+
+    def __post_init__(self) -> None:
+        if self.problem.joint is not None:
+            raise SpecError(
+                "the tables form a ring, whose joint table is fitted to all places at once",
+                remedy="give --engine memory",
+            )
+        if self.problem.constraints.bounds:
+            raise SpecError(
+                "bounds on a family of tables are kept in memory alone", remedy="give --engine memory"
+            )
+
+    def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Return how many cells and measured values there are, at most, on a level for each place of the last level."""
+        names = self.problem.cells.tree.levels
+        values = [
+            sum(self.problem.cells.size(h.margin) for h in self.problem.headers if h.margin.level == name)
+            for name in names
+        ]
+        tables = [sum(self.widths(level)) for level in range(len(names))]
+        return tuple(max(-(-n * k // sizes[-1]) for n, k in zip(each, sizes)) for each in (tables, values))  # pyright: ignore[reportReturnType]
+
+    def widths(self, level: int) -> list[int]:
+        """Return the number of cells that a place has in each table at a level, 0 where a table ends above."""
+        return [t.tree.domain.cells * (t.levels > level) for t in self.problem.tables]
+
+
+@dataclass(frozen=True, eq=False)
+class FamilySummary:
+    """Estimates of places from the places below: values and covariances of each component, one row a place."""
+
+    parts: Mapping[str, NDArray]
+
+    @classmethod
+    def join(cls, several: Sequence[FamilySummary]) -> FamilySummary:
+        """Join summaries of neighbouring segments, in the order of their places."""
+        return cls({name: np.concatenate([s.parts[name] for s in several]) for name in several[0].parts})
+
+    def arrays(self) -> Mapping[str, NDArray]:
+        """Return them by name."""
+        return self.parts
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray]) -> FamilySummary:
+        """Take arrays by name."""
+        return cls(arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class FamilySegment:
+    """Some places of a level and all places below them down to another level.
+
+    Attributes
+    ----------
+    plan
+        What all segments share.
+    levels
+        Its levels.
+    spine
+        The places, a forest.
+    firsts
+        Per level, the position of its first place within the level of the whole tree.
+    """
+
+    plan: FamilyPlan
+    levels: range
+    spine: Spine
+    firsts: tuple[int, ...]
+
+    def fitted(
+        self, answers: Answers, below: FamilySummary | None
+    ) -> tuple[FamilyProblem, list[list[NDArray]]]:
+        """Return the tables on these places, and least squares from the subtrees."""
+        z = v = None
+        if below is not None:
+            known = self.known(self.levels[-1])
+            z = {c: below.parts[f"estimates {i}"][None] for i, c in enumerate(known)}
+            v = {c: below.parts[f"covariances {i}"] for i, c in enumerate(known)}
+        problem = self.plan.problem.on(self.spine, self.levels, self.firsts, v)
+        rows = [[np.asarray(table, float)[None] for table in level] for level in answers]
+        return problem, problem.least_squares.fit(rows, subtrees=True, below=z)
+
+    def known(self, level: int) -> list[Contrast]:
+        """Return the components of which something is measured at a level or below it."""
+        return [b.contrast for b in self.plan.problem.least_squares.blocks if b.depth > level]
+
+    def up(self, answers: Answers, below: FamilySummary | None) -> FamilySummary:
+        """Estimate the top places from their subtrees."""
+        problem, fit = self.fitted(answers, below)
+        parts = {}
+        for i, (block, z) in enumerate(zip(problem.least_squares.blocks, fit, strict=True)):
+            parts[f"estimates {i}"] = z[0][0]
+            wide = (self.spine.size(0), *block.variance[0].shape[1:])
+            parts[f"covariances {i}"] = np.broadcast_to(block.variance[0], wide)
+        return FamilySummary(parts)
+
+    def down(
+        self, answers: Answers, below: FamilySummary | None, above: NDArray | None, seed: np.uint64 | int
+    ) -> Settlement:
+        """Settle the tables below the settled tables of the top places; those of the first segment whole."""
+        problem, fit = self.fitted(answers, below)
+        tops = None if above is None else self.split(above, self.levels.start)
+        settled = problem.settle_fit(fit, np.array([seed], np.uint64), self.plan.how, tops)
+        first = int(above is not None)
+        tables = tuple(
+            np.concatenate(
+                [
+                    np.zeros((self.spine.size(at), 0), np.int64),
+                    *(s.values[at] for _, s in sorted(settled.items()) if len(s.values) > at),
+                ],
+                axis=1,
+            )
+            for at in range(first, len(self.levels))
+        )
+        stats = settling_stats(*settled.values())
+        largest = max((float(np.abs(t).max(initial=0)) for level in answers for t in level), default=0.0)
+        solved = not stats["units without a place"] and stats[
+            "largest optimality residual (counts)"
+        ] <= tolerance_for(np.array([largest]), UNSETTLED)
+        return Settlement(tables, self.levels[first:], stats, solved)
+
+    def split(self, tables: NDArray, level: int) -> dict[int, NDArray]:
+        """Return the tables that reach a level from tables beside each other."""
+        widths = self.plan.widths(level)
+        parts = np.split(tables, np.cumsum(widths)[:-1], axis=1)
+        return {i: part for i, part in enumerate(parts) if widths[i]}

@@ -17,13 +17,13 @@ from trueup.io.bundle.kept_posterior import is_posterior, read_posterior
 from trueup.io.bundle.read import read_release
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
+from trueup.model.records.answer import CountChanges
 from trueup.model.records.asked import ask_draws
-from trueup.model.records.change import CountChanges
-from trueup.model.records.periods import two_periods
 from trueup.model.records.places_asked import Names
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws, described_where_defined
 from trueup.model.records.release import Release
+from trueup.model.records.together import two_periods
 from trueup.model.statements import limited_sentence
 from trueup.model.tables import probability_of
 from trueup.releasing.paired import Groups, place_groups, years_between

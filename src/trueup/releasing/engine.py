@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trueup.ledger.account import Account
     from trueup.ledger.request import Request
     from trueup.ledger.reservation import Reservation
-    from trueup.reconciling.family_parts import FamilyPlan
+    from trueup.reconciling.family_tree import FamilyPlan
     from trueup.reconciling.segments import SegmentPlan
 
 ENGINES = ("memory", "local", "spark")

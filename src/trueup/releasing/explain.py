@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import ThreeLines
 from trueup.errors import TrueupError
 from trueup.model.cells import Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.expected_errors import ExpectedErrors
-from trueup.model.records.readable import unreadable_forecast
+from trueup.model.records.release import unreadable_forecast
 from trueup.model.spec import Spec
-from trueup.model.three_lines import ThreeLines
 from trueup.model.verb import takes_records
 from trueup.planning.contributions import RecordsOfUnits, WeighedBound, weigh_bounds
 from trueup.reconciling import build, choose, describe, published, refuse_misfit

@@ -25,7 +25,7 @@ from trueup.measuring import entropy
 from trueup.model.problem import Problem
 from trueup.model.tree import Tree
 from trueup.reconciling import describe
-from trueup.reconciling.family_parts import FamilyPlan
+from trueup.reconciling.family_tree import FamilyPlan
 from trueup.reconciling.method import Method
 from trueup.reconciling.segments import SegmentPlan
 from trueup.releasing.cut import Cut, cut_tree

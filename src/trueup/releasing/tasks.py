@@ -37,7 +37,7 @@ from trueup.model.constraints import refuse_broken, violations
 from trueup.model.family import FamilyCells, marginal_in, table_alone, tables_beside
 from trueup.model.header import Measured
 from trueup.reconciling import BEFORE_NOISE, refuse_inexact, unsolved
-from trueup.reconciling.family_parts import FamilyPlan, FamilySegment, FamilySummary
+from trueup.reconciling.family_tree import FamilyPlan, FamilySegment, FamilySummary
 from trueup.reconciling.histogram_parts import Answers, Settlement, Summary, down, up
 from trueup.reconciling.joined_parts import JoinedPlan, JoinedSegment, JoinedSummary, joined_down, joined_up
 from trueup.reconciling.segments import Segment, SegmentPlan

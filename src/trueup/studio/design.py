@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from trueup import Spec, TrueupError, parse_spec
-from trueup.model.draft_attributes import listed_values
+from trueup.model.columns_recognised import listed_values
 from trueup.model.proposal import queries_of
 from trueup.model.toml import toml_text
 

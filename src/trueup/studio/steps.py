@@ -8,7 +8,7 @@ from typing import Any
 
 from trueup import Spec, TrueupError, parse_spec
 from trueup.digits import to_digits
-from trueup.model.draft_attributes import written_values
+from trueup.model.columns_recognised import written_values
 from trueup.model.problem import Problem
 from trueup.planning.contributions import RecordsOfUnits, least_typical, weigh_bounds
 from trueup.reconciling import METHODS, default, misfit

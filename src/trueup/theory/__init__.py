@@ -5,7 +5,6 @@ post-processing in differential privacy", and say where a result holds for more 
 least squares. Those on lattices follow Dharangutte, Gao, Gong and Yu (2023), and are asymptotic.
 """
 
-from trueup.theory.ball import ball_probability, outside_probability
 from trueup.theory.bias import (
     RegionEnds,
     bias_bound,
@@ -16,7 +15,14 @@ from trueup.theory.bias import (
     region,
 )
 from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
-from trueup.theory.limits import kolmogorov, variance_limit, wasserstein, wasserstein_bound
+from trueup.theory.limits import (
+    ball_probability,
+    kolmogorov,
+    outside_probability,
+    variance_limit,
+    wasserstein,
+    wasserstein_bound,
+)
 from trueup.theory.marginal import (
     MarginalError,
     characteristic,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.errors import DataError, SpecError
 from trueup.noise.law import Law
-from trueup.theory.ball import outside_probability
+from trueup.theory.limits import outside_probability
 
 
 def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDArray[np.float64]:

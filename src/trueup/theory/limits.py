@@ -1,13 +1,165 @@
-"""Distance of the error after projection from the raw noise: Theorems 13 and 14 of Zhu et al."""
+"""The error after projection (Theorems 13 and 14 of Zhu et al.), and noise inside a ball (Lemma 8, Corollary 9)."""
 
 from __future__ import annotations
 
-from math import sqrt
+from math import exp, expm1, floor, inf, log, log1p, sinh, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.errors import SpecError
+from trueup.noise.law import Law
 from trueup.theory.marginal import MarginalError, Noise, projected_error
+
+MAX_CONVOLVED_RADIUS = 2**14
+"""Largest radius (counts) up to which laws without a formula are convolved."""
+
+
+def ball_probability(law: Law, n: int, radius: float) -> float:
+    """Return the probability that independent noise on `n` counts has norm at most `radius`.
+
+    The norm is the sum of absolute values; for Gaussian noise it is the Euclidean length, for which there is
+    a formula. By Corollary 9 the same number is the probability that noisy counts are in the ball around
+    the true ones.
+
+    Parameters
+    ----------
+    law
+        Noise on every count. Laplace, Gaussian and two-sided geometric noise have formulas; other laws
+        on the integers are convolved up to a radius of 16,384.
+    n
+        Number of counts.
+    radius
+        Radius (counts), real.
+
+    Returns
+    -------
+    float
+        Right to a relative 1e-7, in both tails and up to n = 1e6, for the laws with a formula; to an absolute
+        1e-12 for others.
+
+    Raises
+    ------
+    SpecError
+        If `n` is not a positive whole number, or no probability is known for that law and radius.
+
+    Notes
+    -----
+    Lemma 8: for Laplace noise of scale `s` the probability is `1 - exp(-r/s) sum_{i<n} (r/s)^i / i!`. That is
+    the regularised incomplete gamma function P(n, r/s), since the absolute noise is exponential; the printed sum
+    overflows near n = 170 and cancels. For noise with `P(k) ~ a^|k|` the printed polynomials h_i are convolutions
+    of convolutions. But `|k|` is the sum of a Bernoulli variable of probability `a / (1 + a)` and of a geometric
+    one of ratio `a`, because the generating functions multiply to the right one,
+
+        (1 - a) / (1 + a) (1 + 2 sum_k a^k z^k) = (1 + a z) / (1 + a) (1 - a) / (1 - a z),
+
+    so the norm is a binomial plus a negative binomial variable, and the probability is a sum of positive
+    terms, each an incomplete beta function.
+
+    References
+    ----------
+    Zhu, Van Hentenryck and Fioretto (2021), Lemma 8 and Corollary 9.
+
+    Examples
+    --------
+    >>> from trueup.noise import DiscreteLaplace, Laplace
+    >>> round(ball_probability(Laplace("5"), 33, 348.0), 9)
+    0.999999624
+    >>> round(ball_probability(DiscreteLaplace("1/5"), 1_000_000, 4_966_821), 4)
+    0.5001
+    """
+    return _inside_and_outside(law, n, radius)[0]
+
+
+def outside_probability(law: Law, n: int, radius: float) -> float:
+    """Return the probability that the noise leaves the ball: `1 - ball_probability`, without its cancellation.
+
+    For a law without a formula it is that difference, so it is right to an absolute 1e-12 only.
+
+    Examples
+    --------
+    >>> from trueup.noise import Laplace
+    >>> print(f"{outside_probability(Laplace('5'), 33, 348.0):.4g}")
+    3.758e-07
+    """
+    return _inside_and_outside(law, n, radius)[1]
+
+
+def _inside_and_outside(law: Law, n: int, radius: float) -> tuple[float, float]:
+    """Return probabilities inside and outside."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise SpecError(f"n is {n!r}", needed="a whole number of counts, 1 or more")
+    if not radius == radius:
+        raise SpecError("the radius is not a number", needed="a radius in counts")
+    if radius < 0:
+        return 0.0, 1.0
+    if radius == inf:
+        return 1.0, 0.0
+    if not law.discrete and law.form is not None:  # the norm's power is a gamma variable
+        slope, curvature, _ = law.form
+        return _gamma(n / 2, radius**2 * curvature) if curvature else _gamma(n, radius * slope)
+    if law.rate is not None:
+        return _geometric(law.rate, int(n), floor(min(radius, 2.0**62)))
+    if law.discrete and law.factors and radius <= MAX_CONVOLVED_RADIUS:
+        inside = _convolved(law, int(n), floor(radius))
+        return inside, max(0.0, 1 - inside)
+    raise SpecError(
+        f"no ball probability is known for the noise '{law.name}' at radius {radius:g}",
+        needed=f"Laplace, Gaussian or two-sided geometric noise, or another integer law up to radius {MAX_CONVOLVED_RADIUS:,}",
+    )
+
+
+def _gamma(shape: float, x: float) -> tuple[float, float]:
+    from scipy.special import gammainc, gammaincc
+
+    return float(gammainc(shape, x)), float(gammaincc(shape, x))
+
+
+def _geometric(epsilon: float, n: int, radius: int) -> tuple[float, float]:
+    """Return both probabilities, the smaller as a sum of positive terms, the other by difference."""
+    above = (radius + 1) * sinh(min(epsilon, 700.0)) > n  # the mean of the norm is n / sinh(epsilon)
+    part = min(float(_terms(epsilon, n, radius, above).sum()), 1.0)
+    return (1 - part, part) if above else (part, 1 - part)
+
+
+def _terms(epsilon: float, n: int, radius: int, above: bool) -> NDArray[np.float64]:
+    """Return `P(binomial = k) P(negative binomial > radius - k)`, or `<=`, over the `k` that matter.
+
+    They are found by tilting: with `u` in place of `a = exp(-epsilon)` the norm has its mean at the radius, and the
+    terms have their weight where the tilted binomial law has. Its mass, normalised over the window, gives the
+    binomial mass back without factorials.
+    """
+    from scipy.special import betainc, betaincc
+
+    mean = max(radius, 0.5) / n
+    u = mean / (1 + sqrt(1 + mean * mean))  # solves 2 u / (1 - u^2) = mean
+    centre, spread = n * u / (1 + u), sqrt(n * u) / (1 + u)
+    k = np.arange(max(0, floor(centre - 10 * spread) - 60), min(n, floor(centre + 10 * spread) + 60) + 1)
+    tilted = np.concatenate([[0.0], np.cumsum(np.log((n - k[:-1]) / (k[:-1] + 1.0)) + log(u))])
+    tilted -= tilted.max()
+    tilted -= log(np.exp(tilted).sum())
+    mass = np.exp(tilted + n * (log1p(u) - log1p(exp(-epsilon))) - k * (log(u) + epsilon))
+    left = radius - k
+    tail = (betaincc if above else betainc)(n, np.maximum(left, 0) + 1.0, -expm1(-epsilon))
+    return mass * np.where(left >= 0, tail, float(above))
+
+
+def _convolved(law: Law, n: int, radius: int) -> float:
+    """Return the mass of the norm up to the radius, by binary powers of truncated convolutions of positive terms."""
+    from scipy.signal import fftconvolve
+
+    convolve = np.convolve if radius <= 512 else lambda x, y: np.maximum(fftconvolve(x, y), 0.0)
+    power = np.exp(law.logpmf(np.arange(radius + 1)))
+    power[1:] *= 2
+    total = None
+    while n:
+        if n & 1:
+            total = power if total is None else convolve(total, power)[: radius + 1]
+        n >>= 1
+        if n:
+            power = convolve(power, power)[: radius + 1]
+    return float(min(1.0, total.sum())) if total is not None else 1.0
+
 
 POINTS = 20_001
 """Points above zero at which distribution functions of continuous errors are compared."""

@@ -229,7 +229,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
             values = read_values(connection, files, cells, headers)
             alone = _left_out(connection, spec, named)
     if not all(header.law.factors for header in headers):
-        from trueup.model.mechanism_within import with_lattices  # it loads the algebra of lattices
+        from trueup.model.mechanism_on_lattice import with_lattices  # it loads the algebra of lattices
 
         headers = with_lattices(spec, cells, headers)
     return Measurements(

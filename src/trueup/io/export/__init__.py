@@ -11,11 +11,9 @@ import numpy as np
 from trueup.errors import SpecError, TrueupError
 from trueup.files.target import refuse_file, refuse_occupied
 from trueup.files.writing import staged, write_csv, write_whole
-from trueup.io.export.content import Exported, Record, content
-from trueup.io.export.excel import workbook
-from trueup.io.export.metadata import deployment
+from trueup.io.export.content import Exported, Record, content, deployment
+from trueup.io.export.files import workbook, write_csv_folder, write_parquet_folder
 from trueup.io.export.sdmx import write_sdmx_folder
-from trueup.io.export.text import write_csv_folder, write_parquet_folder
 from trueup.model.records.release import Release
 from trueup.model.verb import takes_records
 

@@ -24,8 +24,14 @@ from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.values import MAX_COUNT, whole_counts
 from trueup.files.writing import staged
-from trueup.io.microdata.refusals import IDS, refuse_missing, refuse_rows, refuse_twins
-from trueup.io.microdata.row_places import plain_keys, require_columns
+from trueup.io.microdata.row_places import (
+    IDS,
+    plain_keys,
+    refuse_missing,
+    refuse_rows,
+    refuse_twins,
+    require_columns,
+)
 from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import cell_index, cells_named, read_counts, refuse_overflow, row_columns

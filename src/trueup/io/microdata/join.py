@@ -24,7 +24,7 @@ from trueup.files.database import ROW, Relation, connect, literal, quiet_duckdb,
 from trueup.files.memory import parse_memory
 from trueup.files.source import files_read, open_table
 from trueup.files.values import plain_text
-from trueup.io.microdata.refusals import LINKS, outside_domain
+from trueup.io.microdata.row_places import LINKS, outside_domain
 from trueup.io.microdata.sql import position_sql, text_sql
 from trueup.io.microdata.truncate import Limit, kept_sql
 from trueup.model.joined import LinkedTables, persons_of

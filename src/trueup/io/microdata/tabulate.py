@@ -13,10 +13,18 @@ from trueup.errors import DataError, SpecError
 from trueup.files import COUNT, Columns, Source, select
 from trueup.files.source import open_table
 from trueup.files.values import MAX_COUNT, Numbered, Where, plain_texts, rows_at, whole_counts
-from trueup.io.microdata.refusals import IDS, outside_domain, refuse_missing, refuse_rows, refuse_twins
-from trueup.io.microdata.row_places import places_of_rows, require_columns, row_place_columns
+from trueup.io.microdata.row_places import (
+    IDS,
+    outside_domain,
+    places_of_rows,
+    refuse_missing,
+    refuse_rows,
+    refuse_twins,
+    require_columns,
+    row_place_columns,
+)
+from trueup.io.microdata.sql import compared_values, value_read
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
-from trueup.io.microdata.values import compared_values, value_read
 from trueup.model.cells import Attribute, Cells
 from trueup.model.family import FamilyCells
 from trueup.model.linear import parse_sum

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import ThreeLines
 from trueup.errors import PrivacyError, SpecError, did_you_mean, load_extra
 from trueup.files.source import as_frame
 from trueup.model.cells import Cells, Margin
 from trueup.model.problem import Problem
 from trueup.model.spec import Spec
-from trueup.model.three_lines import ThreeLines
 
 Columns = dict[str, NDArray]
 FIELDS = (

@@ -20,7 +20,6 @@ from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.records.drawn import Columns, Conflict, Drawn, Reals
-from trueup.model.records.labels import Area, Labels, area_name, listed_places, places_of_area
 from trueup.model.records.places_asked import Names
 from trueup.model.records.quantity import (
     Quantity,
@@ -31,7 +30,7 @@ from trueup.model.records.quantity import (
     quotients,
     ratio_weights,
 )
-from trueup.model.records.tabled import Tabled
+from trueup.model.records.tabled import Area, Labels, Tabled, area_name, listed_places, places_of_area
 from trueup.model.spec import Spec
 from trueup.model.statements import limited_sentence
 from trueup.model.tables import named_columns, probability_of

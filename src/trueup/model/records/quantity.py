@@ -10,13 +10,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.digits import to_figure
+from trueup.digits import ThreeLines, to_figure
 from trueup.model.cells import Cells
 from trueup.model.constraints import name_mask
 from trueup.model.linear import parse_sum
-from trueup.model.records.drawn import Columns, Reals
-from trueup.model.records.interval import ends_of_sorted, interval_of_draws, quantile_at
-from trueup.model.three_lines import ThreeLines
+from trueup.model.records.drawn import Columns, Reals, ends_of_sorted, interval_of_draws, quantile_at
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,10 +8,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from trueup.digits import ThreeLines
 from trueup.model.cells import Cells
 from trueup.model.guarantee import Guarantee
 from trueup.model.problem import Problem
-from trueup.model.three_lines import ThreeLines
 
 
 @dataclass(frozen=True, eq=False, repr=False)

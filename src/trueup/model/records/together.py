@@ -1,16 +1,22 @@
-"""Several releases of the same counts, each with its own noise, combined in one posterior."""
+"""Several releases as one problem: of the same counts, or of the same places in several periods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trueup.errors import SpecError
+from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
+from trueup.model.records.posterior import Posterior
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
 
@@ -101,3 +107,168 @@ def _both(one: Constraints, other: Constraints) -> Constraints:
         bounds=(*one.bounds, *other.bounds),
         nonnegative=one.nonnegative or other.nonnegative,
     )
+
+
+PERIOD = "period"
+"""The attribute by which counts of several periods are told apart."""
+
+
+def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurements, Constraints]:
+    """Put measurements of several periods into one record, in which the period is one more attribute.
+
+    Its prior is that of a histogram: how the counts of a place divide among periods varies around how they do at the place
+    above it, with a concentration that is estimated. So periods inform each other as far as they are alike. They are not
+    ordered: one is as near to the next as to any other.
+
+    Parameters
+    ----------
+    source
+        Names of periods, in order, and what was measured in each: equal places, attributes and laws, noise of its own.
+
+    Raises
+    ------
+    SpecError
+        If there are less than two periods, or they differ in more than their values, or cannot be linked.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.measuring import measure
+    >>> years = [measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": n})) for n in ([300, 400], [310, 390])]
+    >>> measured, constraints = link_periods(dict(zip(["2025", "2026"], years)))
+    >>> [str(header.margin) for header in measured.headers], constraints.structure()
+    (['all x period', 'area x period'], 'histogram')
+    """
+    names = tuple(map(str, source))
+    each = [held.measurements if isinstance(held, Release) else held for held in source.values()]
+    if len(names) < 2 or not all(names) or not all(isinstance(held, Measurements) for held in each):
+        raise SpecError(
+            "periods are given as a mapping", needed="two names or more, and the measurements of each period"
+        )
+    first, *others = each
+    for name, held in zip(names[1:], others):
+        _refuse_different(f"the periods '{names[0]}' and '{name}'", first, held)
+    rules = [held.by(None).constraints.within(*held.bounds) for held in each]
+    if reason := _refuses(first.cells, rules[0], first.headers):
+        raise SpecError(
+            f"periods cannot be linked here: {reason}", remedy="infer each period alone, and compare"
+        )
+    cells = Cells(first.cells.tree, (*first.cells.attributes, Attribute(PERIOD, names, partition=False)))
+    both = replace(
+        first,
+        cells=cells,
+        headers=tuple(replace(header, margin=_by_period(header.margin)) for header in first.headers),
+        values=tuple(np.stack(values, axis=1).ravel() for values in zip(*(held.values for held in each))),
+        bounds=(),
+        guarantee=replace(first.guarantee, charges=(), sentences=("Several periods: each states its own.",)),
+        simulation=any(held.simulation for held in each),
+        left_out=None,
+    )
+    return both, _rules_by_period(cells, rules)
+
+
+def two_periods(record: Any, periods: Sequence[str] | None = None) -> tuple[Posterior, Posterior]:
+    """Return the posteriors of two periods of one posterior, by default of its last two, whose draws stand in pairs.
+
+    Raises
+    ------
+    SpecError
+        If it is no posterior of several periods, or a period is not among them.
+    """
+    at = _axis_of_periods(record) if isinstance(record, Posterior) and not record.cells.is_family else None
+    if at is None:
+        raise SpecError(
+            "one record without several periods is given",
+            needed=f"two records to compare, or a posterior with the attribute '{PERIOD}'",
+        )
+    names = record.cells.attributes[at].values
+    wanted = tuple(periods) if periods is not None else names[-2:]
+    if len(wanted) != 2 or wanted[0] == wanted[1] or not set(wanted) <= set(names):
+        raise SpecError(
+            f"the periods {', '.join(map(repr, wanted))} are asked for", needed=f"two of {', '.join(names)}"
+        )
+    first, second = (_of_period(record, at, names.index(name)) for name in wanted)
+    return first, second
+
+
+def _axis_of_periods(posterior: Posterior) -> int | None:
+    found = [i for i, a in enumerate(posterior.cells.attributes) if a.name == PERIOD and len(a.values) > 1]
+    return found[0] if found else None
+
+
+def _of_period(posterior: Posterior, at: int, period: int) -> Posterior:
+    cells, draws = posterior.cells, posterior.draws
+    table = draws.reshape(*draws.shape[:2], *cells.shape)
+    own = np.take(table, period, axis=3 + at).reshape(*draws.shape[:2], -1)
+    others = tuple(a for i, a in enumerate(cells.attributes) if i != at)
+    drawn = replace(posterior.drawn, draws=own, marginals={}, tables=(), mode=None, r_hat=None, ess=None)
+    return replace(posterior, cells=Cells(cells.tree, others), drawn=drawn, noisy=None, released=None)
+
+
+def _refuse_different(which: str, one: Measurements, other: Measurements) -> None:
+    """Refuse two periods that differ in places, tables or laws, or are one."""
+    if cells_of(one) != cells_of(other):
+        raise SpecError(
+            f"{which} differ in places or attributes",
+            needed="the same of both",
+            remedy="infer each alone; `trueup change` takes a crosswalk",
+        )
+    if _laws(one.headers) != _laws(other.headers):
+        raise SpecError(f"{which} differ in their tables or laws of noise", needed="two releases by one spec")
+    if one.digest == other.digest:
+        raise SpecError(f"{which} are the same measurements", needed="two releases, each measured by itself")
+
+
+def _laws(headers: Sequence[Measured]) -> list[Any]:
+    return [(h.query, h.margin, h.law.name, sorted(h.law.parameters().items())) for h in headers]
+
+
+def _refuses(cells: Cells, rules: Constraints, headers: Sequence[Measured]) -> str | None:
+    """Return the reason why no histogram by period holds these tables, or None."""
+    if cells.is_family or rules.joined is not None or rules.structure() == "general":
+        return "they hold several tables, or linear rules, and one table without them is needed"
+    if len(cells.tree.levels) < 2:
+        return "they have no places, and places on two levels or more are needed"
+    if PERIOD in (*cells.tree.levels, *(a.name for a in cells.attributes)):
+        return f"a level or an attribute is called '{PERIOD}'"
+    if any(header.margin.where or header.groups is not None for header in headers):
+        return "a table counts some units or places alone"
+    return None
+
+
+def _by_period(margin: Margin) -> Margin:
+    return replace(margin, attributes=(*margin.attributes, PERIOD))
+
+
+def _rules_by_period(cells: Cells, rules: Sequence[Constraints]) -> Constraints:
+    """Return the constraints of all periods: the same rules in each, and its own bounds."""
+    first = rules[0]
+    if len({tuple((b.margin, b.where) for b in each.bounds) for each in rules}) > 1:
+        raise SpecError("the periods have bounds on different tables", needed="bounds on the same tables")
+    bounds = tuple(
+        replace(
+            alike[0],
+            margin=_by_period(alike[0].margin),
+            lower=_limits([b.lower for b in alike], -np.inf, cells, alike[0].margin),
+            upper=_limits([b.upper for b in alike], np.inf, cells, alike[0].margin),
+        )
+        for alike in zip(*(each.bounds for each in rules))
+    )
+    return replace(
+        first,
+        cells=cells,
+        margins=tuple(map(_by_period, first.margins)),
+        invariants=tuple(map(_by_period, first.invariants)),
+        bounds=bounds,
+        periods=True,
+    )
+
+
+def _limits(given: Sequence[Any], none: float, cells: Cells, margin: Margin) -> NDArray[np.float64] | None:
+    """Return the limits of every group in every period; None if none has any."""
+    if all(limits is None for limits in given):
+        return None
+    groups = cells.size(margin)
+    each = [none if limits is None else limits for limits in given]
+    return np.stack([np.broadcast_to(np.asarray(one, float), groups) for one in each], axis=1).ravel()

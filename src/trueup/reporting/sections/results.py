@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
-from trueup.model.records.periods import PERIOD
-from trueup.model.records.readable import unreadable_tables
-from trueup.model.records.release import Release
+from trueup.model.records.release import Release, unreadable_tables
+from trueup.model.records.together import PERIOD
 from trueup.reporting.drawing import Block, Notice, Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis
 from trueup.reporting.drawing.words import number, percent, plain
