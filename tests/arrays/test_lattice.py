@@ -7,20 +7,23 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.stats import chisquare
 
 from tests.arrays.matrices import chance, counted, near_zero, random_matrix, smallest_through
 from tests.reference.lattice import law_of
 from trueup import TrueupError
 from trueup.arrays import (
-    LatticeNoise,
     discrete_laplace,
     fieller,
+    law_keeping,
     noise_interval,
     noise_keeping,
+    posterior_of_counts,
     projection_covariance,
     sample,
 )
 from trueup.errors import DataError, InfeasibleError, PrivacyError, SpecError
+from trueup.noise.lattice import LatticeLaplace
 
 FALSE_ALARM = 1e-6
 TRIES = 4e7
@@ -31,8 +34,8 @@ def drawn_and_listed(rng, most_draws):
     matrix = random_matrix(rng)
     vectors, radius = near_zero(matrix)
     epsilon = Fraction(int(rng.integers(28, 40)), radius)  # what is not listed has a mass below exp(-28)
-    noise = LatticeNoise.keeping(matrix, epsilon=epsilon)
-    tries = max(choice.tries for _, choice in noise.law.bound.pieces)
+    noise = law_keeping(matrix, epsilon=epsilon)
+    tries = max(choice.tries for _, choice in noise.bound.pieces)
     drawn = sample(noise, int(min(most_draws, TRIES / tries)), rng.spawn(1)[0])
     return noise, vectors, drawn, float(epsilon)
 
@@ -50,7 +53,7 @@ def chances(rng, most_draws):
     """P-value of the draws under the right law; of each wrong law its p-value and the chi-square that it should give."""
     noise, vectors, drawn, epsilon = drawn_and_listed(rng, most_draws)
     right = law_of(vectors, lambda v: -epsilon * np.abs(v).sum(axis=1))
-    assert np.allclose(noise.logpmf(vectors), -epsilon * np.abs(vectors).sum(axis=1))
+    assert np.allclose(noise.log_vectors(vectors), -epsilon * np.abs(vectors).sum(axis=1))
     found, wrong = counted(drawn, vectors), {}
     for name, log in wrong_laws(epsilon).items():
         law = law_of(vectors, log)
@@ -92,10 +95,10 @@ def check_changes(rng, matrices):
     for _ in range(matrices):
         matrix = random_matrix(rng)
         vectors, radius = near_zero(matrix)
-        noise = LatticeNoise.keeping(matrix, epsilon="1/4")
+        noise = law_keeping(matrix, epsilon="1/4")
         change, loss = noise.smallest_change, noise.loss
         assert change is not None
-        varies = np.setdiff1d(np.arange(noise.n), noise.pinned)
+        varies = np.setdiff1d(np.arange(noise.lattice.n), noise.lattice.pinned)
         l1 = smallest_through(vectors, np.abs(vectors).sum(axis=1))[varies].max()
         square = smallest_through(vectors, (vectors**2).sum(axis=1))[varies].max()
         assert change.l1 <= l1
@@ -105,7 +108,7 @@ def check_changes(rng, matrices):
             assert (change.l1, loss.amount) == (l1, l1 * Fraction(1, 4))
         if square <= radius**2:
             assert change.l2_squared == square
-            gaussian = LatticeNoise.keeping(matrix, rho=0.5)
+            gaussian = law_keeping(matrix, rho=0.5)
             assert gaussian.loss.amount == Fraction(1, 2) * int(square)
     assert compared >= 0.7 * matrices
 
@@ -122,10 +125,10 @@ def test_the_smallest_change_of_300_matrices_is_that_of_enumeration(rng, part):
 
 def test_the_smallest_change_of_larger_matrices_is_searched_for():
     three_way = np.vstack([np.kron(np.kron(a, b), c) for a, b, c in _two_of_three(3)])
-    change = LatticeNoise.keeping(three_way, rho=1).smallest_change
+    change = law_keeping(three_way, rho=1).smallest_change
     assert (change.l1, change.l2_squared) == (8, 8)
     table = np.vstack([np.kron(np.eye(20), np.ones(20)), np.kron(np.ones(20), np.eye(20))])
-    assert LatticeNoise.keeping(csr_array(table), rho=1).smallest_change.l1 == 4
+    assert law_keeping(csr_array(table), rho=1).smallest_change.l1 == 4
 
 
 def _two_of_three(k):
@@ -144,9 +147,7 @@ def test_sums_are_kept_exactly_dense_or_sparse_whatever_the_counts(rng):
 
 @pytest.mark.parametrize("value", [0.1, "0.1", "1/10", Fraction(1, 10), np.float32(0.1)])
 def test_one_number_however_it_is_written(value):
-    assert repr(LatticeNoise.keeping([[1, 1]], epsilon=value)) == (
-        "LatticeNoise(LatticeLaplace(epsilon=1/10), 2 cells, dimension 1, smallest change 2 at epsilon 1/5)"
-    )
+    assert repr(law_keeping([[1, 1]], epsilon=value)) == "LatticeLaplace(epsilon=Fraction(1, 10))"
 
 
 def test_the_loss_is_charged_before_noise_is_drawn(monkeypatch):
@@ -188,7 +189,7 @@ def test_bad_input_is_refused_and_no_count_is_told(x, matrix, options, error, sa
 @pytest.mark.parametrize("A", [[[1, 1], [1]], [["a", "b"]], None])
 def test_sums_that_are_no_matrix_of_numbers_are_refused(A):
     with pytest.raises(SpecError):
-        LatticeNoise.keeping(A, epsilon=1)
+        law_keeping(A, epsilon=1)
 
 
 def test_noise_of_no_law_and_a_seed_are_refused(rng):
@@ -209,23 +210,30 @@ def test_ratios_and_equalities_of_what_is_no_number_are_refused():
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
-def test_the_posterior_of_few_tables_is_that_of_enumeration(norm):
+def test_the_posterior_of_few_tables_is_that_of_enumeration(norm, rng):
     A = np.array([[1, 1, 1, 0], [0, 1, 2, 1]])
-    noise = LatticeNoise.keeping(A, epsilon=0.5, norm=norm)
+    noise = law_keeping(A, epsilon=0.5, norm=norm)
     y = np.array([4, -1, 3, 2])
-    tables, masses = noise.posterior(y, upper=8)
+    found = posterior_of_counts(y, noise, upper=8, draws=40_000, rng=rng)
+    assert found.independent
     every = np.indices((9,) * 4).reshape(4, -1).T
     every = every[(every @ A.T == A @ y).all(axis=1)]
-    size = np.linalg.norm(every - y, 1 if norm == "l1" else 2, axis=1)
-    weight = np.exp(-0.5 * size)
-    found = {tuple(table): mass for table, mass in zip(tables.tolist(), masses)}
-    assert len(found) == len(every) > 3
-    assert np.allclose([found[tuple(table)] for table in every.tolist()], weight / weight.sum(), atol=1e-12)
-    with pytest.raises(SpecError, match="more than 2 tables"):
-        noise.posterior(y, upper=8, most=2)
-    with pytest.raises(InfeasibleError, match="no counts in the bounds"):
-        noise.posterior(y, lower=5)
-    with pytest.raises(InfeasibleError, match="no counts in the bounds"):  # a cell that the sums determine
-        LatticeNoise.keeping([[1, 1, 0], [0, 0, 1]], epsilon=1).posterior([1, 2, -2])
-    with pytest.raises(SpecError, match="3 noisy counts of 4"):
-        noise.posterior(y[:3])
+    at = {tuple(table): k for k, table in enumerate(every.tolist())}
+    seen = np.bincount([at[tuple(table)] for table in found.draws.tolist()], minlength=len(every))
+    for rate, right in ((0.5, True), (0.4, False)):
+        mass = np.exp(-rate * np.linalg.norm(every - y, 1 if norm == "l1" else 2, axis=1))
+        p = chisquare(seen, mass / mass.sum() * seen.sum()).pvalue
+        assert (p > FALSE_ALARM) == right
+    with pytest.raises(InfeasibleError, match="cannot hold together"):
+        posterior_of_counts(y, noise, lower=5, rng=rng)
+    with pytest.raises(InfeasibleError, match="row 0 of A"):  # a cell that the sums determine
+        posterior_of_counts([1, 2, -2], law_keeping([[1, 1, 0], [0, 0, 1]], epsilon=1), rng=rng)
+    with pytest.raises(SpecError, match="does not keep sums of 3 counts"):
+        posterior_of_counts(y[:3], noise, rng=rng)
+    with pytest.raises(SpecError, match="does not keep sums"):
+        posterior_of_counts(y, LatticeLaplace(Fraction(1)), rng=rng)
+    with pytest.raises(SpecError, match="bound to no lattice"):
+        sample(LatticeLaplace(Fraction(1)), 2, rng)
+    wide = law_keeping([[1] * 6], epsilon=1, norm="l2")
+    with pytest.raises(SpecError, match=r"more than 20,000 tables"):
+        posterior_of_counts([50] * 6, wide, rng=rng)

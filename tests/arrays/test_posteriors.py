@@ -9,24 +9,25 @@ import pytest
 from scipy.stats import chi2
 
 from trueup.arrays import (
-    LatticeNoise,
     NoiseWithin,
     continuous_gaussian,
     continuous_laplace,
     discrete_gaussian,
     discrete_laplace,
+    law_keeping,
+    posterior_of_counts,
     posterior_of_released,
     posterior_of_tree,
-    posterior_within,
     sample,
     truncated_geometric,
 )
-from trueup.errors import ConvergenceError, DataError, InfeasibleError, SpecError
+from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.noise import Exact
 
 SHAPES = ([-1, 0, 0], [-1, 0, 0, 0], [-1, 0, 0, 1, 1], [3, 3, 3, -1, 2, 2])
 """Trees of two and of three levels, one of them in no order."""
 FALSE_ALARM = 1e-6
+KEPT = law_keeping([[1, 1]], epsilon=1, norm="l2")
 
 
 def every_tree(parents, most):
@@ -129,7 +130,7 @@ def test_draws_under_inequalities_have_the_posterior(rng, kind):
     every = every[inside]
     log = law.logpmf(y[0] - every[:, 0]) + law.logpmf(y[1] - every[:, 1])
     mass = np.exp(log) / np.exp(log).sum()
-    drawn = posterior_within(y, rows, least, law, draws=50_000, rng=rng)
+    drawn = posterior_of_counts(y, law, R=rows, least=least, draws=50_000, rng=rng).draws
     assert drawn.dtype == np.int64
     place = {tuple(v): k for k, v in enumerate(every.tolist())}
     observed = np.bincount([place[tuple(v)] for v in drawn.tolist()], minlength=len(every))
@@ -139,12 +140,37 @@ def test_draws_under_inequalities_have_the_posterior(rng, kind):
 
 
 def test_continuous_noise_has_the_mean_of_a_truncated_law(rng):
-    drawn = posterior_within([0.0], np.zeros((0, 1)), [], continuous_gaussian(4), draws=100_000, rng=rng)[
-        :, 0
-    ]
+    drawn = posterior_of_counts([0.0], continuous_gaussian(4), draws=100_000, rng=rng).draws[:, 0]
     assert drawn.mean() == pytest.approx(2 * np.sqrt(2 / np.pi), abs=6 * drawn.std() / 316)
-    drawn = posterior_within([0.0], np.zeros((0, 1)), [], continuous_laplace(3), draws=100_000, rng=rng)[:, 0]
+    drawn = posterior_of_counts([0.0], continuous_laplace(3), draws=100_000, rng=rng).draws[:, 0]
     assert drawn.mean() == pytest.approx(3, abs=6 * drawn.std() / 316)
+
+
+def test_chains_take_over_where_hardly_a_proposal_is_accepted(rng):
+    """Twelve counts that fall, known to rise: all but equal, about their mean."""
+    rising = (np.eye(12, k=1) - np.eye(12))[:-1]
+    y = 9.0 * np.arange(12)[::-1]
+    found = posterior_of_counts(y, continuous_laplace(1), R=rising, least=np.zeros(11), rng=rng)
+    assert (found.independent, found.connected) == (False, True)
+    assert (np.diff(found.draws, axis=1) >= -1e-9).all()
+    assert found.draws.mean() == pytest.approx(y.mean(), abs=1)
+
+
+def test_rows_of_fractions_and_laws_that_end_are_taken(rng):
+    """Rows of thirds have no small whole multiple; truncated noise is no tilted proposal, and is listed or walked."""
+    thirds = posterior_of_counts([4.5, 9.0], continuous_gaussian(1), R=[[1, -1 / 3]], least=[0.1], rng=rng)
+    assert (thirds.draws @ [1, -1 / 3] >= 0.1 - 1e-9).all()
+    law = truncated_geometric("1/2", bound=3)
+    every = np.array(
+        [c for c in product(range(12), repeat=2) if c[0] >= c[1] and abs(c[0] - 4) <= 3 >= abs(c[1] - 5)]
+    )
+    mass = law.pmf(4 - every[:, 0]) * law.pmf(5 - every[:, 1])
+    drawn = posterior_of_counts([4, 5], law, R=[[1, -1]], least=[0], draws=20_000, rng=rng)
+    at = {tuple(v): k for k, v in enumerate(every.tolist())}
+    observed = np.bincount([at[tuple(v)] for v in drawn.draws.tolist()], minlength=len(every))
+    assert drawn.independent
+    assert p_value(observed, mass) > FALSE_ALARM
+    assert p_value(observed, np.sqrt(mass)) < FALSE_ALARM
 
 
 @pytest.mark.parametrize("release", ["mode", "sample"])
@@ -179,20 +205,17 @@ def test_what_cannot_be_is_refused(rng):
     with pytest.raises(DataError, match="not whole"):
         posterior_of_tree([1, 2.5], [-1, 0], law)
     with pytest.raises(SpecError, match="lower have shape"):
-        posterior_within([1, 2], [[1, -1]], [0], law, lower=[0, 0, 0], rng=rng)
+        posterior_of_counts([1, 2], law, R=[[1, -1]], least=[0], lower=[0, 0, 0], rng=rng)
     with pytest.raises(SpecError, match="laws for 3"):
         posterior_of_tree([1, 2, 3], [-1, 0, 0], [law, law])
     with pytest.raises(SpecError, match="no bound"):
         posterior_of_tree([1, 2, 3], [-1, 0, 0], [None, law, None])
     with pytest.raises(InfeasibleError, match="contradict"):
         posterior_of_tree([1, 2, 3], [-1, 0, 0], Exact())
-    with pytest.raises(InfeasibleError, match="inequalities"):
-        posterior_within([1, 2], [[-1, -1]], [1], law, rng=rng)
-    rising = (np.eye(12, k=1) - np.eye(12))[:-1]
-    with pytest.raises(ConvergenceError, match="accepted"):
-        posterior_within(9.0 * np.arange(12)[::-1], rising, np.zeros(11), continuous_laplace(1), rng=rng)
-    with pytest.raises(SpecError, match="drawn together"):
-        posterior_within([1, 2], [[1, -1]], [0], [law, continuous_laplace(1)], rng=rng)
+    with pytest.raises(InfeasibleError, match="row 0 of R"):
+        posterior_of_counts([1, 2], law, R=[[-1, -1]], least=[1], rng=rng)
+    with pytest.raises(SpecError, match="some is not"):
+        posterior_of_counts([1, 2], [law, continuous_laplace(1)], R=[[1, -1]], least=[0], rng=rng)
     with pytest.raises(DataError, match="whole"):
         posterior_of_released([1.5, 2], law, law)
     with pytest.raises(SpecError, match="range"):
@@ -203,7 +226,7 @@ def test_what_cannot_be_is_refused(rng):
 def test_a_number_of_draws_that_is_none_is_refused(rng, draws):
     law = discrete_laplace(1)
     with pytest.raises(SpecError, match="draws is"):
-        posterior_within([4, 2], [[1, -1]], [0], law, draws=draws, rng=rng)
+        posterior_of_counts([4, 2], law, R=[[1, -1]], least=[0], draws=draws, rng=rng)
     with pytest.raises(SpecError, match="draws is"):
         posterior_of_tree([4, 2, 2], [-1, 0, 0], law).draw(draws, rng)
     with pytest.raises(SpecError, match="draws is"):
@@ -215,8 +238,8 @@ def test_more_draws_than_memory_holds_are_refused(rng, draws):
     law = discrete_laplace(1)
     for drawn in (
         lambda: sample(law, draws),
-        lambda: sample(LatticeNoise.keeping([[1, 1]], epsilon=1), (2, draws), rng),
-        lambda: posterior_within([4, 2], [[1, -1]], [0], law, draws=draws, rng=rng),
+        lambda: sample(law_keeping([[1, 1]], epsilon=1), (2, draws), rng),
+        lambda: posterior_of_counts([4, 2], law, R=[[1, -1]], least=[0], draws=draws, rng=rng),
         lambda: posterior_of_tree([4, 2, 2], [-1, 0, 0], law).draw(draws, rng),
         lambda: posterior_of_released([4, 2], law, law).draw(draws, rng),
     ):
@@ -228,7 +251,7 @@ def test_more_draws_than_memory_holds_are_refused(rng, draws):
 
 def test_a_seed_in_place_of_a_generator_is_refused():
     with pytest.raises(SpecError, match="rng is of type int"):
-        posterior_within([4, 2], [[1, -1]], [0], discrete_laplace(1), rng=3)  # pyright: ignore[reportArgumentType]
+        posterior_of_counts([4, 2], discrete_laplace(1), R=[[1, -1]], least=[0], rng=3)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("node", [-1, 3, 1.5, True])
@@ -252,9 +275,8 @@ def test_a_release_that_is_not_described_is_refused(wrong):
         lambda law: posterior_of_released([3, 4], [1, law], law),
         lambda law: sample(law, -1),
         lambda law: sample(law, (2, 1.5)),
-        lambda law: LatticeNoise.keeping([[1, 1]], epsilon=1).posterior([1, 2], most="a"),
-        lambda law: LatticeNoise.keeping([[1, 1]], epsilon=1).posterior([10**17, 0]),
-        lambda law: LatticeNoise.keeping([[1, 1]], epsilon=1).posterior([10**14, 0]),  # as many tables
+        lambda law: posterior_of_counts([10**17, 0], KEPT, rng=np.random.default_rng(1)),
+        lambda law: posterior_of_counts([10**14, 0], KEPT, rng=np.random.default_rng(1)),  # as many tables
     ],
 )
 def test_what_is_no_law_size_or_limit_is_refused(call):

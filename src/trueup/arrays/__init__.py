@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from trueup.arrays.drawing import noise_keeping as noise_keeping
     from trueup.arrays.drawing import noise_within as noise_within
     from trueup.arrays.drawing import sample as sample
-    from trueup.arrays.inequalities import SumsPosterior as SumsPosterior
-    from trueup.arrays.inequalities import posterior_keeping as posterior_keeping
-    from trueup.arrays.inequalities import posterior_within as posterior_within
-    from trueup.arrays.lattice import LatticeNoise as LatticeNoise
+    from trueup.arrays.inequalities import CountsPosterior as CountsPosterior
+    from trueup.arrays.inequalities import posterior_of_counts as posterior_of_counts
+    from trueup.arrays.lattice import LatticeLaw as LatticeLaw
+    from trueup.arrays.lattice import law_keeping as law_keeping
     from trueup.arrays.laws import continuous_gaussian as continuous_gaussian
     from trueup.arrays.laws import continuous_laplace as continuous_laplace
     from trueup.arrays.laws import discrete_gaussian as discrete_gaussian
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "trueup.arrays.chains": "JudgedChain judge_chain",
     "trueup.arrays.drawing": "CountsWithin NoisyCounts add_up noise_keeping noise_within sample",
-    "trueup.arrays.inequalities": "SumsPosterior posterior_keeping posterior_within",
-    "trueup.arrays.lattice": "LatticeNoise",
+    "trueup.arrays.inequalities": "CountsPosterior posterior_of_counts",
+    "trueup.arrays.lattice": "LatticeLaw law_keeping",
     "trueup.arrays.laws": "continuous_gaussian continuous_laplace discrete_gaussian discrete_laplace noise_interval "
     "truncated_geometric",
     "trueup.arrays.losses": "delta_of epsilon_of rho_of",

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.arrays.exact import Matrix, Number, check_generator, check_room, exact_number, whole_vector
-from trueup.arrays.lattice import LatticeNoise, Norm
+from trueup.arrays.lattice import LatticeLaw, Norm, law_keeping
 from trueup.arrays.trees import level_order
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import DataError, SpecError
 from trueup.measuring.entropy import words
+from trueup.noise.lattice import OnLattice
 from trueup.noise.law import Cost, Integers, Law
 
 Charge: TypeAlias = Callable[[Cost | None], object]
@@ -33,11 +34,11 @@ class NoisyCounts(NamedTuple):
     """
 
     values: Integers
-    noise: LatticeNoise
+    noise: LatticeLaw
 
 
 def sample(
-    law: Law | LatticeNoise, size: int | tuple[int, ...] = 1, rng: np.random.Generator | None = None
+    law: Law | LatticeLaw, size: int | tuple[int, ...] = 1, rng: np.random.Generator | None = None
 ) -> Integers:
     """Draw independent values of a law, exactly.
 
@@ -62,10 +63,10 @@ def sample(
 
     Examples
     --------
-    >>> from trueup.arrays import LatticeNoise, discrete_laplace
+    >>> from trueup.arrays import discrete_laplace, law_keeping
     >>> sample(discrete_laplace(1), (2, 3)).shape
     (2, 3)
-    >>> sample(LatticeNoise.keeping([[1, 1, 1]], epsilon=1), 5).sum(axis=1)
+    >>> sample(law_keeping([[1, 1, 1]], epsilon=1), 5).sum(axis=1)
     array([0, 0, 0, 0, 0])
     """
     shape = size if isinstance(size, tuple) else (size,)
@@ -74,9 +75,12 @@ def sample(
     if rng is not None:
         check_generator(rng)
     source = words if rng is None else rng.bytes
-    check_room(prod(map(int, shape)) * (law.n if isinstance(law, LatticeNoise) else 1))
-    if isinstance(law, LatticeNoise):
-        return law.draw(prod(shape), source).reshape(*shape, law.n)
+    joint = isinstance(law, OnLattice)
+    if joint and law.bound is None:
+        raise SpecError("the law is bound to no lattice", needed="a law such as law_keeping(A, epsilon=1)")
+    check_room(prod(map(int, shape)) * (law.bound.n if joint else 1))
+    if joint:
+        return law.bound.draw(prod(shape), source).vectors.reshape(*shape, law.bound.n)
     return np.asarray(law.sample(prod(shape), source)).reshape(shape)
 
 
@@ -99,7 +103,7 @@ def noise_keeping(
     A
         (m, n) whole numbers, dense or sparse: any sums, weighted or signed ones too.
     epsilon, rho, norm, slowest
-        As `LatticeNoise.keeping` has them: epsilon is the loss for each unit of distance in the norm between tables with the same
+        As `law_keeping` has them: epsilon is the loss for each unit of distance in the norm between tables with the same
         `A x`; rho that for a squared L2 distance of 1.
     charge
         Called with the loss of the smallest change before any noise is drawn: where it raises, nothing is drawn.
@@ -134,10 +138,11 @@ def noise_keeping(
     (60, Cost(currency='epsilon', amount=Fraction(2, 1), delta=Fraction(0, 1)))
     """
     counts = whole_vector(x, "the counts")
-    noise = LatticeNoise.keeping(A, epsilon=epsilon, rho=rho, norm=norm, slowest=slowest)
-    if noise.n != counts.size:
+    noise = law_keeping(A, epsilon=epsilon, rho=rho, norm=norm, slowest=slowest)
+    if noise.lattice.n != counts.size:
         raise SpecError(
-            f"A is over {noise.n} cells, and there are {counts.size} counts", needed="a count for each"
+            f"A is over {noise.lattice.n} cells, and there are {counts.size} counts",
+            needed="a count for each",
         )
     if charge is not None:
         charge(noise.loss)
@@ -264,7 +269,7 @@ def add_up(
     Examples
     --------
     >>> kept = add_up([60, 10, 20, 30], [-1, 0, 0, 0], epsilon=2)
-    >>> int(kept.values[0] - kept.values[1:].sum()), kept.noise.law
+    >>> int(kept.values[0] - kept.values[1:].sum()), kept.noise
     (0, LatticeLaplace(epsilon=Fraction(1, 1)))
     """
     counts = whole_vector(x, "the counts")

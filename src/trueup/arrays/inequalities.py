@@ -1,14 +1,15 @@
-"""Posteriors of counts under linear inequalities or with known sums, given noisy ones."""
+"""Posteriors of counts with known sums and under linear inequalities, given noisy ones: by the methods of `trueup infer`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import scipy  # its parts load when first used
+from numpy.typing import ArrayLike
 
 from trueup.arrays.exact import (
     Matrix,
@@ -19,133 +20,47 @@ from trueup.arrays.exact import (
     real_vector,
     whole_vector,
 )
+from trueup.arrays.lattice import LatticeLaw, kept_sums
 from trueup.arrays.laws import Laws, each_law
-from trueup.errors import ConvergenceError, InfeasibleError, SpecError
-from trueup.inferring.inequality_problem import kind_and_scale
+from trueup.errors import ConvergenceError, SpecError
+from trueup.inferring.inequalities import LinearInequalities
 from trueup.inferring.lattice_moves import LatticeMoves
-from trueup.kernel.inequalities.tilted import DISCRETE_GAUSSIAN, draw_inequalities
-from trueup.kernel.linear.feasible import Region, feasible_point
 from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Bound, Constraints, LinearRule
 from trueup.model.header import Measured
 from trueup.model.linear import Linear, Sense
 from trueup.model.tree import Tree
-from trueup.noise.law import Integers, Reals
+from trueup.noise.lattice import OnLattice
+from trueup.noise.law import Integers, Law, Reals
 
 MIN_ACCEPTED_SHARE = 1e-5
-"""Share of proposals below which draws under inequalities are refused."""
+"""Share of proposals below which draws under inequalities are those of chains."""
 
 
-def posterior_within(
-    y: ArrayLike,
-    R: Matrix,
-    least: ArrayLike,
-    laws: Laws,
-    *,
-    lower: ArrayLike = 0.0,
-    upper: ArrayLike = inf,
-    draws: int = 2000,
-    rng: np.random.Generator,
-) -> NDArray:
-    """Return independent exact draws of counts with `R x >= least` inside bounds, given noisy ones, under a flat prior.
-
-    Parameters
-    ----------
-    y
-        (n,) noisy counts.
-    R, least
-        (m, n) and (m,) inequalities. Ratios are rows: at least two persons a family is `[1, -2]` with 0.
-    laws
-        Noise of all counts, or of each: all discrete or all continuous.
-    lower, upper
-        Bounds of the counts, (n,) or one; equal ones fix a count.
-    draws, rng
-        How many, and where they come from.
-
-    Returns
-    -------
-    (draws, n) counts; int64 under discrete laws. What is asked of them (ratios, sums) is computed draw by draw.
-
-    Raises
-    ------
-    InfeasibleError
-        No counts obey the inequalities.
-    ConvergenceError
-        Fewer than one proposal in 100,000 is accepted.
-    SpecError
-        Shapes do not fit, or a law is of no form that can be drawn.
-
-    References
-    ----------
-    Janicki et al., "Bayesian methods to improve the accuracy of differentially private measurements of constrained
-    parameters", equation (6).
-
-    Examples
-    --------
-    >>> from trueup.arrays import discrete_gaussian
-    >>> found = posterior_within([40, 25], [[1, -2]], [0], discrete_gaussian(sigma2=100), rng=np.random.default_rng(0))
-    >>> found.shape, bool((found[:, 0] >= 2 * found[:, 1]).all())
-    ((2000, 2), True)
-    """
-    z = real_vector(y, "the noisy counts")
-    check_draws(draws, each=z.size)
-    check_generator(rng)
-    n = z.size
-    forms = [kind_and_scale(law) if law is not None else None for law in each_law(laws, n)]
-    known = [form for form in forms if form is not None]
-    if len(known) < n or len({kind >= DISCRETE_GAUSSIAN for kind, _ in known}) > 1:
-        raise SpecError(
-            "these laws cannot be drawn together under inequalities",
-            needed="discrete Laplace or Gaussian noise of every count, or their continuous versions",
-        )
-    kinds, scales = np.array([k for k, _ in known]), np.array([s for _, s in known])
-    rows = matrix_rows(R, n, "R").toarray()
-    limits = real_vector(least, "least", len(rows))
-    low, high = limits_of(lower, "lower", n).copy(), limits_of(upper, "upper", n).copy()
-    whole = bool((kinds >= DISCRETE_GAUSSIAN).any())
-    if whole:
-        low, high = np.ceil(low), np.floor(high)
-    if feasible_point(Region(rows, limits, low, high, whole))[0] is None:
-        raise InfeasibleError(
-            "no counts obey the inequalities and bounds", remedy="drop or correct one of them"
-        )
-    found, accepted = draw_inequalities(
-        kinds, z[None], scales[None], rows, limits, low[None], high[None], draws, MIN_ACCEPTED_SHARE, rng
-    )
-    if accepted[0] == 0:
-        raise ConvergenceError(
-            "fewer than one proposal in 100,000 is accepted",
-            needed="inequalities nearer to what was measured",
-            remedy="use posterior_keeping, whose chains reach discrete counts where many inequalities bind",
-        )
-    return found[0].astype(np.int64) if whole else found[0]
-
-
-@dataclass(frozen=True, eq=False)
-class SumsPosterior:
-    """Draws of counts whose sums are known.
+@dataclass(frozen=True)
+class CountsPosterior:
+    """Draws of counts under rules.
 
     Attributes
     ----------
     draws
-        (draws, n) counts.
+        (draws, n) counts; int64 under discrete laws.
     independent
-        True if all tables were listed, or the law of the sum is known; else they are of Markov chains that passed their
-        diagnostics.
+        True if draws are exact and independent; else they are of Markov chains that passed their diagnostics.
     connected
-        True if the draws are independent, or the moves of the chains are proved to reach every table.
+        True if the draws are independent, or the moves of the chains are proved to reach all counts.
     """
 
-    draws: Integers
+    draws: Integers | Reals
     independent: bool
     connected: bool
 
 
-def posterior_keeping(
+def posterior_of_counts(
     y: ArrayLike,
-    A: Matrix,
-    laws: Laws,
+    laws: Laws | LatticeLaw,
     *,
+    A: Matrix | None = None,
     sums: ArrayLike | None = None,
     R: Matrix | None = None,
     least: ArrayLike = (),
@@ -153,95 +68,128 @@ def posterior_keeping(
     upper: ArrayLike = inf,
     draws: int = 2000,
     rng: np.random.Generator,
-) -> SumsPosterior:
-    """Draw whole counts with `A x` known, and `R x >= least` inside bounds, given noisy ones, under a flat prior.
+) -> CountsPosterior:
+    """Draw counts with `A x` known and `R x >= least` inside bounds, given noisy ones, under a flat prior.
 
-    Where few tables are possible all are weighed, and draws are exact; else Markov chains walk them, as in `trueup infer`.
-    After `noise_keeping` with the L1 norm at an epsilon the law is `discrete_laplace(epsilon)`: given the sums, the law of its
-    noise is a product over cells. The L2 norm's is none.
+    Draws are exact under inequalities that the noise often obeys, and with known sums where the law of a sum is known or few
+    tables are possible, which are weighed. Else Markov chains walk them, as in `trueup infer`.
 
     Parameters
     ----------
     y
         (n,) noisy counts.
-    A, sums
-        (m, n) and (m,): what is known of the true counts; by default the sums of the noisy ones, as noise keeps them.
     laws
-        Discrete noise of all counts, or of each.
+        Noise of all counts, or of each, discrete where sums are known; or the noise of `noise_keeping`, which says the sums
+        itself: of the L2 norm where few tables have them.
+    A, sums
+        (m, n) and (m,): what is known of the true counts; by default the sums of the noisy ones.
     R, least
-        (k, n) and (k,) inequalities.
+        (k, n) and (k,) inequalities. Ratios are rows: at least two persons a family is `[1, -2]` with 0.
     lower, upper
-        Bounds of the counts, (n,) or one.
+        Bounds of the counts, (n,) or one; equal ones fix a count.
     draws, rng
         How many, and where they come from.
 
     Raises
     ------
     InfeasibleError
-        No counts have these sums.
+        No counts obey the rules.
     ConvergenceError
         The chains do not agree.
     SpecError
-        Shapes do not fit, nothing bounds some count, or a law is continuous or no product over cells.
+        Shapes do not fit, nothing bounds some count, or a law is of no form that can be drawn.
+
+    References
+    ----------
+    Janicki et al., "Bayesian methods to improve the accuracy of differentially private measurements of constrained
+    parameters", equation (6); of known sums, Dharangutte, Gao, Gong and Yu, "Integer Subspace Differential Privacy".
 
     Examples
     --------
-    >>> from trueup.arrays import discrete_laplace, noise_keeping
+    >>> from trueup.arrays import discrete_gaussian, noise_keeping
+    >>> rng, law = np.random.default_rng(0), discrete_gaussian(sigma2=100)
+    >>> found = posterior_of_counts([40, 25], law, R=[[1, -2]], least=[0], rng=rng)
+    >>> found.draws.shape, bool((found.draws[:, 0] >= 2 * found.draws[:, 1]).all())
+    ((2000, 2), True)
     >>> both = np.vstack([np.kron(np.eye(2), np.ones(3)), np.kron(np.ones(2), np.eye(3))])  # margins of a 2 x 3 table
     >>> noisy = noise_keeping([3, 1, 4, 1, 5, 9], both, epsilon=1)
-    >>> found = posterior_keeping(noisy.values, both, discrete_laplace(1), rng=np.random.default_rng(1))
+    >>> found = posterior_of_counts(noisy.values, noisy.noise, rng=rng)
     >>> found.draws.shape, bool((found.draws @ both.T == both @ noisy.values).all()), found.independent
     ((2000, 6), True, True)
     """
-    z = whole_vector(y, "the noisy counts")
+    z = real_vector(y, "the noisy counts")
     check_draws(draws, each=z.size)
     check_generator(rng)
-    problem, headers, order = _ruled_cells(z.size, laws, (lower, upper), _rules(z, A, sums, R, least))
-    method = LatticeMoves()
-    if why := method.refuses(problem, headers):
-        raise SpecError(why, needed="discrete noise of each count")
-    found = method.apply(method.prepare(problem, headers), z[order], draws, rng, lambda done, of: None)
+    if isinstance(laws, OnLattice):
+        each, A = [laws], _with_its_sums(laws, A, z.size)
+    else:
+        each = [law for law in each_law(laws, z.size) if law is not None and not law.exact]
+        if len(each) < z.size:
+            raise SpecError("a count has no noise", needed="a law for each; equal bounds fix a count")
+    whole = all(law.discrete for law in each)
+    z = whole_vector(z, "the noisy counts") if whole else z
+    low, high = limits_of(lower, "lower", z.size), limits_of(upper, "upper", z.size)
+    box = (np.ceil(low), np.floor(high)) if whole else (low, high)
+    constraints = _constraints(box, _rules(z, A, sums, R, least))
+    headers, order = _headers(constraints, each)
+    methods = [LinearInequalities(MIN_ACCEPTED_SHARE), *([LatticeMoves()] if whole else [])]
+    refusals = [method.refuses(constraints, headers) for method in methods]
+    if all(refusals):
+        raise SpecError(refusals[-1] or "", needed="discrete noise of each count")
+    method = methods[refusals.index(None)]
+    found = method.apply(method.prepare(constraints, headers), z[order], draws, rng, lambda done, of: None)
     if found.refused:
         raise ConvergenceError(found.refused)
-    counts = found.draws.reshape(-1, z.size)[:draws].astype(np.int64)
-    return SumsPosterior(counts, found.independent, found.independent or found.connected)
+    counts = found.draws.reshape(-1, z.size)[:draws]
+    return CountsPosterior(counts, found.independent, found.independent or found.connected)
+
+
+def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
+    """Return the rows of A below those of the sums that a law keeps."""
+    if law.lattice is None or law.lattice.n != n:
+        raise SpecError(
+            f"the law does not keep sums of {n} counts", needed="a law_keeping(A, ...) of as many"
+        )
+    rows = kept_sums(law.lattice)
+    return rows if A is None else scipy.sparse.vstack([rows, matrix_rows(A, n, "A")])
+
+
+def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measured], Integers]:
+    """Return a header of each law, and the cells in the order of the headers; one law may be that of all cells."""
+    finest, n = constraints.cells.finest, constraints.cells.n
+    at = {law: np.array([i for i in range(n) if each[i % len(each)] == law]) for law in dict.fromkeys(each)}
+    if len(at) == 1:
+        return [Measured("law 0", finest, each[0])], np.arange(n)
+    headers = [Measured(f"law {k}", finest, law, cells) for k, (law, cells) in enumerate(at.items())]
+    return headers, np.concatenate([*at.values()])
 
 
 def _rules(
-    z: Integers, A: Matrix, sums: ArrayLike | None, R: Matrix | None, least: ArrayLike
+    z: Integers | Reals, A: Matrix | None, sums: ArrayLike | None, R: Matrix | None, least: ArrayLike
 ) -> list[LinearRule]:
     """Return known sums and inequalities as linear rules on cells that are called by their numbers."""
+    none = np.zeros((0, z.size))
     kept, rows = (
-        matrix_rows(A, z.size, "A"),
-        matrix_rows(np.zeros((0, z.size)) if R is None else R, z.size, "R"),
+        matrix_rows(none if A is None else A, z.size, "A"),
+        matrix_rows(none if R is None else R, z.size, "R"),
     )
     known = kept @ z if sums is None else real_vector(sums, "sums", kept.shape[0])
     limits = real_vector(least, "least", rows.shape[0])
-    senses: tuple[tuple[str, Sense, Any, Reals], ...] = (("A", "==", kept, known), ("R", ">=", rows, limits))
     found = []
-    for name, sense, matrix, sides in senses:
+    for name, matrix, sides in (("A", kept, known), ("R", rows, limits)):
+        sense: Sense = "==" if name == "A" else ">="
         for i, side in enumerate(sides.tolist()):
             at = slice(matrix.indptr[i], matrix.indptr[i + 1])
-            terms = dict(zip(map(str, matrix.indices[at].tolist()), map(Fraction, matrix.data[at].tolist())))
-            found.append(LinearRule(Linear(f"row {i} of {name}", terms, sense, Fraction(side)), "all"))
+            numbers = [Fraction(str(number)) for number in matrix.data[at].tolist()]  # 0.1 is one tenth
+            terms = dict(zip(map(str, matrix.indices[at].tolist()), numbers))
+            found.append(LinearRule(Linear(f"row {i} of {name}", terms, sense, Fraction(str(side))), "all"))
     return found
 
 
-def _ruled_cells(
-    n: int, laws: Laws, box: tuple[ArrayLike, ArrayLike], rules: list[LinearRule]
-) -> tuple[Constraints, tuple[Measured, ...], Integers]:
-    """Return the constraints of n cells, their headers, and the cells in the order of the headers."""
-    cells = Cells(Tree.from_columns(["all"], [{}]), (Attribute("cell", tuple(map(str, range(n)))),))
-    each = each_law(laws, n)
-    if any(law is None or not law.discrete or law.exact for law in each):
-        raise SpecError(
-            "a count has no discrete noise", needed="a law such as discrete_laplace(1) for each count"
-        )
-    low, high = np.ceil(limits_of(box[0], "lower", n)), np.floor(limits_of(box[1], "upper", n))
-    bound = Bound(cells.finest, low, high)
-    constraints = Constraints(
-        cells, (cells.finest,), nonnegative=bool((low >= 0).all()), bounds=(bound,), linear=tuple(rules)
-    )
-    by_law = {law: np.array([i for i in range(n) if each[i] == law]) for law in dict.fromkeys(each)}
-    headers = tuple(Measured(f"law {k}", cells.finest, law, at) for k, (law, at) in enumerate(by_law.items()))  # pyright: ignore[reportArgumentType]
-    return constraints, headers, np.concatenate([*by_law.values()])
+def _constraints(box: tuple[Reals, Reals], rules: list[LinearRule]) -> Constraints:
+    """Return the constraints of the cells of one place."""
+    low, high = box
+    attribute = Attribute("cell", tuple(map(str, range(low.size))))
+    cells = Cells(Tree.from_columns(["all"], [{}]), (attribute,))
+    bound, nonnegative = Bound(cells.finest, low, high), bool((low >= 0).all())
+    return Constraints(cells, (cells.finest,), nonnegative=nonnegative, bounds=(bound,), linear=tuple(rules))

@@ -126,7 +126,7 @@ def continuous_gaussian(sigma2: Number) -> Gaussian:
 def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
     """Return the shortest interval about zero that holds the noise with at least that probability (counts).
 
-    For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `LatticeNoise.tail`.
+    For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `law_keeping`.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def each_law(laws: Laws, n: int) -> list[Law | None]:
     each: list[Law | None] = [*laws] if isinstance(laws, Sequence) else [laws] * n
     if len(each) != n:
         raise SpecError(f"{len(each)} laws for {n} counts", needed="one law, or one for each count")
-    if others := [law for law in each if law is not None and not isinstance(law, BaseLaw)]:
+    if others := [law for law in each if law is not None and (not isinstance(law, BaseLaw) or law.joint)]:
         raise SpecError(
             f"a law is of type {type(others[0]).__name__}", needed="a law such as discrete_laplace(1)"
         )

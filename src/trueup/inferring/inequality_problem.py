@@ -17,6 +17,8 @@ from trueup.model.header import Measured, split
 from trueup.noise.law import Law
 
 Reals = NDArray[np.float64]
+LARGEST_MULTIPLE = 2**20
+"""Of a rule, so that tolerances of linear programs keep their meaning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,9 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
         at = slice(None) if header.groups is None else header.groups
         kind[at], scale[at] = known[first if header.exact else header.law]
     per_cell = kind.reshape(places, n)
-    if (per_cell != per_cell[0]).any() or len(np.unique(kind >= DISCRETE_GAUSSIAN)) > 1:
+    if len(np.unique(kind >= DISCRETE_GAUSSIAN)) > 1:
+        raise SpecError("some noise is discrete, and some is not", needed="either of all cells")
+    if (per_cell != per_cell[0]).any():
         raise SpecError(
             "the cells of different places have different kinds of noise", needed="one law for each cell"
         )
@@ -136,13 +140,14 @@ def kind_and_scale(law: Law) -> tuple[int, float] | None:
 
 
 def _rule_rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]:
-    """Return rules as rows `a theta >= b`, multiplied until their coefficients are whole numbers."""
+    """Return rules as rows `a theta >= b`, multiplied until their coefficients are whole numbers of no great size."""
     cells = constraints.cells
     n = cells.n // cells.shape[0]
     rows, bounds = np.zeros((len(constraints.linear), n)), np.zeros(len(constraints.linear))
     for k, rule in enumerate(constraints.linear):
         linear = rule.linear
         whole = lcm(*(c.denominator for c in (*linear.coefficients.values(), linear.bound)))
+        whole = whole if whole <= LARGEST_MULTIPLE else 1
         sign = whole if linear.sense == ">=" else -whole
         for name, coefficient in linear.coefficients.items():
             rows[k] += float(sign * coefficient) * name_mask(cells, name).ravel()

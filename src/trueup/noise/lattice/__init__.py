@@ -8,6 +8,8 @@ Differential Privacy", definitions 9 and 13; here drawn exactly (see `noise.latt
 For inference a cell's factor is all that is needed: `p(z | x)` is the product of the factors at `z - x` up to
 a constant that does not depend on x, for all x that share the invariants. So these laws *are* the
 one-cell laws, except that they sample jointly.
+
+One file: one construction, under three norms.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, exp, isqrt, log, log1p
 from typing import Any, ClassVar, Self
 
@@ -43,6 +46,7 @@ class OnLattice:
         """Return this law over a lattice without samplers, for the analysis of drawn noise."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
+        copy.__dict__.pop("smallest_change", None)  # of the lattice before
         object.__setattr__(copy, "lattice", lattice)
         return copy
 
@@ -82,6 +86,28 @@ class OnLattice:
         from trueup.noise.lattice.tail import cell_tail
 
         return cell_tail(self, probability)
+
+    @cached_property
+    def smallest_change(self) -> Sensitivity | None:
+        """The smallest change (L1 and squared L2 norm) of the cell that is hardest to change; None if not found.
+
+        Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
+        """
+        from trueup.noise.lattice.tail import hardest_change
+
+        return hardest_change(self.lattice)
+
+    @property
+    def loss(self) -> Cost | None:
+        """Return the loss of the smallest change of the hardest cell, exact and rounded up; None if not found."""
+        law: Any = self
+        return None if self.smallest_change is None else law.cost(self.smallest_change)
+
+    def log_vectors(self, noise: Reals) -> Reals:
+        """Return the log mass of noise vectors `(..., n)` on the lattice, up to a constant."""
+        law: Any = self
+        rate, power = law.factor
+        return -rate * (np.abs(noise) ** power).sum(axis=-1)
 
     def around(self, true: Integers, count: int, words: Words) -> Integers:
         """Draw `(count, n)` noise of counts, on which it does not depend."""
@@ -237,7 +263,7 @@ class LatticeL2Laplace(OnLattice, BaseLaw):
         return float(d * (d + 1) / (self.lattice.n * float(self.epsilon) ** 2))
 
     def log_vectors(self, noise: Reals) -> Reals:
-        """Return the log mass of noise vectors `(..., n)` on the lattice, up to a constant."""
+        """Return minus epsilon times the L2 norms of noise vectors `(..., n)`."""
         return -float(self.epsilon) * np.linalg.norm(noise, axis=-1)
 
     def logpmf(self, noise: ArrayLike) -> Reals:
