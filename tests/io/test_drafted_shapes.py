@@ -63,7 +63,10 @@ SEXES_UNDER = (
 )
 BLOCKS = "Stadt;bis 29;ab 30;Zusammen\nMänner;;;\nGraz;12;31;43\nWels;9;33;42\nFrauen;;;\nGraz;16;24;40\nWels;13;27;40\n"
 
+PIVOT = "Region,County,F,M,Grand Total\nEast,Ely,14,15,29\n,Diss,26,27,53\nEast Total,,40,42,82\nWest,Avon,33,31,64\n,Dawes,7,12,19\n,Exe,21,28,49\nWest Total,,61,71,132\nGrand Total,,101,113,214\n"
+
 DRAFTED = {
+    "sums of a pivot table": (PIVOT, rows("| 101 113 214; East 40 42 82; East/Ely 14 15 29; East/Diss 26 27 53; West 61 71 132; West/Avon 33 31 64; West/Dawes 7 12 19; West/Exe 21 28 49", "F", "M", "")),
     "ranks and shares beside numbers": (RANKED, rows("| 1300 900 400; Kent 500 300 200; Avon 800 600 200", "", "Car", "Bus")),
     "places and sexes under both names": (SEXES_UNDER, rows("Lima 50; Lima|Men 23; Lima|Women 27; Cusco 30; Cusco|Men 14; Cusco|Women 16")),
     "blocks below headings": (BLOCKS, {("Graz", "bis 29", "Männer"): 12, ("Graz", "ab 30", "Männer"): 31, ("Graz", "Männer"): 43, ("Wels", "bis 29", "Männer"): 9, ("Wels", "ab 30", "Männer"): 33, ("Wels", "Männer"): 42, ("Graz", "bis 29", "Frauen"): 16, ("Graz", "ab 30", "Frauen"): 24, ("Graz", "Frauen"): 40, ("Wels", "bis 29", "Frauen"): 13, ("Wels", "ab 30", "Frauen"): 27, ("Wels", "Frauen"): 40}),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from trueup.io.published.drafting.crossing import told_rows
 from trueup.io.published.drafting.seen import SeenColumn
 from trueup.io.published.drafting.sums import base_of, column_numbers
-from trueup.io.published.perturbed.around import carried
+from trueup.io.published.perturbed.notes import carried_keys
 
 
 def without_formal(
@@ -85,7 +85,7 @@ def with_numbered_keys(
             break
         ways = [
             [column.texts for column in (*keys, *numbered)],
-            [carried(c.texts) for c in (*keys, *numbered)],
+            carried_keys([c.texts for c in (*keys, *numbered)]),
         ]
         if not all(
             (few and _repeats(column)) or _rises(column) or _has_one_width(column) for column in numbered

@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from itertools import compress
 
+import numpy as np
+
 from trueup.io.published.drafting.agreement import summing
 from trueup.io.published.drafting.crossing import are_alike, sorted_keys, told_rows
 from trueup.io.published.drafting.kinds import (
@@ -26,6 +28,8 @@ from trueup.io.published.drafting.numbered import with_numbered_keys, without_fo
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
+from trueup.io.published.perturbed.columns import without_word_of_sum
+from trueup.io.published.perturbed.notes import carried_keys
 
 _VALUE = re.compile(r"(obs_?)?value|wert|valeur|valore?|waarde|observation", re.IGNORECASE)
 _COUNTED = re.compile(r"(obs_?)?(count|number|numerator|n)", re.IGNORECASE)
@@ -82,12 +86,14 @@ def sorted_out(
     for column in periods:
         what = f"says '{column.held[0]}' everywhere" if len(set(column.held)) == 1 else "tells no rows apart"
         ignored.append(f"column '{column.name}' {what}, and is left out")
-    filled = [key._replace(texts=carried(key.texts)) for key in keys]
+    filled = [
+        key._replace(texts=texts) for key, texts in zip(keys, carried_keys([key.texts for key in keys]))
+    ]
     fill = told_rows(filled) > told_rows(keys) and told_rows(filled) == len(values[0].texts)
     keys = filled if fill else keys
     keys = _parted(keys[0]) if len(keys) == 1 else keys
     values, left, more = _last_period(values)
-    keys = [_of_zeros(key) for key in keys]
+    keys = [_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys]
     beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
     if len(beside) < len(values) and summing(values, titles) not in beside:
         values = [c for c in values if c not in beside]
@@ -129,6 +135,11 @@ def _parted(column: SeenColumn) -> list[SeenColumn]:
         column._replace(texts=below),
         column._replace(texts=[text * (text in values) for text in column.texts]),
     ]
+
+
+def _summed(texts: list[str]) -> list[str]:
+    """Return keys as they are read: "East Total" is East."""
+    return without_word_of_sum(np.array(texts, object), ()).tolist()
 
 
 def _of_zeros(column: SeenColumn) -> SeenColumn:

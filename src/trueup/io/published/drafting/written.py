@@ -13,7 +13,7 @@ from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
 from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
-from trueup.io.published.perturbed.around import carried
+from trueup.io.published.perturbed.notes import carried_keys
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
 from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.noise.perturbed import CountInterval
@@ -157,7 +157,7 @@ def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
     lacks = any(values[name] - held for name, held in named.items())
     if seen.attributes and not lacks:
         texts = [column.texts for column in (*seen.places, *seen.attributes)]
-        keys = list(zip(*(map(carried, texts) if entry.fill else texts)))
+        keys = list(zip(*(carried_keys(texts) if entry.fill else texts)))
         every = 1
         for column in (*seen.places[-1:], *seen.attributes):
             every *= len(set(column.held))

@@ -205,7 +205,9 @@ def _body(
         if size > width and width and any(row[width:]):
             long.append(number)
         blank = 0 if any(row) else blank + 1  # rows at the end, which an editor need not show
-    columns: Columns = {name: np.array(column, dtype=object) for name, column in zip(names, held)}
+    columns: Columns = {
+        name: np.array(column, dtype=object) for _, name, column in sorted(zip(at, names, held))
+    }  # as the file has them
     keep = rows_kept(part, columns, values, np.array(short, bool), blank + (part.below or 0))
     over = next((number for number in long if keep[number]), None)
     if over is not None:

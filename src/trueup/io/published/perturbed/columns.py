@@ -20,6 +20,13 @@ from trueup.io.published.perturbed.notes import without_notes
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 
 Texts = NDArray[np.str_]
+MOST_KEYS = 100_000
+"""Keys of a column among which sums of others are looked for."""
+_SUM_OF = re.compile(
+    r"[\s,:–-]+(total|insgesamt|zusammen|gesamt|totaal|totalt|i alt|összesen|razem|celkem|ogółem|итого|всего|計|合計|小計)$|"
+    r"^(sub)?total( (of|de|du|des|da|do|di))?[\s:–-]+",
+    re.IGNORECASE,
+)
 _TYPED = re.compile(r"-?\d+\.\d{3}", re.ASCII)
 
 
@@ -38,6 +45,7 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     rows = _read_file_columns(part, source, list(dict.fromkeys(wanted)), values)
     rows = _only(part, rows)
     rows |= {name: rows[own] for name, own in part.columns.items()}
+    rows |= {name: without_word_of_sum(rows[name], part.total_of(name)) for name in keys if name in rows}
     for name in part.attributes:
         rows |= _shared_with_places(spec, part, rows, name)
     size = len(next(iter(rows.values())))
@@ -45,6 +53,21 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     if not len(next(iter(rows.values()))):
         raise DataError(f"table '{part.name}' has no row", needed="a row for each place or cell")
     return rows
+
+
+def without_word_of_sum(column: NDArray, totals: Sequence[str]) -> NDArray:
+    """Return a column of keys in which "East Total" is East, where East is another of its keys.
+
+    Examples
+    --------
+    >>> without_word_of_sum(np.array(["East", "East Total", "Grand Total"], object), ["Grand Total"]).tolist()
+    ['East', 'East', 'Grand Total']
+    """
+    if column.dtype.kind not in "OU" or len(known := set(column.tolist())) > MOST_KEYS:
+        return column
+    found = {key: _SUM_OF.sub("", key) for key in known if isinstance(key, str) and key not in totals}
+    meant = {key: bare for key, bare in found.items() if bare != key and bare in known}
+    return np.array([meant.get(key, key) for key in column.tolist()], object) if meant else column
 
 
 def _refuse_strange(spec: PerturbedSpec, part: PublishedTable, names: Sequence[str]) -> None:
@@ -115,10 +138,15 @@ def _read_file_columns(
                 f"table '{part.name}' has rows to skip or a header of its own, and what is given for it is no CSV or xlsx file",
                 needed="an entry without `skip` and `header`",
             )
-        return without_notes(part, select(open_table(source), names), values)
+        table = open_table(source)
+        ordered = [name for name in table.columns() if name in names]
+        return without_notes(part, select(table, names if len(ordered) < len(names) else ordered), values)
     plain = (
         _plain(source, names)
-        if path is not None and is_csv(path) and part.header == 1 and not part.skip and part.below is None
+        if path is not None
+        and is_csv(path)
+        and part.header == 1
+        and not (part.skip or part.fill or part.below is not None)
         else None
     )
     if plain is not None:

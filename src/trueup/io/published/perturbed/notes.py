@@ -32,7 +32,9 @@ def kept_rows(
     """Return some rows of a table; blank keys repeat those above if the entry says so."""
     kept = columns if keep.all() else {name: column[keep] for name, column in columns.items()}
     if part.fill:
-        kept = kept | {name: _filled(kept[name]) for name in columns if name not in values}
+        keys = [name for name in columns if name not in values]
+        filled = carried_keys([["" if _missing(v) else v for v in kept[name].tolist()] for name in keys])
+        kept = kept | {name: np.array(texts, dtype=object) for name, texts in zip(keys, filled)}
     return kept
 
 
@@ -142,9 +144,24 @@ def _blank(column: NDArray) -> NDArray[np.bool_]:
     return np.array([_missing(v) or (isinstance(v, str) and not v.strip()) for v in column.tolist()], bool)
 
 
-def _filled(column: NDArray) -> NDArray:
-    result, last = [], ""
-    for value in column.tolist():
-        last = value if not _missing(value) else last
-        result.append(last)
-    return np.array(result, dtype=object)
+def carried_keys(columns: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return columns of keys, in the order of the file, whose blanks repeat the key above.
+
+    Behind another key in a column with blanks, a blank is a sum: the parts are named anew.
+
+    Examples
+    --------
+    >>> carried_keys([["East", "", "East Total"], ["Ely", "Diss", ""]])
+    [['East', 'East', 'East Total'], ['Ely', 'Diss', '']]
+    """
+    opens = ["" in column for column in columns]
+    last = [""] * len(columns)
+    result: list[list[str]] = [[] for _ in columns]
+    for row in zip(*columns):
+        anew = False
+        for k, cell in enumerate(row):
+            new = bool(cell) and cell != last[k]
+            last[k] = cell or ("" if anew else last[k])
+            anew = anew or (new and opens[k])
+            result[k].append(last[k])
+    return result
