@@ -65,7 +65,18 @@ BLOCKS = "Stadt;bis 29;ab 30;Zusammen\nMänner;;;\nGraz;12;31;43\nWels;9;33;42\n
 
 PIVOT = "Region,County,F,M,Grand Total\nEast,Ely,14,15,29\n,Diss,26,27,53\nEast Total,,40,42,82\nWest,Avon,33,31,64\n,Dawes,7,12,19\n,Exe,21,28,49\nWest Total,,61,71,132\nGrand Total,,101,113,214\n"
 
+SPACED = "Kommune,Menn 0-14 år,Menn 15 år og over,Kvinner 0-14 år,Kvinner 15 år og over,I alt\nOslo,10,31,12,33,86\nBodø,7,18,9,16,50\nVadsø,3,8,2,9,22\n"
+SECTIONS = (
+    "State,Employed,Others\nNUMBER,,\nNSW,123,57\nVic,64,121\nPER CENT,,\nNSW,68.3,31.7\nVic,34.6,65.4\n"
+)
+SOME_OF = "Code;Ensemble;Hommes;Femmes;dont moins de 25 ans\n01;86;41;45;11\n02;53;22;31;9\n2A;28;17;11;6\n"
+MIXED_ENDS = "Lugar;m;f\nA;30;40\nAb;10;15\nAc;20;25\n;;\nB;33;41\nBd;11;17\nBe;22;24\n;;\nTOTAL;63;81\n"
+
 DRAFTED = {
+    "two attributes joined by words": (SPACED, rows("Oslo 10 31 12 33 86; Bodø 7 18 9 16 50; Vadsø 3 8 2 9 22", "Menn|0-14_år", "Menn|15_år_og_over", "Kvinner|0-14_år", "Kvinner|15_år_og_over", "")),
+    "a section of shares": (SECTIONS, rows("NSW 123 57; Vic 64 121", "Employed", "Others")),
+    "a column of some of the others": (SOME_OF, rows("01 86 41 45; 02 53 22 31; 2A 28 17 11", "", "Hommes", "Femmes")),
+    "sums above, and the whole below": (MIXED_ENDS, rows("TOTAL 63 81; A 30 40; Ab 10 15; Ac 20 25; B 33 41; Bd 11 17; Be 22 24", "m", "f")),
     "sums of a pivot table": (PIVOT, rows("| 101 113 214; East 40 42 82; East/Ely 14 15 29; East/Diss 26 27 53; West 61 71 132; West/Avon 33 31 64; West/Dawes 7 12 19; West/Exe 21 28 49", "F", "M", "")),
     "ranks and shares beside numbers": (RANKED, rows("| 1300 900 400; Kent 500 300 200; Avon 800 600 200", "", "Car", "Bus")),
     "places and sexes under both names": (SEXES_UNDER, rows("Lima 50; Lima|Men 23; Lima|Women 27; Cusco 30; Cusco|Men 14; Cusco|Women 16")),
@@ -119,6 +130,13 @@ def test_a_range_that_nobody_declared_is_to_be_decided(tmp_path):
     (said,) = [text for text in drafted(tmp_path / "t.csv", tmp_path)[0].undecided if "'<10'" in text]
     assert 'codes = { "<10" = "published <10" }' in said
     assert 'codes = { "<10" = "1-9" }' in said
+
+
+def test_a_part_read_as_a_value_is_said_by_the_sum_that_it_spoils(tmp_path):
+    (tmp_path / "t.csv").write_text("area,all,men,women,young\na,86,41,45,11\nb,53,22,31,9\nc,28,17,11,6\n")
+    (said,) = [text for text in drafted(tmp_path / "t.csv", tmp_path)[0].undecided if "such sums" in text]
+    assert said.startswith("'c' is published as 28, and its parts by category sum to 34; 3 of 3")
+    assert "Either a row or column is no part" in said
 
 
 def test_sheets_of_other_places_lie_in_the_places_that_name_them(tmp_path):

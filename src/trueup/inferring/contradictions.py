@@ -79,7 +79,8 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
             f"no true counts explain these {len(at)} published values and rules together ({least}): "
             + "; ".join(rows.labels[k] for k in at[:SHOWN_ROWS])
             + (f"; and {len(at) - SHOWN_ROWS} more" if len(at) > SHOWN_ROWS else ""),
-            remedy="check that the laws, codes and tables belong together; or that one value is no misprint"
+            remedy="check whether a value is read for what it is not: a sum of others or a part of one read as one beside them "
+            "(name it in `total`, or leave it out by `only` or out of `cell`), a misprint; and that laws and codes are right"
             + ('; where other counts of a code\'s range are shown, say so: "some 1-4"' if coded else ""),
         )
     return contradiction(*polyhedron(constraints, blocks), integer=True)

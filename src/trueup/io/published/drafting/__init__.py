@@ -18,7 +18,7 @@ from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
-from trueup.io.published.drafting.sums import sums_exclude
+from trueup.io.published.drafting.sums import sums_missed
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
@@ -100,14 +100,12 @@ def draft_published(
             spec = parse_perturbed(text)
             read = {part.file for part in spec.published}
             measured = read_perturbed(spec, [file for file in tables if Path(file).name in read], listed)
-        if sums_exclude(measured, NEAREST):
+        if sums_missed(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
             undecided.append("sums of parts exclude rounding to the nearest: it is taken to be at random")
-        if sums_exclude(measured, Exact.name):
-            undecided.append(
-                "published parts do not sum to published totals: values are not exact; name their law"
-            )
+        if missed := sums_missed(measured, Exact.name):
+            undecided.append(missed.said())
         undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +45,10 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
     ]
     whole = whole_keys(table).values() if len(table.places) == 1 else ()
     coded = len(table.places) == 1 and are_levels([name for name in names if name not in whole])
-    best = _best([*proposed(names, beside, table.indents), *by_sums(numbers)], numbers)
+    named = [row for row, name in enumerate(names) if TOTAL.fullmatch(name)]
+    ways = [*proposed(names, beside, table.indents), *by_sums(numbers)]
+    ways += _below_named(numbers, named[0]) if len(named) == 1 and named[0] in (0, len(names) - 1) else ()
+    best = _best(ways, numbers)
     ours = agreeing(numbers, by_codes(names))[0] + len(whole) if coded else -1
     if best is not None and agreeing(numbers, best)[0] > ours:
         return _pointed(table, names, [names[parent] if parent >= 0 else "" for parent in best])
@@ -55,6 +58,17 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
     return _pointed(
         table, names, ["" if TOTAL.fullmatch(name) else group for name, group in zip(names, groups)]
     )
+
+
+def _below_named(numbers: RowNumbers, whole: int) -> Iterator[list[int]]:
+    """Yield the parents by sums of the rows without a named total at an end, in which all others lie."""
+    kept = [row for row in range(len(numbers.ends)) if row != whole]
+    for way in by_sums(numbers._replace(ends=numbers.ends[kept])):
+        parents = [whole] * len(numbers.ends)
+        parents[whole] = -1
+        for row, parent in zip(kept, way):
+            parents[row] = kept[parent] if parent >= 0 else whole
+        yield parents
 
 
 def _best(ways: Sequence[list[int]], numbers: RowNumbers) -> list[int] | None:

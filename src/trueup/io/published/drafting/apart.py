@@ -9,6 +9,7 @@ from dataclasses import replace
 from trueup.io.published.drafting.agreement import summing
 from trueup.io.published.drafting.codes import are_levels, code_lengths
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
+from trueup.io.published.drafting.kinds import NO_COUNTS
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import column_numbers
@@ -24,9 +25,16 @@ def told_apart(
             (column.name if not where else "", *sorted(where.items())) for column, where in entry.cells
         )
         groups.setdefault((entry.level, *sorted(entry.attributes), cells), []).append(entry)
-    found = {}
+    found: dict[int, DraftedTable | None] = {}
     for same in groups.values():
         if len(same) < 2 or not all(_differ(same[0], other) for other in same[1:]):
+            continue
+        if of_no_counts := [e for e in same if NO_COUNTS.fullmatch(label_of(e.seen))]:
+            found |= dict.fromkeys(map(id, of_no_counts))
+            shown = ", ".join(label_of(entry.seen) for entry in of_no_counts)
+            undecided.append(f"the tables {shown} hold no counts, by their names, and are left out")
+            same = [entry for entry in same if entry not in of_no_counts]
+        if len(same) < 2:
             continue
         labels = [label_of(entry.seen) for entry in same]
         if all(YEAR.search(label) for label in labels):

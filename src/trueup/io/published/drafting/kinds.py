@@ -37,7 +37,8 @@ _ERRORS = {
 }
 """Names of columns by what stands there of the error of a value."""
 NO_COUNTS = re.compile(
-    r".*(%|percent|prozent|\bshare\b|(?<![^\W_])rates?(?![^\W_])|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
+    r".*(%|per ?cent|pro[zc]ent|pourcent|porcent|"
+    r"\bshare\b|(?<![^\W_])rates?(?![^\W_])|per[ _](100|1[,. ]?000)|margin of error|densit|\bratio\b|"
     r"\bmoe\b|\bchange|\bdifference|standard error|\bse\b|\bcv\b|\bmedian|\bmean\b|\baverage|durchschnitt|moyenne).*",
     re.IGNORECASE,
 )
@@ -83,7 +84,8 @@ def holds_no_counts(column: SeenColumn) -> bool:
 def is_period(column: SeenColumn, every: list[SeenColumn]) -> bool:
     """Return True for a column of years, months or days, by its name or by how all its texts are written."""
     held, rows = set(column.held), len(column.texts)
-    if _TIME.fullmatch(column.name) and all(map(_PERIOD.fullmatch, held)):
+    named = _TIME.fullmatch(column.name) and not re.search(r"\d", column.name)  # as in "0-14 years"
+    if named and all(map(_PERIOD.fullmatch, held)):
         return True
     years = all(map(YEAR.fullmatch, held)) and (len(held) == 1 or 2 * len(held) <= rows) and rows > 3
     return (all(map(DATED.fullmatch, held)) and not all(map(str.isdigit, held))) or (

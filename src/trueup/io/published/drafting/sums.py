@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,47 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
     return min(ways, key=lambda way: (way.count(None), not all(x is None or x == int(x) for x in way)))
 
 
-def sums_exclude(measured: Measurements, law: str) -> bool:
-    """Return True if no counts that a law allows for parts sum to one that it, or an exact value, allows for their total."""
+class SumMissed(NamedTuple):
+    """A published total that no counts which a law allows for its parts sum to.
+
+    Attributes
+    ----------
+    label, own, sums
+        The total whose parts are farthest off for its size, and the least and the most that it and its parts' sum may be.
+    parts
+        What its parts are told apart by.
+    missed, compared
+        How many totals are missed so, of how many.
+    """
+
+    label: str
+    own: tuple[float, float]
+    sums: tuple[float, float]
+    parts: str
+    missed: int
+    compared: int
+
+    def said(self) -> str:
+        """Return the contradiction, and what may be wrong: the law, or what is read as a part or as a total."""
+        far = max(self.sums[0] - self.own[1], self.own[0] - self.sums[1]) > 3 + 0.1 * self.own[1]
+        law = "values are not exact: name their law, and where some are (totals, perhaps), give these an entry of their own"
+        layout = (
+            "a row or column is no part, or no total, of what it is read as (a sum of some others, a part of one, no count, "
+            "another period): leave it out by `only` or out of `cell`, or name it in `total`"
+        )
+        first, second = (layout, law) if far else (law, layout)
+        return (
+            f"'{self.label}' is published as {_ends(*self.own)}, and its parts by {self.parts} sum to {_ends(*self.sums)}; "
+            f"{self.missed} of {self.compared} such sums are missed. Either {first}; or {second}"
+        )
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{low:,g}" if low == high else f"{low:,g} or more" if np.isinf(high) else f"{low:,g} to {high:,g}"
+
+
+def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
+    """Return a total that no counts sum to which a law, or an exact value, allows for it and its parts; None without one."""
     cells = measured.cells
     ends: dict[Margin, NDArray[np.float64]] = {}
     shown: dict[Margin, NDArray[np.bool_]] = {}
@@ -47,9 +87,21 @@ def sums_exclude(measured: Measurements, law: str) -> bool:
             if parts != total and shown[parts].any() and cells.contains(total, parts):
                 group = cells.groups(parts, total)
                 sums = [np.bincount(group, end, len(low)) for end in (least, most)]
-                if ((sums[0] > high) | (sums[1] < low)).any():
-                    return True
-    return False
+                off = np.maximum(sums[0] - high, low - sums[1])
+                if (off > 0).any():
+                    worst = int((off / np.maximum(low, 1.0)).argmax())
+                    told = [*(set(parts.attributes) - set(total.attributes))]
+                    told += [f"level '{parts.level}'"] * (parts.level != total.level)
+                    own, of_parts = ((float(a[worst]), float(b[worst])) for a, b in ((low, high), sums))
+                    return SumMissed(
+                        cells.margin_label(total, worst),
+                        own,
+                        of_parts,
+                        " and ".join(told),
+                        int((off > 0).sum()),
+                        int(np.isfinite(high).sum()),
+                    )
+    return None
 
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
+from operator import not_
 
 from trueup.io.published.drafting.agreement import summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
@@ -63,6 +64,12 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
     if total is not None:
         yield total, {}
     rest = [c for c in columns if c is not total]
+    if 1 < sum(plain := [not _is_of_which(c) for c in rest]) < len(rest):
+        undecided += [
+            f"'{table.file}': column '{c.name}' is a part of the columns beside it, by its name, and is left out"
+            for c in compress(rest, map(not_, plain))
+        ]
+        rest = [*compress(rest, plain)]
     if twice := overlapping([c.path[-1] for c in rest]):
         undecided.append(
             f"'{table.file}': the ages {', '.join(twice)} hold others or lie in them, and are left out"
@@ -104,13 +111,15 @@ def _parted(paths: Sequence[tuple[str, ...]]) -> Sequence[tuple[str, ...]]:
     """
     if len(paths) < 4 or any(len(path) > 1 for path in paths):
         return paths
+    is_total = TOTAL.fullmatch
     for sign in (" / ", " - ", ", ", "; ", ": ", "|", "_", " ", "-"):
-        for parted in (str.partition, str.rpartition):
-            ways = [parted(path[0], sign) for path in paths]
-            found = [
-                (way[0].strip(), way[2].strip()) if way[0] and way[2] else path
-                for way, path in zip(ways, paths)
+        words = [path[0].split(sign) for path in paths]
+        for at in (1, -1, 2, -2, 3, -3):
+            ways = [(sign.join(each[:at]).strip(), sign.join(each[at:]).strip()) for each in words]
+            split = [
+                all(way) and (is_total(way[0]) or not is_total(path[0])) for way, path in zip(ways, paths)
             ]
+            found = [way if apart else path for apart, way, path in zip(split, ways, paths)]
             if _grid([SeenColumn("", path, []) for path in found]) is not None:
                 return found
     return paths
