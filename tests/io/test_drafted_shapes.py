@@ -72,7 +72,10 @@ SECTIONS = (
 SOME_OF = "Code;Ensemble;Hommes;Femmes;dont moins de 25 ans\n01;86;41;45;11\n02;53;22;31;9\n2A;28;17;11;6\n"
 MIXED_ENDS = "Lugar;m;f\nA;30;40\nAb;10;15\nAc;20;25\n;;\nB;33;41\nBd;11;17\nBe;22;24\n;;\nTOTAL;63;81\n"
 
+LETTERS = "code,name,m,f\nNL00,Land,63,81\nPV20,P,30,40\nPV21,Q,33,41\nGM01,a,10,15\nGM02,b,20,25\nGM03,c,11,17\nGM04,d,22,24\n"
+
 DRAFTED = {
+    "levels by letters whose parts nothing tells": (LETTERS, rows("| 63 81; GM01 10 15; GM02 20 25; GM03 11 17; GM04 22 24", "m", "f")),
     "two attributes joined by words": (SPACED, rows("Oslo 10 31 12 33 86; Bodø 7 18 9 16 50; Vadsø 3 8 2 9 22", "Menn|0-14_år", "Menn|15_år_og_over", "Kvinner|0-14_år", "Kvinner|15_år_og_over", "")),
     "a section of shares": (SECTIONS, rows("NSW 123 57; Vic 64 121", "Employed", "Others")),
     "a column of some of the others": (SOME_OF, rows("01 86 41 45; 02 53 22 31; 2A 28 17 11", "", "Hommes", "Femmes")),
@@ -137,6 +140,17 @@ def test_a_part_read_as_a_value_is_said_by_the_sum_that_it_spoils(tmp_path):
     (said,) = [text for text in drafted(tmp_path / "t.csv", tmp_path)[0].undecided if "such sums" in text]
     assert said.startswith("'c' is published as 28, and its parts by category sum to 34; 3 of 3")
     assert "Either a row or column is no part" in said
+
+
+@pytest.mark.parametrize("title", ["Population in thousands", "Befolkning, 1000-tal", "Population ('000)", "Bevölkerung (in Tsd.)"])  # fmt: skip
+def test_thousands_are_counts_rounded_to_a_hundred(title, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        f"{title}\n\narea;f;m\na;49,6;12,3\nb;8,0;0,7\nc;30,2;29,9\nd;1,1;2,4\ne;7,9;6,1\nf;14,4;3,8\n"
+    )
+    _, measured = drafted(tmp_path / "t.csv", tmp_path)
+    assert {header.law.base for header in measured.headers} == {100}
+    assert shown(measured)["a", "f"] == 49600
+    assert shown(measured)["b", "m"] == 700
 
 
 def test_sheets_of_other_places_lie_in_the_places_that_name_them(tmp_path):

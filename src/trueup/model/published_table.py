@@ -85,6 +85,9 @@ class PublishedTable(SpecPart):
         None, description="what groups thousands, if not told by itself"
     )
     decimal: Literal[".", ","] | None = Field(None, description="the decimal sign, if not told by itself")
+    unit: int = Field(
+        1, ge=1, le=10**9, description="counts that 1 stands for, such as 1000 where values are in thousands"
+    )
     skip: int | None = Field(
         None, ge=0, le=1000, description="rows before the header, if not told by the columns' names"
     )

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
-from trueup.io.published.drafting.agreement import summing
+import numpy as np
+
+from trueup.io.published.drafting.agreement import agreement_with_sums, row_numbers, summing
 from trueup.io.published.drafting.codes import are_levels, code_lengths
 from trueup.io.published.drafting.keys import DraftedKey, DraftedTable, attribute_of
 from trueup.io.published.drafting.kinds import NO_COUNTS
 from trueup.io.published.drafting.names import name_of
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import column_numbers
+
+MOST_ROWS = 5000
+"""Rows of codes whose letters may say of which level they are."""
 
 
 def told_apart(
@@ -67,23 +74,40 @@ def label_of(table: SeenTable) -> str:
 
 def of_finest_kind(table: SeenTable) -> SeenTable:
     """Leave out rows of levels between the whole and the finest where nothing tells which places they hold."""
-    if len(table.places) != 1 or not table.kinds or are_levels(table.places[0].held):
+    if len(table.places) != 1 or are_levels(table.places[0].held):
         return table
-    kind = table.kinds[0]
-    times = Counter(said for said, _ in dict.fromkeys(zip(kind.texts, table.places[0].texts)))
+    place = table.places[0]
+    kind = table.kinds[0] if table.kinds else _letters(place, table)
+    if kind is None:
+        return table
+    times = Counter(said for said, _ in dict.fromkeys(zip(kind.texts, place.texts)))
     finest = max(times, key=lambda said: times[said])
     kept = [said for said, often in times.items() if said == finest or often == 1]
     left = [said for said in times if said not in kept]
     if not left or len(kept) > 2:
         return table
     why = (
-        f"rows in which '{kind.name}' says {', '.join(left)} are left out, as nothing tells which {finest} they hold; a list of "
-        "places with the one above each, given as --geography, tells it"
+        f"rows in which '{kind.name}' {'says' if table.kinds else 'begins with'} {', '.join(left)} are left out, as nothing "
+        f"tells which {finest} they hold; a list of places with the one above each, given as --geography, tells it"
     )
-    only = {**table.only, kind.name: kept}
-    return table.of_rows([said in kept for said in kind.texts])._replace(
-        only=only, ignored=[*table.ignored, why]
-    )
+    rows = [said in kept for said in kind.texts]
+    shown = kept if table.kinds else list(dict.fromkeys(compress(place.texts, rows)))
+    only = {**table.only, kind.name: shown}
+    return table.of_rows(rows)._replace(only=only, ignored=[*table.ignored, why])
+
+
+def _letters(place: SeenColumn, table: SeenTable) -> SeenColumn | None:
+    """Return the letters with which codes begin, if the places of each sum to the same numbers; None if they do not."""
+    found = [re.match(r"([^\W\d]{1,5})\d+$", text) for text in place.texts]
+    letters = [each[1] if each else "" for each in found]
+    kinds = dict.fromkeys(letters)
+    if "" in kinds or not 1 < len(kinds) < 6 or len(letters) > MOST_ROWS or table.attributes:
+        return None
+    ends = row_numbers(table, table.values)
+    rows = [[row for row, own in enumerate(letters) if own == kind] for kind in kinds]
+    sums = ends._replace(ends=np.array([ends.ends[own].sum(axis=0) for own in rows]))
+    alike = all(agreement_with_sums(sums, 0, [other]).holds for other in range(1, len(rows)))
+    return place._replace(texts=letters) if alike else None
 
 
 def within_their_labels(

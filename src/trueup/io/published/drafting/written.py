@@ -18,6 +18,12 @@ from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_num
 from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.noise.perturbed import CountInterval
 
+_THOUSANDS = re.compile(
+    r"\b(in|en|em|i|w|×|x) (thousands?|1[., ]?000|tausend|milliers?|migliaia|milhares|tusen(tal)?|duizend(tallen)?|tys\.|"
+    r"tysiącach|тыс\.|тысячах)|\((thousands?|tsd\.?|tys\.|тыс\.)\)|\bthousands$|['’]000\b|\b(1000|000)-?(s|tal)\b|千人|"
+    r"\ben miles\b|\btsd\.",
+    re.IGNORECASE | re.MULTILINE,
+)
 _TOLD = "read what the publisher says of it"
 
 
@@ -134,6 +140,9 @@ def _entry(
     if entry.ragged:
         lines.append("ragged = true")
     lines += _decimal(entry, undecided)
+    if (unit := _unit(seen)) > 1:
+        lines.append(f"unit = {unit}")
+        undecided.append(f"'{seen.file}': its values are thousands, by its words; if not, take `unit` out")
     lines += [
         f"law = {_suggested_law(entry, told, undecided)}",
         *_codes(entry, undecided),
@@ -226,7 +235,15 @@ def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
 
 
 def _numbers(entry: DraftedTable) -> list[float]:
-    return [x for column in entry.seen.values for x in column_numbers(column) if x is not None]
+    """Return the numbers of a table (counts)."""
+    found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
+    return [round(x * _unit(entry.seen), 6) for x in found]
+
+
+def _unit(seen: SeenTable) -> int:
+    """Return what 1 stands for (counts), by words above the table or in the names of its columns."""
+    names = (name for column in seen.values for name in (column.name, *column.path))
+    return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
 
 
 def _base(entry: DraftedTable) -> int | None:

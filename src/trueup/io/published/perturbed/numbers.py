@@ -108,14 +108,18 @@ class Numbers(NamedTuple):
         The convention.
     whole
         Whether they must be whole.
+    unit
+        What 1 stands for (counts).
     """
 
     by: Convention
     whole: bool
+    unit: int = 1
 
     def read(self, text: str) -> int | float | None:
         """Read a number; return None if it is none that the table can hold."""
-        return _held(read_number(text, self.by), whole=self.whole)
+        found = read_number(text, self.by)
+        return _held(None if found is None else found * self.unit, whole=self.whole)
 
 
 def _held(found: Decimal | None, *, whole: bool) -> int | float | None:
@@ -130,7 +134,7 @@ def numbers_of(
     part: PublishedTable, texts: Sequence[str], variances: Sequence[str] = (), *, whole: bool
 ) -> Numbers:
     """Find how the texts of a table that are not codes, and those of its variances, are to be read."""
-    ways = [Numbers(by, whole) for by in conventions(part)]
+    ways = [Numbers(by, whole, part.unit) for by in conventions(part)]
     likely = [text for text in texts if NUMBER_LIKE.fullmatch(without_mark(text).strip())]
     able = [
         way

@@ -8,7 +8,14 @@ from typing import NoReturn
 
 from trueup.errors import DataError
 from trueup.io.published.perturbed.margins import ShownMargin
-from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, NUMBER_LIKE, Convention, read_number
+from trueup.io.published.perturbed.numbers import (
+    CONTINENTAL,
+    ENGLISH,
+    NUMBER_LIKE,
+    Convention,
+    Numbers,
+    read_number,
+)
 from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
 
@@ -28,6 +35,7 @@ def refuse_text(
     label = cells.margin_label(shown.margin, int(shown.groups[(shown.texts == text).argmax()]))
     if NUMBER_LIKE.fullmatch(text):
         other = [by.decimal for by in (ENGLISH, CONTINENTAL) if _reads(text, by, whole=reads)]
+        thousand = Numbers(ENGLISH, True, 1000).read(text) or Numbers(CONTINENTAL, True, 1000).read(text)
         raise DataError(
             f"table '{part.name}' has the number '{text[:30]}' for '{label}', which "
             + ("is not whole" if reads else "cannot be read"),
@@ -35,6 +43,8 @@ def refuse_text(
             remedy="correct the file"
             + (
                 "; or, if its values are fractions, name the law that gives them: 'gaussian' or 'laplace'"
+                + "; or, if they are thousands, write unit = 1000 in the entry and the law 'rounded'"
+                * bool(thousand)
                 if reads
                 else ""
             )

@@ -59,6 +59,7 @@ def by_variance(
                 f"table '{v.part.name}' has the variance '{text[:30]}' for '{label}'",
                 needed="a number above 0, or 0 where the value is exact",
             )
+        variance *= v.part.unit**2
         result[variance] = result.get(variance, False) | here
     return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
 

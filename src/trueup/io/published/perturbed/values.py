@@ -100,12 +100,15 @@ def _shown_values(known: dict[str, Any]) -> NDArray:
 def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeMeaning) -> PublishingRule:
     """Return the rule with a declared code; refuse it if the law hides other counts than the code says."""
     own = part.rule
-    if said.of == "count" and own.hidden and not any(a <= said.low and said.high <= b for a, b in own.hidden):
+    hidden = any(a <= said.low and said.high <= b for a, b in own.hidden)
+    if said.of == "count" and said.every and own.hidden and not hidden:
+        some = f"some {said.low:g}" + ("+" if np.isinf(said.high) else f"-{said.high:g}")
         raise DataError(
             f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, and its law hides "
             f"counts {range_text(own.hidden)}",
             needed="a code for counts that the law hides",
-            remedy=f"correct the law, or write that the code is for whatever it hides: {codes_with(part, code, 'hidden')}",
+            remedy="correct the law; or, where the code stands for some of these counts only, write "
+            f"{codes_with(part, code, some)}; where for whatever the law hides, {codes_with(part, code, 'hidden')}",
         )
     return rule.with_code(said)
 
