@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from trueup.arrays.posteriors import TreePosterior as TreePosterior
     from trueup.arrays.posteriors import posterior_of_released as posterior_of_released
     from trueup.arrays.posteriors import posterior_of_tree as posterior_of_tree
-    from trueup.arrays.projection import Projected as Projected
     from trueup.arrays.projection import project as project
     from trueup.arrays.trees import project_table as project_table
     from trueup.arrays.trees import reconcile_tree as reconcile_tree
     from trueup.arrays.within import NoiseWithin as NoiseWithin
+    from trueup.kernel.linear.programs import Answer as Answer
     from trueup.kernel.multinomial.mode import multinomial_mode as multinomial_mode
     from trueup.kernel.statistics import fieller as fieller
     from trueup.noise.law import Cost as Cost
@@ -58,9 +58,10 @@ _NAMES = {
     "truncated_geometric",
     "trueup.arrays.losses": "delta_of epsilon_of rho_of",
     "trueup.arrays.posteriors": "ReleasedPosterior TreePosterior posterior_of_released posterior_of_tree",
-    "trueup.arrays.projection": "Projected project",
+    "trueup.arrays.projection": "project",
     "trueup.arrays.trees": "project_table reconcile_tree",
     "trueup.arrays.within": "NoiseWithin",
+    "trueup.kernel.linear.programs": "Answer",
     "trueup.kernel.multinomial.mode": "multinomial_mode",
     "trueup.kernel.statistics": "fieller",
     "trueup.noise.law": "Cost Sensitivity",

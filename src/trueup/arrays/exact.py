@@ -76,30 +76,24 @@ def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
     return given.astype(np.int64)
 
 
-def real_vector(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
-    """Read finite numbers, `(n,)`; one number stands for `size` of them.
+def real_vector(
+    values: ArrayLike,
+    what: str,
+    size: int | None = None,
+    *,
+    where: NDArray[np.bool_] | None = None,
+    infinite: bool = False,
+) -> NDArray[np.float64]:
+    """Read numbers `(n,)`, finite unless infinite ones are allowed; one number stands for `size` of them.
+
+    Those that are not looked for (`where` is False) become zero, whatever they are.
 
     Examples
     --------
-    >>> real_vector(2, "the weights", 3)
-    array([2., 2., 2.])
+    >>> real_vector(2, "the weights", 3), real_vector([np.nan, np.inf], "upper", where=np.array([False, True]), infinite=True)
+    (array([2., 2., 2.]), array([ 0., inf]))
     """
-    given = limits_of(values, what, size)
-    if not np.isfinite(given).all():
-        raise SpecError(f"{what} are not all finite", needed="finite numbers")
-    if (np.abs(given) >= HUGE).any():
-        raise SpecError(f"{what} are beyond {HUGE:g} in size", needed="numbers whose squares can be summed")
-    return given
-
-
-def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[np.float64]:
-    """Read limits `(n,)`: numbers that may be infinite, but not NaN.
-
-    Examples
-    --------
-    >>> limits_of(np.inf, "upper", 2)
-    array([inf, inf])
-    """
+    size = size if where is None else where.size
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
@@ -109,26 +103,12 @@ def limits_of(values: ArrayLike, what: str, size: int | None = None) -> NDArray[
     if given.ndim != 1 or (size is not None and given.size != size):
         needed = f"{size} numbers" if size is not None else "one number for each cell, (n,)"
         raise SpecError(f"{what} have shape {given.shape}", needed=needed)
-    if np.isnan(given).any():
-        raise SpecError(f"{what} are not all finite", needed="numbers")
+    given = given if where is None else np.where(where, given, 0.0)
+    if np.isnan(given).any() or not (infinite or np.isfinite(given).all()):
+        raise SpecError(f"{what} are not all finite", needed="numbers" if infinite else "finite numbers")
+    if (np.abs(given) >= HUGE).any() and not infinite:
+        raise SpecError(f"{what} are beyond {HUGE:g} in size", needed="numbers whose squares can be summed")
     return given
-
-
-def measured_vector(values: ArrayLike, measured: NDArray[np.bool_], what: str) -> NDArray[np.float64]:
-    """Read numbers, finite where they are measured; the others become zero.
-
-    Examples
-    --------
-    >>> measured_vector([np.nan, 2], np.array([False, True]), "the values")
-    array([0., 2.])
-    """
-    try:
-        given = np.asarray(values, float)
-    except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} are not numbers", needed=f"{measured.size} numbers") from None
-    if given.shape != measured.shape:
-        raise SpecError(f"{what} have shape {given.shape}", needed=f"{measured.size} numbers")
-    return real_vector(np.where(measured, given, 0.0), what)
 
 
 def matrix_rows(matrix: Matrix, n: int, what: str) -> scipy.sparse.csr_array:

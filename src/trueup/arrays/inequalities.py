@@ -15,7 +15,6 @@ from trueup.arrays.exact import (
     Matrix,
     check_draws,
     check_generator,
-    limits_of,
     matrix_rows,
     real_vector,
     whole_vector,
@@ -128,7 +127,10 @@ def posterior_of_counts(
             raise SpecError("a count has no noise", needed="a law for each; equal bounds fix a count")
     whole = all(law.discrete for law in each)
     z = whole_vector(z, "the noisy counts") if whole else z
-    low, high = limits_of(lower, "lower", z.size), limits_of(upper, "upper", z.size)
+    low, high = (
+        real_vector(lower, "lower", z.size, infinite=True),
+        real_vector(upper, "upper", z.size, infinite=True),
+    )
     box = (np.ceil(low), np.floor(high)) if whole else (low, high)
     constraints = _constraints(box, _rules(z, A, sums, R, least))
     headers, order = _headers(constraints, each)

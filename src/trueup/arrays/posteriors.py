@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trueup.arrays.exact import check_draws, check_generator, measured_vector, whole_vector
+from trueup.arrays.exact import check_draws, check_generator, real_vector, whole_vector
 from trueup.arrays.laws import Laws, each_law
 from trueup.arrays.trees import level_order
 from trueup.digits import ThreeLines
@@ -127,7 +127,7 @@ def posterior_of_tree(
     order, child_ptr = level_order(parents)
     each = each_law(laws, order.size)
     known = np.array([law is not None for law in each])
-    y = measured_vector(values, known, "the values")
+    y = real_vector(values, "the values", where=known)
     if any(
         law is not None and law.discrete and value != np.rint(value)
         for law, value in zip(each, y, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 from typing import Literal, TypeAlias
 
@@ -25,31 +25,6 @@ Whole: TypeAlias = bool | Literal["near", "optimal"]
 Limit: TypeAlias = ArrayLike | None
 
 
-@dataclass(frozen=True)
-class Projected:
-    """The point that `project` found.
-
-    Attributes
-    ----------
-    x
-        (n,) counts; int64 where whole ones were asked for.
-    status
-        `solved`, or in words why not.
-    residual
-        The largest violation of a rule, recomputed from x (counts).
-    gap
-        Relative distance from a proved lower bound of the loss (0: proved to be nearest; None: nothing is proved).
-    even
-        Of several nearest points in the L1 norm: whether x is proved to be the one of least squares.
-    """
-
-    x: NDArray
-    status: Status
-    residual: float
-    gap: float | None
-    even: bool = True
-
-
 def project(
     y: ArrayLike,
     A: Matrix | None = None,
@@ -66,7 +41,7 @@ def project(
     whole: Whole = False,
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
-) -> Projected:
+) -> Answer:
     """Return the point nearest to `y` with `A x = b`: program (P); with `nonnegative`, program (P+).
 
     Parameters
@@ -94,7 +69,7 @@ def project(
 
     Returns
     -------
-    Projected
+    Answer
         Its status is `solved` unless a search for whole counts, or a solver, ended early; `gap` says how near it is known to be.
 
     Raises
@@ -130,8 +105,7 @@ def project(
     answer = nearest_point(polyhedron, fit, norm=norm, whole=whole, seconds=seconds, rng=rng)
     if answer.status is not Status.SOLVED:
         _refuse(polyhedron, answer, bool(whole))
-    x = _int64(answer.x) if whole else answer.x
-    return Projected(x, answer.status, answer.residual, answer.gap, answer.even)
+    return replace(answer, x=_int64(answer.x)) if whole else answer
 
 
 def nearest_point(
@@ -207,8 +181,8 @@ def _polyhedron(
     if rows[0] is None and not (rows[1] is None and rows[2] is None):
         raise SpecError("least or most is given without R", needed="R, the rows that they limit")
     ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
-    low, high = _ends(rows[1], rows[2], ranged.shape[0], "least and most")
-    of_one, up_to_one = _ends(*box, n, "lower and upper")
+    low, high = _ends(rows[1], rows[2], ranged.shape[0], ("least", "most"))
+    of_one, up_to_one = _ends(*box, n, ("lower", "upper"))
     limited = np.flatnonzero(np.isfinite(of_one) | np.isfinite(up_to_one))
     limits = ranged
     if limited.size:
@@ -225,18 +199,17 @@ def _polyhedron(
     )
 
 
-def _ends(low: Limit, high: Limit, size: int, what: str) -> tuple[Reals, Reals]:
+def _ends(low: Limit, high: Limit, size: int, names: tuple[str, str]) -> tuple[Reals, Reals]:
     """Return lower and upper limits `(size,)`, infinite if there are none."""
-    try:
-        ends = [
-            np.broadcast_to(np.asarray(none if end is None else end, float), (size,))
-            for end, none in ((low, -np.inf), (high, np.inf))
-        ]
-    except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} have unequal shapes", needed=f"{size} limits each, or one number") from None
+    ends = [
+        real_vector(none if end is None else end, name, size, infinite=True)
+        for name, end, none in zip(names, (low, high), (-np.inf, np.inf))
+    ]
     beyond = (ends[0] == np.inf).any() or (ends[1] == -np.inf).any()
-    if np.isnan(ends).any() or (ends[0] > ends[1]).any() or beyond:
-        raise SpecError(f"{what} are not valid limits", needed="each lower limit at most its upper one")
+    if beyond or (ends[0] > ends[1]).any():
+        raise SpecError(
+            f"{' and '.join(names)} are not valid limits", needed="each lower limit at most its upper one"
+        )
     return ends[0], ends[1]
 
 

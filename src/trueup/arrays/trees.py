@@ -10,11 +10,12 @@ import numpy as np
 import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.arrays.exact import limits_of, measured_vector, real_vector
-from trueup.arrays.projection import Projected, nearest_point
+from trueup.arrays.exact import real_vector
+from trueup.arrays.projection import nearest_point
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.linear import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
+from trueup.kernel.linear.programs import Answer
 from trueup.kernel.margins import nearest as nearest_table
 from trueup.kernel.margins.whole import whole_table
 from trueup.kernel.status import Status
@@ -121,12 +122,12 @@ def reconcile_tree(
     array([10.,  5.,  5.])
     """
     order, child_ptr = level_order(parents)
-    q = limits_of(variances, "the variances", order.size)
+    q = real_vector(variances, "the variances", order.size, infinite=True)
     if (q < 0).any():
         raise SpecError(
             "a variance is negative or not a number", needed="0 or more, infinite where not measured"
         )
-    y = measured_vector(values, np.isfinite(q), "the values")[order]
+    y = real_vector(values, "the values", where=np.isfinite(q))[order]
     q = np.ascontiguousarray(q[order])
     if (node := unidentified(child_ptr, messages(child_ptr, q)[1])) >= 0:
         raise SpecError(
@@ -183,7 +184,7 @@ def project_table(
     nonnegative: bool = False,
     whole: bool = False,
     seconds: float = 60.0,
-) -> Projected:
+) -> Answer:
     """Return the table with given margins that is nearest to a noisy one.
 
     Parameters
@@ -236,9 +237,10 @@ def project_table(
         raise SpecError(f"the variances have shape {v.shape}", needed="one for each cell, or one number")
     found = nearest_table(table, kept, known, variances=v, nonnegative=nonnegative)
     if not whole or found.status is not Status.SOLVED:
-        return Projected(found.table, found.status, found.residual, None)
-    answer = whole_table(found.table, kept, known, seconds=seconds)
-    return Projected(answer.x, answer.status, answer.residual, answer.gap)
+        weights = 1.0 if v is None else v.min() / v
+        squares = float((weights * (found.table - table) ** 2).sum())
+        return Answer(found.table, found.status, found.residual, squares, None)
+    return whole_table(found.table, kept, known, seconds=seconds)
 
 
 def _number_table(values: ArrayLike, what: str) -> Reals:

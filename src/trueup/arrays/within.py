@@ -23,8 +23,8 @@ from trueup.arrays.exact import (
     Matrix,
     Number,
     exact_number,
-    limits_of,
     matrix_rows,
+    real_vector,
     whole_vector,
 )
 from trueup.arrays.feasible_parts import PINNED, FeasiblePart, Rules, boxes, ruled
@@ -152,8 +152,11 @@ def _rules_of(
             "A holds a number that is not whole, or too large", needed="whole numbers, and sums below 2^62"
         )
     kept = scipy.sparse.csr_array(kept, dtype=np.int64)
-    low, high = np.ceil(limits_of(box[0], "lower", n)), np.floor(limits_of(box[1], "upper", n))
-    limits = limits_of(least, "least", rows.shape[0])
+    low, high = (
+        np.ceil(real_vector(box[0], "lower", n, infinite=True)),
+        np.floor(real_vector(box[1], "upper", n, infinite=True)),
+    )
+    limits = real_vector(least, "least", rows.shape[0], infinite=True)
     if (np.abs(x) >= 2**53).any():
         raise SpecError("the counts are beyond 2^53", needed="counts that doubles hold")
     rules = Rules(kept, kept @ x, low, high, rows, limits)

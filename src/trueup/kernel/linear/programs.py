@@ -37,12 +37,23 @@ KEPT = (
 
 @dataclass(frozen=True)
 class Answer:
-    """A point, its status and its recomputed residual (counts).
+    """The point that a program was solved with.
 
-    `gap` is the relative distance from a lower bound proved for the whole program, relative to that bound or to 1 if it
-    is less (0 where the point is the optimum, None where nothing was proved); `objective` is the program's value at
-    the point, with weights relative to the least. `even` is whether, where several points are optimal, it is the one
-    that was asked for.
+    Attributes
+    ----------
+    x
+        (n,) counts; int64 from `trueup.arrays.project` where whole ones were asked for.
+    status
+        `solved`, or in words why not.
+    residual
+        The largest violation of a rule, recomputed from x (counts).
+    objective
+        The program's value at x, with weights relative to the least.
+    gap
+        Distance from a lower bound proved for the whole program, relative to that bound or to 1 if it is less (0: proved to be
+        optimal; None: nothing is proved).
+    even
+        Of several optimal points: whether x is proved to be the one that was asked for, in the L1 norm that of least squares.
     """
 
     x: np.ndarray
