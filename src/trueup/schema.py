@@ -13,8 +13,8 @@ from trueup.model.perturbed import PerturbedSpec
 from trueup.model.prior import PRIORS
 from trueup.model.records.quantity import Ratio
 from trueup.model.spec import FORMAT, Spec
-from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
-from trueup.noise.perturbed import READ
+from trueup.noise import JOINT_LAWS, LAWS
+from trueup.noise.perturbed import PERTURBATIONS, READ
 from trueup.run import FEWEST_MINUTES, MINUTES
 
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from tests.claims.reconciliation_problems import MOST_CELLS, Problem, Rows, draw, sums_of
 from tests.conformance.methods import METHODS_TRIED
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel import Status, largest
 from trueup.kernel.linear import whole_fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.margins.whole import EXACT_CELLS
-from trueup.kernel.status import Status, largest
 from trueup.layouts.linear import LinearProblem, log_slope
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints

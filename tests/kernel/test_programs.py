@@ -12,12 +12,12 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
 from trueup.errors import TrueupError
+from trueup.kernel import Status
 from trueup.kernel.linear import FitLoss, programs
 from trueup.kernel.linear.absolute_deviations import least_absolute
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Fit, constrained_least_squares
 from trueup.kernel.linear.whole_fit import whole_fit, whole_nearest
-from trueup.kernel.status import Status
 
 
 def identity_fit(y):

@@ -7,12 +7,12 @@ import pytest
 import scipy
 
 from tests.parameters import one_in
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.whole_fit import whole_fit
 from trueup.kernel.margins import margin_of, nearest, residual
 from trueup.kernel.margins.whole import _completed, _near, holding_margins, margins_polyhedron, whole_table
 from trueup.kernel.margins.whole_near import Units, priced
-from trueup.kernel.status import Status
 
 TWO = [(0,), (1,)]
 THREE = [(0, 1), (0, 2), (1, 2)]

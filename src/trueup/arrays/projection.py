@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from trueup.arrays.exact import LARGEST_COUNT, Matrix, check_generator, matrix_rows, real_vector
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.absolute_deviations import least_absolute
 from trueup.kernel.linear.polyhedron import FEASIBLE, Polyhedron
 from trueup.kernel.linear.programs import Answer, constrained_least_squares
 from trueup.kernel.linear.whole_fit import in_any_order, whole_fit, whole_nearest
-from trueup.kernel.status import Status
 from trueup.noise.law import Reals
 
 Norm = Literal["l2", "l1"]

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from trueup.arrays.exact import real_vector
 from trueup.arrays.projection import nearest_point
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer
 from trueup.kernel.margins import nearest as nearest_table
 from trueup.kernel.margins.whole import whole_table
-from trueup.kernel.status import Status
 from trueup.kernel.tree import least_squares, messages, unidentified
 from trueup.kernel.tree.whole import controlled_rounding
 from trueup.noise.law import Integers, Reals

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.method import InferenceMethod as InferMethod
-from trueup.kernel.status import Status
+from trueup.kernel import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured, split
 from trueup.model.nested import canonical

@@ -16,7 +16,7 @@ from trueup.kernel.statistics.streaming import Scatter
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many
-from trueup.model.stacking import COUNTED
+from trueup.model.names import COUNTED_UNIT
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Simulation:
     def _more(self, strata: Strata, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
         """Return statistics `(b, groups)` beside those of every count's error."""
         found = _missed(self.cells, strata.margin, tables) if self.additivity else {}
-        if self.linked and strata.margin.attributes == (COUNTED,):
+        if self.linked and strata.margin.attributes == (COUNTED_UNIT,):
             found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
         return found
 

@@ -20,7 +20,8 @@ NOUNS = {"reconcile": "Reconciliation", "infer": "Inference"}
 def methods_command(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
     """List the noise distributions and the methods of reconciliation and inference with their structures."""
     from trueup import inferring, reconciling
-    from trueup.noise import JOINT_LAWS, LAWS, PERTURBATIONS
+    from trueup.noise import JOINT_LAWS, LAWS
+    from trueup.noise.perturbed import PERTURBATIONS
 
     laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
     others = [{"name": law.name, "title": law.title} for law in PERTURBATIONS]

@@ -23,9 +23,9 @@ from trueup.inferring.family_moves import TUNING_ROUNDS, TUNING_SWEEPS, FamilyMo
 from trueup.inferring.histogram_parts import MOST_CELLS, NO_END_MINUTES, Chained
 from trueup.inferring.method import silent
 from trueup.inferring.recast import parts_within
+from trueup.kernel import Status
 from trueup.kernel.families.walk import tuned, walk
 from trueup.kernel.settling.descend import Settling
-from trueup.kernel.status import Status
 from trueup.layouts.columns import MeasuredRow
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import family_cells

@@ -25,7 +25,7 @@ from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
 from trueup.kernel.table_walks.linked_prior import draw_linked_prior, normal_given_variances
 from trueup.layouts.linked import LinkedProblem
 from trueup.model.cells import Margin
-from trueup.model.stacking import COUNTED
+from trueup.model.names import COUNTED_UNIT
 
 WARM_UP = 60
 """Sweeps before the first run."""
@@ -301,5 +301,5 @@ class LinkedWalk:
         cells = self.problem.cells
         found = [Margin(level, cells.finest.attributes) for level in cells.tree.levels]
         if self.problem.constraints.joined is not None:
-            found = [m for each in found for m in (Margin(each.level, (COUNTED,)), each)]
+            found = [m for each in found for m in (Margin(each.level, (COUNTED_UNIT,)), each)]
         return found

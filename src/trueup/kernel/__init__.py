@@ -1,1 +1,44 @@
-"""Pure numerics on arrays: no names, no files, no entropy. Each module is compiled when first used."""
+"""Pure numerics on arrays, compiled when first used, and the outcomes of a problem: one list of words for every solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from math import isnan, nan
+
+
+class Status(StrEnum):
+    """The outcome of a problem; the text is the sentence that a user reads.
+
+    Only `SOLVED` lets a point out. That rules exclude each other is never a status: it is an error, and is raised with
+    a proof only.
+
+    Examples
+    --------
+    >>> Status.SOLVED == "solved"
+    True
+    """
+
+    SOLVED = "solved"
+    UNSOLVED = (
+        "not solved within the limit of time or iterations; nothing says that the rules exclude each other"
+    )
+    INACCURATE = "the point that the solver returned violates a rule by more than its tolerance"
+    NOT_FINITE = "the arithmetic broke down: a count or a residual is not a finite number"
+
+    @classmethod
+    def worst(cls, found: Iterable[Status]) -> Status:
+        """Return the first status that is not `SOLVED`, or `SOLVED`."""
+        return next((status for status in found if status is not cls.SOLVED), cls.SOLVED)
+
+
+def largest(amounts: Iterable[float]) -> float:
+    """Return the largest of some amounts, 0 if there are none; NaN if any is, which Python's `max` may drop.
+
+    Examples
+    --------
+    >>> max(1.0, float("nan")), largest([1.0, float("nan")])
+    (1.0, nan)
+    """
+    every = [0.0, *map(float, amounts)]
+    return nan if any(map(isnan, every)) else max(every)

@@ -12,11 +12,11 @@ import scipy  # its parts load when first used
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
+from trueup.kernel import Status
 from trueup.kernel.histogram import refines
 from trueup.kernel.linear import Fit
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.status import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split

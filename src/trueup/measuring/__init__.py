@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 from trueup.files.source import frame_library
 from trueup.files.values import MAX_COUNT
-from trueup.io.microdata.join import linked_records
 from trueup.io.microdata.tabulate import read_counts, refuse_overflow
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import entropy
@@ -100,8 +99,13 @@ def read_confidential(
         No message holds a count.
     """
     limit = limit or limit_of(spec)
-    with linked_records(spec, data, limit) as records:
-        counts = read_counts(spec, cells, records, None if spec.table.join else limit, rows)
+    if spec.table.join is None:
+        counts = read_counts(spec, cells, data, limit, rows)
+    else:
+        from trueup.io.microdata.join import linked_records
+
+        with linked_records(spec, data, limit) as records:
+            counts = read_counts(spec, cells, records, rows=rows)
     refuse_overflow(counts.sum(dtype=np.float64))
     refuse_broken(constraints or build_constraints(spec, cells), counts)
     return counts

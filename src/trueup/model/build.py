@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,16 @@ from numpy.typing import NDArray
 from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints, LinearRule, name_mask
-from trueup.model.family import FamilyCells, family_of
-from trueup.model.joined import LinkedTables, RecordTable, plain_attribute
 from trueup.model.linear import parse_linear
 from trueup.model.nested import canonical
+from trueup.model.reading import plain_attribute
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import BoundPart, InvariantPart, Query
 from trueup.model.tree import Tree
+
+if TYPE_CHECKING:
+    from trueup.model.family import FamilyCells
+    from trueup.model.joined import LinkedTables, RecordTable
 
 LARGEST_CROSS = 10**8
 """Cells of a full cross that general methods could still hold."""
@@ -72,6 +76,8 @@ def family_if_any(
     cells = constraints.cells
     if not crossing(constraints, alone=alone):
         return None
+    from trueup.model.family import family_of
+
     try:
         family = family_of(cells, constraints.held)
     except SpecError:
@@ -110,7 +116,7 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
     """
     part = spec.constraints
     margins = (query_margin(cells, q, level) for q in spec.queries for level in q.budgets)
-    joined = LinkedTables.of(spec)
+    joined = _joined(spec)
     rules = tuple(LinearRule(parse_linear(r.rule), r.level or cells.tree.levels[-1]) for r in part.linear)
     for name in (name for rule in rules for name in rule.linear.coefficients):
         name_mask(cells, name)
@@ -127,6 +133,14 @@ def build_constraints(spec: Spec, cells: Cells, further: tuple[Bound, ...] = ())
     )
 
 
+def _joined(spec: Spec) -> LinkedTables | None:
+    if getattr(spec.table, "join", None) is None:
+        return None
+    from trueup.model.joined import LinkedTables
+
+    return LinkedTables.of(spec)
+
+
 def _linking(joined: LinkedTables | None, cells: Cells) -> tuple[LinearRule, ...]:
     return tuple(LinearRule(rule, cells.tree.levels[-1]) for rule in joined.rules) if joined else ()
 
@@ -139,7 +153,7 @@ def local_constraints(spec: Spec, cells: Cells) -> Constraints:
     """Return the signs, zeros, bounds and links of a spec that concern the levels of some part of the places."""
     part = spec.constraints
     bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
-    joined = LinkedTables.of(spec)
+    joined = _joined(spec)
     return Constraints(
         cells,
         (),

@@ -197,6 +197,21 @@ class Cells:
         return False
 
     @property
+    def whole(self) -> Cells:
+        """Return the full cross: these cells, except in a family of tables."""
+        return self
+
+    def tally(self, index: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tally cells of the full cross, given by their positions, as counts `(n,)` of these cells."""
+        counts = np.zeros(self.n, dtype=np.int64)
+        np.add.at(counts, index, count)
+        return counts
+
+    def disagreements(self, counts: NDArray, slack: float = 0) -> Iterable[tuple[Margin, str]]:
+        """Return margins that tables share, with up to three groups each that differ by more than a slack; none in one table."""
+        return ()
+
+    @property
     def finest_tables(self) -> tuple[Margin, ...]:
         """Return the margins whose groups, in order, are the cells: one, except in a family of tables."""
         return (self.finest,)

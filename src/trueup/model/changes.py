@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.constraints import Constraints
-from trueup.model.family import FamilyCells
 from trueup.model.guarantee import Change
 from trueup.model.kept import Fixed, Found, Kept, PricedChanges
 from trueup.privacy import compose
@@ -84,6 +83,8 @@ def kept_of(constraints: Constraints, *, total: bool) -> Kept:
 
 def of_records(constraints: Constraints) -> Constraints:
     """Return the constraints on the full cross of a family, in whose cells records lie."""
+    from trueup.model.family import FamilyCells
+
     cells = constraints.cells
     assert isinstance(cells, FamilyCells)
     return replace(constraints, cells=cells.whole)
@@ -155,15 +156,11 @@ class Changes(PricedChanges):
 
     def hardest(self, steps: int = MAX_SEARCH_STEPS) -> Change | None:
         """Return the smallest change of the hardest cell; see `smallest_change`."""
-        from trueup.kernel.lattice.smallest import Exhausted
-        from trueup.model.search import searched
-
         if not self.kept.complete:
             return None
-        try:
-            found = [*self._entering(), *self._twins(), *searched(self, steps)]
-        except Exhausted:
+        if (lone := self._searched(steps)) is None:
             return None
+        found = [*self._entering(), *self._twins(), *lone]
         if not found:
             return None
         norm = max(f.norm for f in found)
@@ -175,6 +172,21 @@ class Changes(PricedChanges):
         return Change(
             hardest.moved, norm, self.steps(norm), amount, delta, all(f.smallest for f in found), attained
         )
+
+    def _searched(self, steps: int) -> list[Found] | None:
+        """Return the changes of cells whose sums no other cell shares; None if the search ends early."""
+        kept = self.kept
+        alike = np.bincount(kept.classes, minlength=1)[kept.classes] > 1
+        lone = np.flatnonzero(~alike & (kept.depth >= 0))
+        if not len(lone) or kept.depth[lone].max() < kept.tree.alone[-1].min():
+            return []
+        from trueup.kernel.lattice.smallest import Exhausted
+        from trueup.model.search import searched
+
+        try:
+            return searched(self, lone, steps)
+        except Exhausted:
+            return None
 
     def _entering(self) -> list[Found]:
         """Return the change of a cell in no sum: one unit enters or leaves."""

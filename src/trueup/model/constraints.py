@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
-from trueup.model.family import FamilyCells
 from trueup.model.linear import Linear
 from trueup.model.nested import NestedTree, canonical, chain, nest
 
@@ -109,7 +108,7 @@ class Constraints:
         """
         if self.joined is not None:
             return "joined"
-        if isinstance(self.cells, FamilyCells):
+        if self.cells.is_family:
             return "family"
         conditional = any(margin.where for margin in self.invariants)
         if self.periods:
@@ -165,7 +164,7 @@ class Constraints:
     def known_zeros(self, margin: Margin) -> NDArray[np.bool_]:
         """Return a mask `(groups,)` of the groups in which the rules allow no unit: structural zeros, and upper limits of 0."""
         closed = [b for b in self.bounds if b.upper is not None] if self.nonnegative else []
-        if isinstance(self.cells, FamilyCells) or not closed:
+        if self.cells.is_family or not closed:
             return self.zero_groups(margin)
         free = ~self.zero_cells
         for bound in closed:
@@ -243,8 +242,7 @@ def _violations(constraints: Constraints, counts: NDArray) -> Iterator[tuple[str
         yield from (("nonnegativity", "", cells.label(i)) for i in np.flatnonzero(counts < -off)[:3])
     held = np.flatnonzero(constraints.zero_cells & (np.abs(counts) > off))[:3]
     yield from (("structural zero", "", cells.label(i)) for i in held)
-    if isinstance(cells, FamilyCells):
-        yield from (("agreement", f" on '{m}'", place) for m, place in cells.disagreements(counts, off))
+    yield from (("agreement", f" on '{m}'", place) for m, place in cells.disagreements(counts, off))
     for bound in constraints.bounds:
         lower, upper = constraints.bound_values(bound)
         table = cells.sum(counts, bound.margin)

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from trueup.files.values import plain_text
 
-ISO = "2026-03-14"
-"""The date by which messages show the form that needs no statement."""
 _YEAR, _MONTH, _DAY = "([0-9]{4})", "(0[1-9]|1[0-2])", "(?:0[1-9]|[12][0-9]|3[01])"
 _TIME = "(?:[ T][0-9:.+Z -]*)?"
 _ISO = {

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 
 from trueup.model.cells import Attribute, Cells, Margin, Recode
 from trueup.model.linear import Linear, parse_linear
-from trueup.model.reading import Reading
+from trueup.model.names import COUNTED_UNIT
+from trueup.model.reading import Reading, plain_attribute
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart
-from trueup.model.stacking import COUNTED, RECORD
+from trueup.model.stacking import RECORD
 from trueup.model.tree import Tree
 
 APART = "as households tell persons apart"
@@ -171,7 +172,7 @@ class LinkedTables:
 
     def table(self, margin: Margin) -> RecordTable:
         """Return the table that a margin counts."""
-        counted = dict(margin.where[0])[COUNTED]
+        counted = dict(margin.where[0])[COUNTED_UNIT]
         return next(t for t in self.tables if t.counts == counted)
 
     def own_margin(self, margin: Margin) -> Margin:
@@ -202,7 +203,7 @@ class LinkedTables:
             for value in attribute.values
             if persons_of(value)
         )
-        right = f"{COUNTED}={self.persons.counts}" if link.counted is None else f"{link.counted}=yes"
+        right = f"{COUNTED_UNIT}={self.persons.counts}" if link.counted is None else f"{link.counted}=yes"
         return parse_linear(f"{left} {'==' if link.exact else '<='} '{right}{where}'")
 
     def _label(self, view: str, value: str) -> str:
@@ -298,12 +299,6 @@ def persons_of(value: str) -> int:
     (3, 7)
     """
     return int(value.removesuffix("+"))
-
-
-def plain_attribute(part: AttributePart) -> Attribute:
-    """Return the attribute that a spec declares."""
-    recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
-    return Attribute(part.name, part.values, part.partition, recodes)
 
 
 def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:

@@ -152,7 +152,7 @@ class Kept:
         )  # the others have no free combination: always zero
         if columns.shape[1] > MAX_KINDS:
             fixed[asked] = False
-        elif len(asked):
+        elif len(asked) and columns.shape[1] > 1:  # one class alone follows from any sum that holds it
             from trueup.kernel.lattice.algebra import determined
 
             fixed[asked] = determined(columns, (asked[:, None] == group[first]).astype(np.int64))

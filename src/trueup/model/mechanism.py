@@ -17,9 +17,9 @@ from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change, Charge, Guarantee
 from trueup.model.header import Measured
 from trueup.model.kept import Kept
+from trueup.model.names import COUNTED_UNIT
 from trueup.model.spec import Spec
 from trueup.model.spec_queries import LeftOutPart, Query
-from trueup.model.stacking import COUNTED
 from trueup.model.statements import known, statements
 from trueup.noise import law_named
 from trueup.noise.law import Cost, Currency, Law, Sensitivity
@@ -140,7 +140,7 @@ def _groups(cells: Cells, margin: Margin) -> int:
 
 def contribution(spec: Spec, query: Query) -> Reach:
     """Bound what one unit of privacy contributes to a query: as limited or stated, or derived for partitions."""
-    if spec.table.join is not None and query.where[COUNTED] == spec.table.join.counts:
+    if spec.table.join is not None and query.where[COUNTED_UNIT] == spec.table.join.counts:
         return Records(1)  # a household is one record of its own table
     if spec.privacy.contribution is not None:
         return Records(spec.privacy.contribution.records)  # a record has one value of every attribute

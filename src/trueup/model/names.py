@@ -13,6 +13,13 @@ from typing import Any
 
 from trueup.errors import did_you_mean
 
+COUNTED_UNIT = "counted"
+"""The recode that tells persons from households, where two tables are joined."""
+ISO_DATE = "2026-03-14"
+"""The date by which messages show the form that needs no statement."""
+PERIOD = "period"
+"""The attribute by which counts of several periods are told apart."""
+
 
 def refuse_alike(what: str, names: list[str]) -> None:
     """Refuse names that differ in case or punctuation alone, because they become names of files and columns."""

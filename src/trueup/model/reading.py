@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from trueup.model.cells import Attribute, Recode
 from trueup.model.linear import parse_sum
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart, Level, Parents, RecordsPart, TablePart
+
+
+def plain_attribute(part: AttributePart) -> Attribute:
+    """Return the attribute that a spec declares."""
+    recodes = tuple(Recode.of(r.name, r.groups, part.values) for r in part.recodes)
+    return Attribute(part.name, part.values, part.partition, recodes)
 
 
 @dataclass(frozen=True)

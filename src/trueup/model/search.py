@@ -43,18 +43,14 @@ MOST_ENTRIES = 20_000_000
 """Entries of the matrix of a folded tree beyond which nothing is searched."""
 
 
-def searched(changes: PricedChanges, steps: int) -> list[Found]:
-    """Return the smallest changes of cells that no other cell shares its sums with, one entry for each norm and tree.
+def searched(changes: PricedChanges, lone: NDArray, steps: int) -> list[Found]:
+    """Return the smallest changes of `lone` cells, whose sums no other cell shares, one entry for each norm and tree.
 
     Raises
     ------
     Exhausted
         If a least norm is not found within the steps.
     """
-    alike = np.bincount(changes.kept.classes, minlength=1)[changes.kept.classes] > 1
-    lone = np.flatnonzero(~alike & (changes.kept.depth >= 0))
-    if not len(lone) or changes.kept.depth[lone].max() < changes.kept.tree.alone[-1].min():
-        return []
     lone = np.intersect1d(lone, representatives(changes))
     found: list[Found] = []
     for layout in layouts(changes.kept):

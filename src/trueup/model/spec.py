@@ -23,7 +23,6 @@ from trueup.errors import SpecError
 from trueup.files.writing import write_whole
 from trueup.model.spec_document import SpecDocument, refuse_disagreement
 from trueup.model.spec_table import SpecPart
-from trueup.model.stacking import stacked
 from trueup.model.toml import MAX_CHARACTERS, fault_text, innermost, read_toml, toml_text
 
 FORMAT = 2
@@ -219,6 +218,11 @@ class Spec(ThreeLines, SpecDocument):
     @model_validator(mode="before")
     @classmethod
     def _stacked(cls, document: Any) -> Any:
+        table = document.get("table") if isinstance(document, Mapping) else None
+        if not isinstance(table, Mapping) or "join" not in table:
+            return document
+        from trueup.model.stacking import stacked
+
         return stacked(document)
 
     @model_validator(mode="after")

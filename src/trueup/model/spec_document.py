@@ -8,11 +8,16 @@ from typing import Any, Literal
 from pydantic import Field
 
 from trueup.model.linear import parse_sum
-from trueup.model.names import refuse_alike, refuse_repeats, refuse_taken_columns, refuse_unknown_name
+from trueup.model.names import (
+    COUNTED_UNIT,
+    refuse_alike,
+    refuse_repeats,
+    refuse_taken_columns,
+    refuse_unknown_name,
+)
 from trueup.model.prior import read_prior
 from trueup.model.spec_queries import AboutPart, ConstraintsPart, LeftOutPart, Query
 from trueup.model.spec_table import AttributePart, Level, Parents, Privacy, SpecPart, TablePart
-from trueup.model.stacking import COUNTED
 from trueup.noise import law_named
 
 
@@ -233,7 +238,7 @@ def _tables_are_two(spec: SpecDocument) -> None:
             f'two linked tables protect one {join.counts}, with all its {spec.table.counts}s: unit = "{join.counts}"'
         )
     for query in spec.queries:
-        if query.where.get(COUNTED) not in (spec.table.counts, join.counts):
+        if query.where.get(COUNTED_UNIT) not in (spec.table.counts, join.counts):
             raise ValueError(f"query '{query.name}' does not say which of two tables it counts")
         if law_named(query.noise).joint:
             raise ValueError(f"query '{query.name}' has noise on a lattice, which two linked tables have not")

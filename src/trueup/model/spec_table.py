@@ -20,7 +20,6 @@ from pydantic import (
 )
 
 from trueup.files.values import folded_case, plain_text
-from trueup.model.date_forms import refuse_date
 from trueup.model.linear import parse_sum
 from trueup.model.names import is_figure, refuse_repeats, refuse_unknown_name, repeated
 
@@ -156,7 +155,10 @@ class AttributePart(SpecPart):
                 raise ValueError(
                     "it has both bins and values; needed: bins alone, whose values follow from them"
                 )
-        refuse_date(self.date, self.form, {*self.values} - {self.other, self.missing})
+        if self.date is not None or self.form is not None:
+            from trueup.model.date_forms import refuse_date
+
+            refuse_date(self.date, self.form, {*self.values} - {self.other, self.missing})
         if self.is_read and self.persons is not None:
             raise ValueError("it is a number of persons, whose values are counted; needed: no other reading")
         return self

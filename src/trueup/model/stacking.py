@@ -23,9 +23,10 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 from trueup.digits import rational
+from trueup.model.names import COUNTED_UNIT
 
-RECORD, COUNTED, OTHER = "record", "counted", "-"
-"""The attribute that tells records apart, its recode by table, and the group of the records of the other table."""
+RECORD, OTHER = "record", "-"
+"""The attribute that tells records apart, and the group of the records of the other table; its recode is `COUNTED_UNIT`."""
 REFERENCE = "reference"
 """Whose attribute it is, where it is neither the persons' nor the households' own."""
 
@@ -94,8 +95,8 @@ class _Stack:
         }
         self.combined = combined
         self.views: dict[str, list[str]] = {}
-        self.recodes: dict[str, Values] = {COUNTED: dict(self.records)}
-        self.views[COUNTED] = []
+        self.recodes: dict[str, Values] = {COUNTED_UNIT: dict(self.records)}
+        self.views[COUNTED_UNIT] = []
 
     def _most(self) -> int:
         """Return how many persons a household keeps."""
@@ -253,7 +254,7 @@ class _Stack:
     def view(self, table: str, parts: Sequence[View]) -> str:
         """Return the recode of records by some attributes of one table, made on first use."""
         if not parts:
-            return COUNTED
+            return COUNTED_UNIT
         names = [a["name"] for a in self.own[table]]
         parts = sorted(parts, key=lambda part: names.index(part.of))
         owners = [names.index(part.of) for part in parts]
@@ -330,7 +331,7 @@ class _Stack:
         return own, shared
 
     def _query(self, held: Mapping, table: str, own: Sequence[View], shared: Sequence[str]) -> dict[str, Any]:
-        return {**held, "attributes": [self.view(table, own), *shared], "where": {COUNTED: table}}
+        return {**held, "attributes": [self.view(table, own), *shared], "where": {COUNTED_UNIT: table}}
 
     def _constraints(self) -> dict[str, Any]:
         given = dict(self.given.get("constraints", {}))

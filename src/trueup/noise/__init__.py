@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from math import log, sqrt
@@ -10,7 +10,6 @@ from typing import Any
 
 from trueup.errors import SpecError, did_you_mean
 from trueup.noise.law import Cost, Currency, Law, Sensitivity, Words
-from trueup.noise.perturbed import PERTURBATIONS
 from trueup.registry import Registry
 
 LAWS: Registry[Law] = Registry(
@@ -35,7 +34,6 @@ JOINT_LAWS: Registry[Any] = Registry(
         "within-laplace": "feasible.WithinLaplace",
     },
 )
-_EVERY = (LAWS, JOINT_LAWS, PERTURBATIONS)
 ALIASES = {"two-sided-geometric": "discrete-laplace"}
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "JOINT_LAWS",
     "LAWS",
     "OF_VARIANCE",
-    "PERTURBATIONS",
     "Cost",
     "Currency",
     "Law",
@@ -54,9 +51,17 @@ __all__ = [
 ]
 
 
+def _every() -> Iterator[Registry[Any]]:
+    """Yield the lists of laws; that of perturbations, which few specs name, is loaded if the others lack a name."""
+    yield from (LAWS, JOINT_LAWS)
+    from trueup.noise.perturbed import PERTURBATIONS
+
+    yield PERTURBATIONS
+
+
 def __getattr__(name: str) -> Any:
     """Return a law by the name of its class: `trueup.noise.DiscreteLaplace`."""
-    for listed in _EVERY:
+    for listed in _every():
         with suppress(AttributeError):
             return listed.attribute(name)
     raise AttributeError(f"module 'trueup.noise' has no attribute '{name}'")
@@ -79,10 +84,10 @@ def law_named(name: object) -> type[Any]:
     trueup.errors.SpecError: there is no law 'discrete-laplac'. ... To do: did you mean 'discrete-laplace'?
     """
     known = ALIASES.get(name, name) if isinstance(name, str) else None
-    for listed in _EVERY:
+    for listed in _every():
         if known in listed.names:
             return listed.named(known)
-    names = [each for listed in _EVERY for each in listed.names]
+    names = [each for listed in _every() for each in listed.names]
     shown = repr(name) if isinstance(name, str) and len(name) <= 60 else f"a {type(name).__name__}"
     raise SpecError(
         f"there is no law {shown}",

@@ -1,36 +1,36 @@
 """The verb reconcile: turn measurements into counts that satisfy every constraint.
 
-A method is a frozen dataclass in a file of its own, listed once in `METHODS`. From that list
-follow the spec, its schema, `trueup methods`, the docs table and the conformance suite.
+One line in `METHODS` makes a method known to the spec, its schema, `trueup methods`, the docs and the suites.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, DataError, SpecError
-from trueup.kernel.status import Status
+from trueup.kernel import Status
 from trueup.model.build import family_if_any
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints, slack, violations
-from trueup.model.family import FamilyCells
 from trueup.model.header import Measured
+from trueup.model.names import COUNTED_UNIT
 from trueup.model.nested import canonical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
-from trueup.model.records.together import read_with_rules
 from trueup.model.spec import Spec
-from trueup.model.stacking import COUNTED
 from trueup.model.verb import describe, entry_of, make, refuse_method, structural_misfit, takes_records
 from trueup.reconciling.expected_errors import WORK, ErrorSimulation, chosen_level
 from trueup.reconciling.method import Method, Solution
 from trueup.registry import Registry
+
+if TYPE_CHECKING:
+    from trueup.model.family import FamilyCells
 
 METHODS: Registry[Method] = Registry(
     "trueup.reconciling",
@@ -147,6 +147,8 @@ def reconcile(
     >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)
     """
+    from trueup.model.records.together import read_with_rules  # it loads posteriors
+
     measured, constraints, problem = read_with_rules(measurements, spec)
     if method is None and problem is not None and (family := _as_family(measured, problem)) is not measured:
         measured, constraints, problem = read_with_rules(family, spec)
@@ -185,10 +187,10 @@ def published(constraints: Constraints) -> tuple[Margin, ...]:
     cells = constraints.cells
     kept = cells.coarsest.attributes
     if constraints.joined is not None:  # nothing is a sum of persons and households
-        tables = (COUNTED,), cells.finest.attributes
+        tables = (COUNTED_UNIT,), cells.finest.attributes
         return tuple(Margin(level, names) for level in cells.tree.levels for names in tables)
-    if isinstance(cells, FamilyCells):
-        return _published_of_family(cells, constraints)
+    if cells.is_family:
+        return _published_of_family(cast("FamilyCells", cells), constraints)
     totals = (Margin(level, kept) for level in cells.tree.levels)
     every = {
         canonical(cells, m)
@@ -200,16 +202,16 @@ def published(constraints: Constraints) -> tuple[Margin, ...]:
 
 def _published_of_family(cells: FamilyCells, constraints: Constraints) -> tuple[Margin, ...]:
     """Return the margins of a family: its tables, all that is measured, shared margins, and level totals that a table has."""
-    totals = (Margin(level) for level in cells.tree.levels if cells.holders(Margin(level)))
-    own = (canonical(cells, m) for m in (*constraints.margins, *constraints.invariants))
-    return _coarse_first(cells, {*totals, *own, *cells.tables, *cells.separators})
+    totals = {Margin(level) for level in cells.tree.levels if cells.holders(Margin(level))}
+    own = {canonical(cells, m) for m in (*constraints.margins, *constraints.invariants)}
+    return _coarse_first(cells, totals.union(own, cells.tables, cells.separators))
 
 
 def sums_of_published(constraints: Constraints) -> tuple[Margin, ...]:
     """Return sums of published tables that readers ask for, at most `MOST_SUMS`: at levels above, whole and by one attribute."""
-    cells, tables = constraints.cells, published(constraints)
     if constraints.joined is not None:
         return ()
+    cells, tables = constraints.cells, published(constraints)
     kept = cells.coarsest.attributes
     wanted = {
         canonical(cells, Margin(level, tuple(dict.fromkeys((*kept, *names)))))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import TrueupError
-from trueup.kernel.status import Status
+from trueup.kernel import Status
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, simulate_many

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
+from trueup.kernel import Status
 from trueup.kernel.families.least_squares import Contrast
 from trueup.kernel.histogram.spine import Spine
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.kernel.status import Status
 from trueup.layouts.family import FamilyProblem, family_problem
 from trueup.layouts.family_rules import refuses_bounds
 from trueup.layouts.histogram import UNSETTLED

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel import Status, largest
 from trueup.kernel.histogram import Marginal
 from trueup.kernel.settling.descend import SettledTables, Settling
-from trueup.kernel.status import Status, largest
 from trueup.reconciling.method import Method, Solution
 
 CHUNK_CELLS = 500_000

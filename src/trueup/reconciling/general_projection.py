@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.arrays.projection import Whole, nearest_point
+from trueup.kernel import Status, largest
 from trueup.kernel.linear.programs import Answer
-from trueup.kernel.status import Status, largest
 from trueup.layouts import OF_PROGRAMS, refuse_wide_span
 from trueup.layouts.linear import LinearProblem, log_slope, refuse_unmeasured_rows
 from trueup.model.cells import Cells

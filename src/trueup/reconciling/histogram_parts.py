@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError
+from trueup.kernel import Status
 from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Lower, close_bounds
 from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.kernel.status import Status
 from trueup.layouts.histogram import CONFLICT, UNSETTLED
 from trueup.reconciling.from_the_top import settling_stats
 from trueup.reconciling.segments import Exact, Segment, summed_up

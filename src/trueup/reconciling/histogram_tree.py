@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel import Status, largest
 from trueup.kernel.histogram import Marginal
 from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.descend import Settling
 from trueup.kernel.settling.nearest import tolerance_for
-from trueup.kernel.status import Status, largest
 from trueup.layouts import refuses_on_histogram
 from trueup.layouts.histogram import UNSETTLED, HistogramProblem, histogram_problem, histogram_standard_errors
 from trueup.layouts.linear import LinearProblem

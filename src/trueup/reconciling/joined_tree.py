@@ -18,8 +18,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel import Status
 from trueup.kernel.histogram import Marginal
-from trueup.kernel.status import Status
 from trueup.layouts.histogram import HistogramProblem, histogram_problem
 from trueup.model.build import own_constraints
 from trueup.model.cells import Margin

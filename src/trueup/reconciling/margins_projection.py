@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.kernel import Status, largest
 from trueup.kernel.histogram import Marginal
 from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.programs import Answer
@@ -21,7 +22,6 @@ from trueup.kernel.margins.whole import EXACT_CELLS, holding_margins, margins_po
 from trueup.kernel.settling.nearest import Metric, tolerance_for
 from trueup.kernel.settling.refine import settle_marginals
 from trueup.kernel.settling.transport import SNAP, round_children
-from trueup.kernel.status import Status, largest
 from trueup.layouts.histogram import HistogramProblem, histogram_problem, histogram_standard_errors
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints, violations

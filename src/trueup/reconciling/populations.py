@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError, TrueupError
+from trueup.kernel import Status
 from trueup.kernel.settling.split_draws import tree_draws
-from trueup.kernel.status import Status
 from trueup.kernel.tree import sweep_up
 from trueup.kernel.tree.topdown import attainable
 from trueup.layouts.tree import refuse_conflicts, refuse_unidentified, tree_problem, whole_values

@@ -18,7 +18,6 @@ from trueup.errors import SpecError
 from trueup.files.memory import CELL, PROCESS, memory_text
 from trueup.files.source import frame_library
 from trueup.files.values import OBJECT
-from trueup.io.bundle.read import read_measurements, read_release
 from trueup.io.bundle.write import write_measurements, write_release
 from trueup.io.microdata.truncate import Limit
 from trueup.measuring import draw, draw_left_out, limit_of, read_confidential
@@ -193,6 +192,8 @@ class Whole:
     def published(self, account: Account | None) -> Release | Measurements | None:
         """Return what was committed under the account's key, which is not drawn again."""
         if account and self.request and account.holds(self.request, self.out):
+            from trueup.io.bundle.read import read_measurements, read_release
+
             return read_release(self.out) if self.prepared else read_measurements(self.out)
         return None
 

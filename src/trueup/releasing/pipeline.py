@@ -28,7 +28,6 @@ from trueup.files import refuse_addresses, source_at
 from trueup.files.target import claimed, is_own, refuse_strange
 from trueup.files.writing import staged
 from trueup.io.bundle.manifest import read_manifest
-from trueup.io.bundle.read import StoredRelease
 from trueup.io.bundle.write import finish_bundle
 from trueup.measuring import rehearse
 from trueup.model.problem import Problem, spec_and_text
@@ -41,12 +40,13 @@ from trueup.reconciling.method import Method
 from trueup.reconciling.populations import warm
 from trueup.releasing import Log, Watch, quiet, read_under, stages
 from trueup.releasing.engine import Whole
-from trueup.run import Executor
 
 if TYPE_CHECKING:
+    from trueup.io.bundle.read import StoredRelease
     from trueup.ledger.account import Account
     from trueup.ledger.reservation import Reservation
     from trueup.releasing.run_folder import RunFolder
+    from trueup.run import Executor
 
 
 class Run(Protocol):
@@ -151,6 +151,8 @@ def release(
     _make_ready(problem, method, log)
     folder = begin(problem, method, plan, data, Path(out), geography, account, settings, take_over=take_over)
     if folder is None:
+        from trueup.io.bundle.read import StoredRelease
+
         return StoredRelease(Path(out), read_manifest(Path(out)))
     return _carried_out(ByParts(folder, data, executor, log, take_over), account)  # pyright: ignore[reportReturnType]
 
@@ -238,6 +240,8 @@ def _removed(gone: RunFolder) -> StoredRelease:
         gone.finish_removing()
     if not out.exists():
         raise BundleError(f"the run towards '{out}' was given up", remedy="begin it anew")
+    from trueup.io.bundle.read import StoredRelease
+
     return StoredRelease(out, read_manifest(out))
 
 

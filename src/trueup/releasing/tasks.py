@@ -27,9 +27,9 @@ from trueup.io.bundle.manifest import guarantee_in
 from trueup.io.bundle.tables import read_measured, write_counts, write_measured
 from trueup.io.microdata.sparse import Occupied
 from trueup.io.microdata.tabulate import refuse_overflow
+from trueup.kernel import Status
 from trueup.kernel.histogram import marginalise
 from trueup.kernel.histogram.spine import Spine
-from trueup.kernel.status import Status
 from trueup.measuring import draw, draw_left_out
 from trueup.model.build import local_constraints
 from trueup.model.cells import Cells, Margin

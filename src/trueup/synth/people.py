@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.model.cells import Attribute, Cells
-from trueup.model.joined import ROOT, plain_attribute
+from trueup.model.joined import ROOT
+from trueup.model.reading import plain_attribute
 from trueup.model.spec import Spec
 from trueup.model.spec_table import AttributePart, JoinPart
 from trueup.model.stacking import REFERENCE

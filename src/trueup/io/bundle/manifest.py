@@ -20,7 +20,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 from trueup.errors import BundleError, SpecError
-from trueup.io.bundle.schema import refuse_misshapen
 from trueup.io.bundle.strict import amount, read_json, read_text, refuse_links, refuse_names
 from trueup.model.cells import Margin
 from trueup.model.guarantee import Change, Charge, Guarantee
@@ -79,6 +78,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def _refuse_strange(manifest: Mapping[str, Any]) -> None:
     """Raise ValueError, KeyError or TypeError if a name, an amount or a law is not a known one."""
+    from trueup.io.bundle.schema import refuse_misshapen
+
     refuse_misshapen(manifest)
     files, parts, counts = manifest["files"], manifest.get("parts", {}), manifest.get("counts", [])
     refuse_names(files)

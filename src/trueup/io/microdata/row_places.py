@@ -12,8 +12,8 @@ from trueup.errors import DataError, SpecError
 from trueup.files import Columns, Source, require
 from trueup.files.values import Where, is_missing, plain_texts, rows_at
 from trueup.model.cells import Cells
-from trueup.model.date_forms import ISO
 from trueup.model.geography import key_columns
+from trueup.model.names import ISO_DATE
 from trueup.model.place_keys import lost_zeros
 from trueup.model.reading import Reading, topic_of
 from trueup.model.spec_table import AttributePart, Level
@@ -50,7 +50,7 @@ def _values_needed(part: AttributePart) -> str:
         return f"whole numbers{'' if part.other else f' from {part.bins[0]}'}{words}"
     if part.date:
         among = "" if part.other else f", in one of: {listed}"
-        return f"dates such as {part.form or ISO}{among}{words}"
+        return f"dates such as {part.form or ISO_DATE}{among}{words}"
     return f"one of: {', '.join(part.values)}"
 
 
@@ -64,7 +64,7 @@ def _readings(part: AttributePart, others: str) -> Iterator[str]:
     if plain and all(text[:1].isdigit() for text in texts):
         yield "have numbers counted by ranges: `bins = [0, 15, 65]`"
     if plain and all(re.fullmatch(r"\d{4}(-\d\d)?", text) for text in texts):
-        yield f'have dates such as {ISO} counted by `date = "month"` or "year"'
+        yield f'have dates such as {ISO_DATE} counted by `date = "month"` or "year"'
     if part.other is None:
         kind = "smaller numbers" if part.bins else f"dates of other {part.date}s" if part.date else others
         yield f'count {kind} together: `other = "other"`'

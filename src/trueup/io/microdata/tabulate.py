@@ -23,10 +23,8 @@ from trueup.io.microdata.row_places import (
     require_columns,
     row_place_columns,
 )
-from trueup.io.microdata.sql import compared_values, value_read
 from trueup.io.microdata.truncate import Limit, named_unit, refuse_unlimited, truncated
 from trueup.model.cells import Attribute, Cells
-from trueup.model.family import FamilyCells
 from trueup.model.linear import parse_sum
 from trueup.model.reading import Reading, topic_of
 from trueup.model.spec import Spec
@@ -50,11 +48,7 @@ def read_counts(
     table, spec = open_table(source), Reading.of(spec)
     if spec.table.cells:
         return _wide(spec, cells, table, rows)
-    if isinstance(cells, FamilyCells):
-        return cells.tally(*cells_named(spec, cells.whole, table, limit, rows))
-    counts = np.zeros(cells.n, dtype=np.int64)
-    np.add.at(counts, *cells_named(spec, cells, table, limit, rows))
-    return counts
+    return cells.tally(*cells_named(spec, cells.whole, table, limit, rows))
 
 
 def cells_named(
@@ -136,6 +130,8 @@ def _value_index(
     column, topic, plain = part.column or part.name, topic_of(part), _plain_values(values)
     if part.missing is None:
         refuse_missing(np.array(plain, dtype=object), column, where, topic, _MISSING)
+    from trueup.io.microdata.sql import compared_values, value_read
+
     if part.is_read:
         read = {text: value_read(part, text) for text in set(plain)}
         plain = [read[text] for text in plain]
@@ -181,7 +177,7 @@ def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> N
         values = sum(whole[name] * c for name, c in _whole_terms(terms, cell.count).items())
         index = np.ravel_multi_index(np.broadcast_arrays(place, *at), cells.shape)
         np.add.at(counts, index, whole_counts(np.asarray(values), cell.count, Numbered(table)))
-    if isinstance(cells, FamilyCells):
+    if cells.is_family:
         held = np.flatnonzero(counts)
         return cells.tally(held, counts[held])
     return counts

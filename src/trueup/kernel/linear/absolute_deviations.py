@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts load when first used
 
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit, least_absolute_bound
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.programs import (
@@ -20,7 +21,6 @@ from trueup.kernel.linear.programs import (
     relative_gap,
     status_of,
 )
-from trueup.kernel.status import Status
 
 ACCURACY = 1e-6  # relative excess of a second program over the first that its tolerance explains
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.kernel.status import largest
+from trueup.kernel import largest
 
 SECONDS = 10.0  # after which a system that may have no whole-number point counts as having one
 NARROWED = 400  # rows of a conflict above which it is not narrowed down

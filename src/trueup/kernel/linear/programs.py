@@ -20,11 +20,11 @@ import numpy as np
 import scipy  # its parts load when first used
 
 from trueup.errors import TrueupError
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit
 from trueup.kernel.linear.active_set import FaceOptimum, optimum_near
 from trueup.kernel.linear.polyhedron import Polyhedron
 from trueup.kernel.linear.separable import SeparableOptimum, separable_optimum
-from trueup.kernel.status import Status
 
 PIQP_VARIABLES = 10_000
 PASSES = 3  # of an interior-point solver, each from the point of the one before

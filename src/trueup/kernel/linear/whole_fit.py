@@ -20,11 +20,11 @@ from time import monotonic
 import numpy as np
 import scipy  # its parts load when first used
 
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit, FitLoss, SecantModel
 from trueup.kernel.linear.absolute_deviations import absolute_optima
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
 from trueup.kernel.linear.programs import Answer, Solve, near_least_squares, relative_gap, status_of
-from trueup.kernel.status import Status
 
 ROUNDS = 30  # of adding secants
 MAX_TIE_SECONDS = 10.0  # seconds at most for the least squares among points that are equally near

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trueup.errors import SpecError
-from trueup.kernel.status import Status, largest
+from trueup.kernel import Status, largest
 
 Margin = tuple[int, ...]
 """The axes that a margin keeps; `()` is the total."""

@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 import scipy  # its parts load when first used
 
+from trueup.kernel import Status
 from trueup.kernel.linear import Fit, FitLoss
 from trueup.kernel.linear.polyhedron import Polyhedron, between, box
 from trueup.kernel.linear.programs import Answer
@@ -24,7 +25,6 @@ from trueup.kernel.linear.whole_fit import whole_fit
 from trueup.kernel.margins import Margin, residual
 from trueup.kernel.margins.whole_near import Units, priced
 from trueup.kernel.settling.transport import SNAP, round_children
-from trueup.kernel.status import Status
 
 EXACT_CELLS = 1000
 MESSAGE_TRIES = 8  # of messages, fewer for large tables:

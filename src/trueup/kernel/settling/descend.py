@@ -23,6 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
+from trueup.kernel import largest
 from trueup.kernel.histogram import Marginal, cell_groups, marginalise, refines, relative, spread
 from trueup.kernel.histogram.helmert import sum_rows
 from trueup.kernel.histogram.least_squares import HistogramLeastSquares
@@ -32,7 +33,6 @@ from trueup.kernel.settling.posterior_mean import posterior_means
 from trueup.kernel.settling.refine import Coarse, SettlingStage, settle_marginals
 from trueup.kernel.settling.table_draws import drawn_cells, drawn_columns, drawn_parts, total_of
 from trueup.kernel.settling.transport import mixed_keys
-from trueup.kernel.status import largest
 
 PIECE = 100_000  # cells that are settled together
 SLACK = 1e-3  # variance (counts squared) that a cell at its posterior mean has at least when sums are kept

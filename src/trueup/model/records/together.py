@@ -14,6 +14,7 @@ from trueup.errors import SpecError
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
+from trueup.model.names import PERIOD
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
@@ -107,10 +108,6 @@ def _both(one: Constraints, other: Constraints) -> Constraints:
         bounds=(*one.bounds, *other.bounds),
         nonnegative=one.nonnegative or other.nonnegative,
     )
-
-
-PERIOD = "period"
-"""The attribute by which counts of several periods are told apart."""
 
 
 def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurements, Constraints]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trueup.model.date_forms import ISO
 from trueup.model.guarantee import Guarantee
+from trueup.model.names import ISO_DATE
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec
@@ -90,7 +90,7 @@ def _readings(spec: Spec) -> tuple[Text, ...]:
 def _reading(attribute: AttributePart) -> list[str]:
     said = (
         (bool(attribute.bins), "whole numbers are counted by ranges"),
-        (attribute.date, f"dates ({attribute.form or ISO}) are counted by {attribute.date}"),
+        (attribute.date, f"dates ({attribute.form or ISO_DATE}) are counted by {attribute.date}"),
         (attribute.fold, "upper and lower case and repeated blanks make no difference"),
         (attribute.other, f"what is not listed is counted under “{attribute.other}”"),
         (attribute.missing, f"what is missing is counted under “{attribute.missing}”"),

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Cells, Margin
+from trueup.model.names import PERIOD
 from trueup.model.nested import canonical
 from trueup.model.records.expected_errors import read_confidence
 from trueup.model.records.release import Release, unreadable_tables
-from trueup.model.records.together import PERIOD
 from trueup.reporting.drawing import Block, Notice, Section, Text
 from trueup.reporting.drawing.pictures import Figure, Mark, PictureAxis
 from trueup.reporting.drawing.words import number, percent, plain
