@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trueup.arrays.exact import Matrix, Number, check_generator, check_room, exact_number, whole_vector
-from trueup.arrays.lattice import LatticeLaw, Norm, law_keeping
+from trueup.arrays.lattice import LatticeLaw, Norm, additive_rows, law_keeping
 from trueup.arrays.trees import level_order
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import DataError, SpecError
@@ -274,15 +274,11 @@ def add_up(
     """
     counts = whole_vector(x, "the counts")
     order, child_ptr = level_order(parents)
-    n, inner = order.size, np.flatnonzero(np.diff(child_ptr))
-    if n != counts.size or n < 2:
+    if order.size != counts.size or order.size < 2:
         raise SpecError(
-            f"{counts.size} counts and {n} parents", needed="a parent for each, and a part at least"
+            f"{counts.size} counts and {order.size} parents", needed="a parent for each, and a part at least"
         )
-    rows = np.zeros((inner.size, n), np.int64)
-    for row, v in enumerate(inner):
-        rows[row, order[v]] = 1
-        rows[row, order[child_ptr[v] : child_ptr[v + 1]]] = -1
+    rows = additive_rows(np.asarray(parents))
     if (rows @ counts != 0).any():
         raise DataError("the counts do not add up", needed="each count the sum of its parts")
     levels, first, last = 0, 0, 1

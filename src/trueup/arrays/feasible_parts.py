@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, exp, floor, inf, log, log2
-from typing import Any
 
 import numpy as np
 import scipy  # its parts load when first used
@@ -80,11 +79,11 @@ class FeasiblePart:
 class Rules:
     """Sums that are kept, bounds, and inequalities `R y >= least`."""
 
-    kept: Any
+    kept: scipy.sparse.csr_array
     sums: Integers
     low: Reals
     high: Reals
-    rows: Any
+    rows: scipy.sparse.csr_array
     least: Reals
 
     def among(self, cells: Integers) -> Rules:
@@ -237,7 +236,7 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Feasib
 def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> FeasiblePart | None:
     """Return a part of bounded cells under whole rules, drawn cell by cell; None where that takes long, or of others."""
     width = own.high - own.low
-    matrix: Any = scipy.sparse.vstack([own.kept, own.rows]).toarray()
+    matrix = scipy.sparse.vstack([own.kept, own.rows]).toarray()
     whole = (own.rows.data == np.rint(own.rows.data)).all() and np.isfinite(own.least).all()
     if not (whole and width.sum() * BITS <= LONGEST_WEIGHTS and abs(matrix).max(initial=0) < 2**20):
         return None

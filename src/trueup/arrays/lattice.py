@@ -121,6 +121,22 @@ def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(rows)
 
 
+def additive_rows(parents: NDArray[np.int64]) -> scipy.sparse.csr_array:
+    """Return a row `(m, n)` of each node that has parts: itself less them, given the parent of each and -1 where there is none.
+
+    Examples
+    --------
+    >>> additive_rows(np.array([-1, 0, 0, 1])).toarray()
+    array([[ 1, -1, -1,  0],
+           [ 0,  1,  0, -1]])
+    """
+    parts = np.flatnonzero(parents >= 0)
+    inner, row = np.unique(parents[parts], return_inverse=True)
+    at = np.concatenate([np.arange(inner.size), row]), np.concatenate([inner, parts])
+    signs = np.repeat([1, -1], [inner.size, parts.size])
+    return scipy.sparse.csr_array((signs, at), shape=(inner.size, parents.size))
+
+
 def column_count(A: Matrix) -> int:
     """Return the number of columns of a matrix."""
     try:

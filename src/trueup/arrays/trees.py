@@ -11,6 +11,7 @@ import scipy  # its parts load when first used
 from numpy.typing import ArrayLike, NDArray
 
 from trueup.arrays.exact import real_vector
+from trueup.arrays.lattice import additive_rows
 from trueup.arrays.projection import nearest_point
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel import Status
@@ -133,9 +134,10 @@ def reconcile_tree(
         raise SpecError(
             f"the measurements do not determine node {order[node]}", needed="all parts of a sum but one"
         )
-    x = _nonnegative(child_ptr, q, y) if nonnegative else least_squares(child_ptr, q, y)
+    rows = additive_rows(np.append(-1, np.repeat(np.arange(y.size), np.diff(child_ptr))))
+    x = _nonnegative(rows, q, y) if nonnegative else least_squares(child_ptr, q, y)
     if not nonnegative:
-        _refuse_conflict(child_ptr, q, y, x)
+        _refuse_conflict(rows, q, y, x)
     if whole:
         if (y[q == 0] != np.rint(y[q == 0])).any():
             raise InfeasibleError("an exact value is not whole", remedy="correct it, or take `whole=False`")
@@ -146,28 +148,20 @@ def reconcile_tree(
     return out
 
 
-def _refuse_conflict(child_ptr: Integers, q: Reals, y: Reals, x: Reals) -> None:
-    sums = np.add.reduceat(np.append(x, 0.0), np.minimum(child_ptr[:-1], x.size)) * (np.diff(child_ptr) > 0)
-    inner = np.diff(child_ptr) > 0
-    off = np.abs(np.where(inner, sums - x, 0.0)) + np.where(q == 0, np.abs(x - y), 0.0)
-    if off.max() > 1e-6 * max(1.0, float(np.abs(y).max())):
+def _refuse_conflict(rows: scipy.sparse.csr_array, q: Reals, y: Reals, x: Reals) -> None:
+    off = max(np.abs(rows @ x).max(initial=0), np.abs(x - y)[q == 0].max(initial=0))
+    if off > 1e-6 * max(1.0, float(np.abs(y).max())):
         raise InfeasibleError("exact values of the tree contradict each other", remedy="correct one of them")
 
 
-def _nonnegative(child_ptr: Integers, q: Reals, y: Reals) -> Reals:
+def _nonnegative(rows: scipy.sparse.csr_array, q: Reals, y: Reals) -> Reals:
     """Return nonnegative least squares over all nodes: exact ones are held, and each sum's parts are an equality."""
-    n, inner = y.size, np.flatnonzero(np.diff(child_ptr))
-    known, exact = np.isfinite(q), q == 0
-    below = scipy.sparse.csr_array(
-        (np.ones(n - 1), (np.repeat(np.arange(inner.size), np.diff(child_ptr)[inner]), np.arange(1, n))),
-        shape=(inner.size, n),
-    )
-    own = scipy.sparse.csr_array((np.ones(inner.size), (np.arange(inner.size), inner)), shape=(inner.size, n))
+    n, known, exact = y.size, np.isfinite(q), q == 0
     one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))
     held = np.flatnonzero(exact)
-    rows = Polyhedron.of(n, own - below, np.zeros(inner.size), one[held], y[held], y[held])
+    polyhedron = Polyhedron.of(n, rows, np.zeros(rows.shape[0]), one[held], y[held], y[held])
     fit = Fit(one[np.flatnonzero(known)], y[known], 1 / np.where(exact, 1.0, q)[known])
-    answer = nearest_point(rows, fit)
+    answer = nearest_point(polyhedron, fit)
     if answer.status is not Status.SOLVED:
         raise InfeasibleError(
             "exact values of the tree allow no nonnegative counts", remedy="correct one of them"

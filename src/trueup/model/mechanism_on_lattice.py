@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # its parts load when first used
 
-from trueup.arrays.lattice import bind
+from trueup.arrays.lattice import additive_rows, bind
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.lattice.structure import Lattice
@@ -175,11 +175,14 @@ def plan_adding_up(
     ]
     groups = [cells.groups(fine, coarse) for coarse, fine in pairwise(margins)]
     zeros = np.concatenate([constraints.zero_groups(margin) for margin in margins])
-    lattice = Lattice.of(sum(sizes), _sums(sizes, groups), zeros)
+    firsts = np.cumsum([0, *sizes[:-1]]).tolist()
+    parents = np.concatenate(
+        [np.full(sizes[0], -1), *(first + above for first, above in zip(firsts, groups))]
+    )
+    lattice = Lattice.of(sum(sizes), additive_rows(parents), zeros)
     finest = laws[-1].epsilon
     weights = [law.epsilon / finest for law, size in zip(laws, sizes) for _ in range(size)]
     bound = choose_sampler(LatticeLaplace(finest), lattice, weights=weights, slowest=slowest_of(query))
-    firsts = np.cumsum([0, *sizes[:-1]]).tolist()
     told = (
         f"The noisy counts of '{query.name}' at {', '.join(levels)} add up as they are drawn.",
         *(f"Drawn: {line}." for line in bound.explain()),
@@ -205,16 +208,6 @@ def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
     if constraints.invariants:
         return "and invariants are held", "'lattice-laplace', which keeps them"
     return None
-
-
-def _sums(sizes: list[int], groups: list[np.ndarray]) -> scipy.sparse.csr_array:
-    """Return a row for every count but the finest: itself, less its parts."""
-    starts, inner = np.cumsum([0, *sizes]), sum(sizes[:-1])
-    parents = np.concatenate([start + group for start, group in zip(starts, groups)])
-    parts = np.arange(sizes[0], starts[-1])
-    rows, columns = np.concatenate([np.arange(inner), parents]), np.concatenate([np.arange(inner), parts])
-    signs = np.repeat([1, -1], [inner, parts.size])
-    return scipy.sparse.csr_array((signs, (rows, columns)), shape=(inner, starts[-1]))
 
 
 def plan_within(
