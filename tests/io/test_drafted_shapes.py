@@ -74,7 +74,18 @@ MIXED_ENDS = "Lugar;m;f\nA;30;40\nAb;10;15\nAc;20;25\n;;\nB;33;41\nBd;11;17\nBe;
 
 LETTERS = "code,name,m,f\nNL00,Land,63,81\nPV20,P,30,40\nPV21,Q,33,41\nGM01,a,10,15\nGM02,b,20,25\nGM03,c,11,17\nGM04,d,22,24\n"
 
+OTHER_TABLE = "By sex\nArea,Men,Women\nAyr,31,40\nBute,22,19\nColl,9,12\n\nBy age\nPlace,Under 30,30 and over\nAyr,50,21\nBute,11,30\nColl,8,13\n"
+WORN_NOTES = "Area,Male [note 1],Female [note 2]\nAyr,31,40\nBute,22,19\nColl,9,12\n"
+ONE_PART = "Kunta,Persons\nLahti,882\n  of which women,395\nKotka,761\n  of which women,237\nPori,605\n  of which women,345\n"
+TOWNS_BELOW = ";Nord;;Süd;;\nSpecies;Kiel;Husum;Ulm;Lindau;Zusammen\noak;31;12;55;27;125\nelm;14;9;40;18;81\nash;22;6;61;33;122\n"
+YEARS_BELOW = "Kraj;Rok;Muži;Ženy\nPraha;2021;276;371\n;2022;571;436\nZlín;2021;557;811\n;2022;818;498\nPlzeň;2021;832;283\n;2022;468;356\n"
+
 DRAFTED = {
+    "a second table of other columns": (OTHER_TABLE, {("Ayr", "Men"): 31, ("Ayr", "Women"): 40, ("Bute", "Men"): 22, ("Bute", "Women"): 19, ("Coll", "Men"): 9, ("Coll", "Women"): 12, ("Ayr", "Under 30"): 50, ("Ayr", "30 and over"): 21, ("Bute", "Under 30"): 11, ("Bute", "30 and over"): 30, ("Coll", "Under 30"): 8, ("Coll", "30 and over"): 13}),
+    "names with notes": (WORN_NOTES, rows("Ayr 31 40; Bute 22 19; Coll 9 12", "Male_[note_1]", "Female_[note_2]")),
+    "a part below each place": (ONE_PART, {("Lahti",): 882, ("Lahti", "of which women"): 395, ("Kotka",): 761, ("Kotka", "of which women"): 237, ("Pori",): 605, ("Pori", "of which women"): 345}),
+    "names above the values of one attribute": (TOWNS_BELOW, rows("oak 125 31 12 55 27; elm 81 14 9 40 18; ash 122 22 6 61 33", "", "Kiel", "Husum", "Ulm", "Lindau")),
+    "years below each place": (YEARS_BELOW, rows("Praha 571 436; Zlín 818 498; Plzeň 468 356", "Muži", "Ženy")),
     "levels by letters whose parts nothing tells": (LETTERS, rows("| 63 81; GM01 10 15; GM02 20 25; GM03 11 17; GM04 22 24", "m", "f")),
     "two attributes joined by words": (SPACED, rows("Oslo 10 31 12 33 86; Bodø 7 18 9 16 50; Vadsø 3 8 2 9 22", "Menn|0-14_år", "Menn|15_år_og_over", "Kvinner|0-14_år", "Kvinner|15_år_og_over", "")),
     "a section of shares": (SECTIONS, rows("NSW 123 57; Vic 64 121", "Employed", "Others")),

@@ -147,6 +147,19 @@ def summed_groups(columns: list[SeenColumn], total: SeenColumn, titles: str) -> 
     return [columns] if run or not groups else groups
 
 
+def are_of_one_whole(groups: Sequence[Sequence[SeenColumn]], total: SeenColumn | None, titles: str) -> bool:
+    """Return True if groups of columns together sum to the total, or, without one, have other sums each."""
+    if total is not None:
+        return _add_up([column for group in groups for column in group], total, titles)
+    ends = [np.array([list(ends_of(column, titles)) for column in group]) for group in groups]
+    first = ends[0].sum(axis=0)
+    found = [
+        agreement_with_sums(RowNumbers(np.array([first, *own])), 0, range(1, len(own) + 1), loose=True)
+        for own in ends[1:]
+    ]
+    return all(each.is_told and 5 * each.near < each.told and 10 * each.off > each.total for each in found)
+
+
 def _add_up(parts: Sequence[SeenColumn], total: SeenColumn, titles: str) -> bool:
     ends = np.array([list(ends_of(column, titles)) for column in (total, *parts)])
     found = agreement_with_sums(RowNumbers(ends), 0, range(1, len(ends)), loose=True)

@@ -62,12 +62,12 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     columns = [c for c in columns if c not in ids]
     if not columns:
         return SortedKeys([], [], ignored, labels, kinds)
-    names = Counter(
+    names = [
         c.name for c in columns
-    )  # a column of places and values was parted, and its name tells neither
-    likely = (
-        [c for c in columns if not _tells_attribute(c, named=names[c.name] == 1)] if rows > 1 else columns
-    )
+    ]  # of a column of places and values that was parted both parts have its name
+    single = [c for at, c in enumerate(columns) if c.name not in names[:at]]
+    likely = [c for c in single if not _tells_attribute(c, named=names.count(c.name) == 1)]
+    likely = likely if rows > 1 else columns
     if (
         not likely
         and len(columns) == 1

@@ -19,7 +19,7 @@ from trueup.io.published.drafting.keys import (
     lacks_above,
     lacks_below,
 )
-from trueup.io.published.drafting.names import name_of
+from trueup.io.published.drafting.names import OF_WHICH, name_of
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
@@ -204,6 +204,8 @@ def _drafted_table(
             totals[drawn.column] = whole_value
         totals |= (summed := _summing(drawn.column, column, table, undecided, totals))
         drawn.values = [value for value in drawn.values if value not in summed.values()]
+        if len(drawn.values) == 1 and OF_WHICH.match(drawn.values[0].casefold()):
+            drawn.values.append("other")
         named.append(drawn.name)
     cells = [] if len(table.values) == 1 else list(attribute_cells(table, attributes, undecided))
     of_codes = [d for d in levels if d.prefix]

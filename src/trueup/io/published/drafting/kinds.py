@@ -24,6 +24,8 @@ DATED = re.compile(
 )
 VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
+_NOTED = re.compile(r"\s*[\[(]notes?\W*\w{1,3}[\])]", re.IGNORECASE)
+"""Points from a name to a note."""
 BESIDE = re.compile(
     r".*(population|denominator|\bbase\b|person[- ]years|sample( size)?|respondents).*", re.IGNORECASE
 )
@@ -97,7 +99,8 @@ def marks_values(column: SeenColumn, at: int) -> bool:
     """Return True for a column of flags or footnotes, by its name or because few rows have a letter or two there."""
     held = column.held
     sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
-    return _MARKS.fullmatch(column.name) is not None or (at > 0 and sparse and not KEY.fullmatch(column.name))
+    named = _MARKS.fullmatch(_NOTED.sub("", column.name))
+    return named is not None or (at > 0 and sparse and not KEY.fullmatch(column.name))
 
 
 def holds_values(column: SeenColumn, at: int) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trueup.files import is_parquet
 from trueup.files.source import open_table
+from trueup.io.published.drafting.panels import numeric_cells, panels_of
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_marked, is_number
@@ -118,15 +119,11 @@ def _filled(rows: Sequence[Row]) -> int:
     )
 
 
-def _numeric(row: Row) -> set[int]:
-    return {k for k, cell in enumerate(row) if cell and is_number(cell)}
-
-
 def _first(rows: Sequence[Row]) -> int | None:
     """Return the first row of numbers; years above all other cells, or in several columns, count as column names."""
     wide = 0
     for at, row in enumerate(rows):
-        numbers = _numeric(row)
+        numbers = numeric_cells(row)
         wide += sum(map(bool, row)) > 1
         whole = (
             at > 0 and numbers and not row[0] and all(rows[at - 1]) and len(rows[at - 1]) > 1
@@ -140,10 +137,10 @@ def _first(rows: Sequence[Row]) -> int | None:
             and (len(set(years)) == len(years) or (at > 0 and sum(map(bool, rows[at - 1])) > 1))
             and (len(numbers) > 1 or wide == 1)
         )
-        counted = _numeric(below)
+        counted = numeric_cells(below)
         if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
             continue
-        if numbers & (_numeric(below) | {k for k, cell in enumerate(below) if is_code(cell)}):
+        if numbers & (numeric_cells(below) | {k for k, cell in enumerate(below) if is_code(cell)}):
             return _with_codes(rows, at, numbers)
     return None
 
@@ -193,7 +190,7 @@ def _below_header(rows: Sequence[Row], first: int) -> int:
 
 def _last(rows: Sequence[Row], first: int) -> int:
     """Return the last row that has a number, or a code, beside something else."""
-    numbers = {k for row in rows[first : first + 50] for k in _numeric(row)}
+    numbers = {k for row in rows[first : first + 50] for k in numeric_cells(row)}
     full = sum(map(bool, rows[first]))
     for at in range(len(rows) - 1, first, -1):
         row = rows[at]
@@ -235,62 +232,3 @@ def _columns(
         path = (joined or leaves[k]).replace("!!", JOINED).split(JOINED)
         found.append(SeenColumn(name, tuple(part.rstrip(":") for part in path), texts, point))
     return [column for column in found if column.held]
-
-
-class Panel(NamedTuple):
-    """One of several tables in a file.
-
-    Attributes
-    ----------
-    label
-        Its heading.
-    start, end
-        Its rows, from the first to the one behind the last.
-    header
-        Whether the row above is a header of its own.
-    """
-
-    label: str
-    start: int
-    end: int
-    header: bool
-
-
-def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
-    """Return the tables below each other, of the same or of other places; none if the rows below a header are one table.
-
-    Examples
-    --------
-    >>> head, north, south = ["Area", "n"], ["North", "1"], ["South", "2"]
-    >>> panels_of([["Men"], head, north, south, [], ["Women"], head, north, south], 2, 8)
-    [Panel(label='Men', start=2, end=4, header=True), Panel(label='Women', start=7, end=9, header=True)]
-    """
-    header = rows[bottom - 1] if bottom else []
-    found: list[Panel] = []
-    label, own, start = _heading(rows, bottom), bool(header), None
-    for at in range(bottom, last + 2):
-        row = rows[at] if at <= last else []
-        headed = bool(header) and (
-            row == header
-            or (row[:1] == header[:1] != [""] and bool(row) and not _numeric(row) and start is None)
-        )
-        if headed or sum(map(bool, row)) < 2:
-            if start is not None:
-                found.append(Panel(label, start, at, own))
-            start, own = None, headed
-            label = next(filter(None, row), label) if not headed else label
-        elif start is None:
-            start = at
-    keys = [{next(filter(None, row)) for row in rows[panel.start : panel.end]} for panel in found]
-    alike = all(2 * len(one & keys[0]) >= max(len(one), len(keys[0])) for one in keys)
-    alike = alike or (
-        all(panel.header for panel in found) and len(set().union(*keys)) >= sum(map(len, keys)) - len(keys)
-    )
-    apart = len({panel.label for panel in found}) == len(found)
-    return found if len(found) > 1 and alike and apart else []
-
-
-def _heading(rows: Sequence[Row], bottom: int) -> str:
-    """Return the heading above the first header."""
-    above = next((row for row in reversed(rows[: max(bottom - 1, 0)]) if any(row)), [])
-    return next(filter(None, above), "")

@@ -74,7 +74,7 @@ def _form(text: str) -> int:
 
 
 def with_numbered_keys(
-    keys: list[SeenColumn], values: list[SeenColumn]
+    keys: list[SeenColumn], periods: list[SeenColumn], values: list[SeenColumn]
 ) -> tuple[list[SeenColumn], list[SeenColumn]]:
     """Take the first columns of whole numbers as keys if only then no two rows have the same keys."""
     # A few names that repeat are no reason to take counts, which differ from row to row, for codes.
@@ -84,8 +84,8 @@ def with_numbered_keys(
         if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
             break
         ways = [
-            [column.texts for column in (*keys, *numbered)],
-            carried_keys([c.texts for c in (*keys, *numbered)]),
+            [column.texts for column in (*keys, *periods, *numbered)],
+            carried_keys([c.texts for c in (*keys, *periods, *numbered)]),
         ]
         if not all(
             (few and _repeats(column)) or _rises(column) or _has_one_width(column) for column in numbered

@@ -23,7 +23,7 @@ from trueup.io.published.drafting.kinds import (
     marks_values,
     stands_among_values,
 )
-from trueup.io.published.drafting.names import overlapping
+from trueup.io.published.drafting.names import OF_WHICH, overlapping
 from trueup.io.published.drafting.numbered import with_numbered_keys, without_formal, without_numbers_of_rows
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers
@@ -72,25 +72,31 @@ def sorted_out(
     ]
     coded += formal
     ignored += beside
-    keys, values = with_numbered_keys(keys, values)
+    keys, values = with_numbered_keys(keys, periods, values)
     values, numbered = without_numbers_of_rows(keys, values)
     coded += numbered
     ignored += [f"column '{c.name}' numbers the rows or their places, and is left out" for c in numbered]
-    if some := _some_rows(keys, periods, values):
+    whole = _filled([*keys, *periods], len(values[0].texts))[: len(keys)]
+    if some := _some_rows(whole or keys, periods, values):
         column, wanted, why = some
         kept = [text in wanted for text in column.texts]
-        rest = [each._replace(texts=list(compress(each.texts, kept))) for each in every]
+        above = {id(key): full for key, full in zip(keys, whole)}
+        rest = [
+            each._replace(texts=list(compress(above.get(id(each), each).texts, kept)))
+            for each in every
+            if each is not column or len(wanted) > 1
+        ]
         table = sorted_out(file, sheet, titles, [each for each in rest if each.held], headless=headless)
         only = {column.name: wanted[0] if len(wanted) == 1 else wanted}
-        return table and table._replace(ignored=[why, *table.ignored], only={**only, **table.only})
+        said = [why, *(table.ignored if table else ())]
+        return table and table._replace(
+            ignored=said, only={**only, **table.only}, fill=table.fill or bool(whole)
+        )
     for column in periods:
         what = f"says '{column.held[0]}' everywhere" if len(set(column.held)) == 1 else "tells no rows apart"
         ignored.append(f"column '{column.name}' {what}, and is left out")
-    filled = [
-        key._replace(texts=texts) for key, texts in zip(keys, carried_keys([key.texts for key in keys]))
-    ]
-    fill = told_rows(filled) > told_rows(keys) and told_rows(filled) == len(values[0].texts)
-    keys = filled if fill else keys
+    filled = _filled(keys, len(values[0].texts))
+    fill, keys = bool(filled), filled or keys
     keys = _parted(keys[0]) if len(keys) == 1 else keys
     values, left, more = _last_period(values)
     keys = [_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys]
@@ -129,12 +135,25 @@ def _parted(column: SeenColumn) -> list[SeenColumn]:
     places = len(times) - len(values)
     below = carried(["" if text in values else text for text in column.texts])
     told = len(set(zip(below, column.texts))) == len(column.texts) and "" not in below
-    if len(values) < 2 or places < 2 or not told or min(times[value] for value in values) < 0.8 * places:
+    one = len(values) == 1 and all(OF_WHICH.match(value.casefold()) for value in values)
+    if (
+        not (one or len(values) > 1)
+        or places < 2
+        or not told
+        or min(times[value] for value in values) < 0.8 * places
+    ):
         return [column]
     return [
         column._replace(texts=below),
         column._replace(texts=[text * (text in values) for text in column.texts]),
     ]
+
+
+def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
+    """Return keys whose blanks repeat those above, if only then they tell all rows apart; else nothing."""
+    carried_on = carried_keys([key.texts for key in keys])
+    filled = [key._replace(texts=texts) for key, texts in zip(keys, carried_on)]
+    return filled if told_rows(filled) > told_rows(keys) and told_rows(filled) == rows else []
 
 
 def _summed(texts: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import compress, pairwise
 from operator import not_
 
-from trueup.io.published.drafting.agreement import summed_groups, summing
+from trueup.io.published.drafting.agreement import are_of_one_whole, summed_groups, summing
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
@@ -179,6 +179,8 @@ def _attribute_groups(
     groups = [[c for c in rest if c.path[0] == name] for name in upper if len(upper) * 2 <= len(rest)]
     groups = [group for group in groups if len(group) > 1]  # above one column stands a unit or a note
     flat = [c for c in rest if not any(c in group for group in groups)]
+    if len(groups) > 1 and not flat and are_of_one_whole(groups, total, table.titles):
+        return [[*rest]]  # below the names of larger values
     if not flat:
         return groups
     return groups + (summed_groups(flat, total, table.titles) if total else columns_apart(flat, table))

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
+from trueup.io.published.drafting.laws import rounding_base, suggested_law, unit_of
 from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_number
-from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.notes import carried_keys
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
 from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.noise.perturbed import CountInterval
-
-_THOUSANDS = re.compile(
-    r"\b(in|en|em|i|w|×|x) (thousands?|1[., ]?000|tausend|milliers?|migliaia|milhares|tusen(tal)?|duizend(tallen)?|tys\.|"
-    r"tysiącach|тыс\.|тысячах)|\((thousands?|tsd\.?|tys\.|тыс\.)\)|\bthousands$|['’]000\b|\b(1000|000)-?(s|tal)\b|千人|"
-    r"\ben miles\b|\btsd\.",
-    re.IGNORECASE | re.MULTILINE,
-)
-_TOLD = "read what the publisher says of it"
 
 
 def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     """Return the spec as TOML, and what is undecided."""
     undecided = list(whole.undecided)
     entries = [part for entry in whole.entries for part in _by_law(entry)]
-    told = {base for entry in entries if (base := _base(entry)) is not None}
+    told = {base for entry in entries if (base := rounding_base(entry)) is not None}
     values = {a.name: set(a.values) for a in whole.attributes}
     parts = [
         _entry(entry, name, told, values, undecided) for entry, name in zip(entries, _entry_names(entries))
@@ -83,11 +74,11 @@ def _level(level: DraftedKey, *, pointed: bool) -> str:
 def _by_law(entry: DraftedTable) -> list[DraftedTable]:
     """Separate the total from its parts if the parts are rounded and the total is not."""
     parts = [c for c in entry.cells if c[1]]
-    if not parts or len(parts) == len(entry.cells) or _base(entry) is not None:
+    if not parts or len(parts) == len(entry.cells) or rounding_base(entry) is not None:
         return [entry]
     groups = ([c for c in entry.cells if not c[1]], parts)
     rounded, total = _among(entry, parts), _among(entry, groups[0])
-    return [total, rounded] if _base(rounded) is not None else [entry]
+    return [total, rounded] if rounding_base(rounded) is not None else [entry]
 
 
 def _among(entry: DraftedTable, cells: list[tuple[SeenColumn, dict[str, str]]]) -> DraftedTable:
@@ -140,11 +131,11 @@ def _entry(
     if entry.ragged:
         lines.append("ragged = true")
     lines += _decimal(entry, undecided)
-    if (unit := _unit(seen)) > 1:
+    if (unit := unit_of(seen)) > 1:
         lines.append(f"unit = {unit}")
         undecided.append(f"'{seen.file}': its values are thousands, by its words; if not, take `unit` out")
     lines += [
-        f"law = {_suggested_law(entry, told, undecided)}",
+        f"law = {suggested_law(entry, told, undecided)}",
         *_codes(entry, undecided),
         *_unlisted(entry, values),
     ]
@@ -164,6 +155,7 @@ def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
         name: {where.get(name) for _, where in entry.cells} for _, where in entry.cells for name in where
     }
     lacks = any(values[name] - held for name, held in named.items())
+    lacks |= any(values[name] - {*column.held} for name, column in zip(entry.attributes, seen.attributes))
     if seen.attributes and not lacks:
         texts = [column.texts for column in (*seen.places, *seen.attributes)]
         keys = list(zip(*(carried_keys(texts) if entry.fill else texts)))
@@ -232,69 +224,3 @@ def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
             f"'{entry.seen.file}': whether '{differ}' is {kept} or {other}; it is taken for {kept}"
         )
     return [f'decimal = "{sign}"']
-
-
-def _numbers(entry: DraftedTable) -> list[float]:
-    """Return the numbers of a table (counts)."""
-    found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
-    return [round(x * _unit(entry.seen), 6) for x in found]
-
-
-def _unit(seen: SeenTable) -> int:
-    """Return what 1 stands for (counts), by words above the table or in the names of its columns."""
-    names = (name for column in seen.values for name in (column.name, *column.path))
-    return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
-
-
-def _base(entry: DraftedTable) -> int | None:
-    """Return the base that the values of a table without noise are multiples of."""
-    found = _numbers(entry)
-    noisy = (
-        entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
-    )
-    return None if noisy else base_of(found, entry.seen.titles.casefold())
-
-
-def _suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
-    """Return the law suggested by values and titles, or by neighbouring tables with known bases."""
-    seen = entry.seen
-    found = _numbers(entry)
-    said = seen.titles.casefold()
-    where = f"'{seen.file}'"
-    if any(x != int(x) for x in found) and not seen.errors:
-        return _noise(entry, "gaussian", undecided)
-    if seen.errors:
-        return '{ name = "gaussian" }'
-    if seen.variance is not None or any(x < 0 for x in found):
-        return _noise(entry, "discrete-gaussian", undecided)
-    if re.search(r"cell.?key|perturb|random(ly)? adjust", said) and not base_of(found, said):
-        undecided.append(
-            f"{where}: the law is a cell key's, by its titles; its largest change and variance are not known"
-        )
-        return '{ name = "cell-key", maximum = 2, change_variance = "1" }'
-    beside = [base for base in told if found and all(x % base == 0 for x in found)]
-    base = base_of(found, said) or max(beside, default=None)
-    if base is None:
-        undecided.append(f"{where}: the law is taken as exact; {_TOLD}")
-        return '{ name = "exact" }'
-    if re.search(r"random(ly)?[ -]?(round|to)", said) or (base in (3,) and "nearest" not in said):
-        if not re.search(r"random", said):
-            undecided.append(
-                f"{where}: values are multiples of {base}; whether rounded at random or to the nearest, {_TOLD}"
-            )
-        return f'{{ name = "random-rounding", base = {base} }}'
-    if "nearest" not in said:
-        undecided.append(
-            f"{where}: values are multiples of {base}; whether rounded to the nearest or at random, {_TOLD}"
-        )
-    return f'{{ name = "rounded", base = {base}, ties = "either" }}'
-
-
-def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
-    if entry.seen.variance is not None and not entry.cells:
-        undecided.append(f"'{entry.seen.file}': the law of its noise, '{name}' or another, {_TOLD}")
-        return f'{{ name = "{name}" }}'
-    undecided.append(
-        f"'{entry.seen.file}': its values carry noise; sigma2 is not known, and 100 stands in its place"
-    )
-    return f'{{ name = "{name}", sigma2 = "100" }}'

@@ -107,8 +107,8 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
             f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, and its law hides "
             f"counts {range_text(own.hidden)}",
             needed="a code for counts that the law hides",
-            remedy="correct the law; or, where the code stands for some of these counts only, write "
-            f"{codes_with(part, code, some)}; where for whatever the law hides, {codes_with(part, code, 'hidden')}",
+            remedy="correct the law; or, where the code is for whatever the law hides, write "
+            f"{codes_with(part, code, 'hidden')}; where for some of its counts only, {codes_with(part, code, some)}",
         )
     return rule.with_code(said)
 

@@ -1,0 +1,83 @@
+"""Laws that the values of a published table, and the words above and below it, suggest."""
+
+from __future__ import annotations
+
+import re
+
+from trueup.io.published.drafting.keys import DraftedTable
+from trueup.io.published.drafting.seen import SeenTable
+from trueup.io.published.drafting.sums import base_of, column_numbers
+
+_THOUSANDS = re.compile(
+    r"\b(in|en|em|i|w|×|x) (thousands?|1[., ]?000|tausend|milliers?|migliaia|milhares|tusen(tal)?|duizend(tallen)?|tys\.|"
+    r"tysiącach|тыс\.|тысячах)|\((thousands?|tsd\.?|tys\.|тыс\.)\)|\bthousands$|['’]000\b|\b(1000|000)-?(s|tal)\b|千人|"
+    r"\ben miles\b|\btsd\.",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TOLD = "read what the publisher says of it"
+
+
+def _numbers(entry: DraftedTable) -> list[float]:
+    """Return the numbers of a table (counts)."""
+    found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
+    return [round(x * unit_of(entry.seen), 6) for x in found]
+
+
+def unit_of(seen: SeenTable) -> int:
+    """Return what 1 stands for (counts), by words above the table or in the names of its columns."""
+    names = (name for column in seen.values for name in (column.name, *column.path))
+    return 1000 if _THOUSANDS.search("\n".join((seen.titles, *names))) else 1
+
+
+def rounding_base(entry: DraftedTable) -> int | None:
+    """Return the base that the values of a table without noise are multiples of."""
+    found = _numbers(entry)
+    noisy = (
+        entry.seen.variance is not None or bool(entry.seen.errors) or any(x < 0 or x != int(x) for x in found)
+    )
+    return None if noisy else base_of(found, entry.seen.titles.casefold())
+
+
+def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> str:
+    """Return the law suggested by values and titles, or by neighbouring tables with known bases."""
+    seen = entry.seen
+    found = _numbers(entry)
+    said = seen.titles.casefold()
+    where = f"'{seen.file}'"
+    if any(x != int(x) for x in found) and not seen.errors:
+        return _noise(entry, "gaussian", undecided)
+    if seen.errors:
+        return '{ name = "gaussian" }'
+    if seen.variance is not None or any(x < 0 for x in found):
+        return _noise(entry, "discrete-gaussian", undecided)
+    if re.search(r"cell.?key|perturb|random(ly)? adjust", said) and not base_of(found, said):
+        undecided.append(
+            f"{where}: the law is a cell key's, by its titles; its largest change and variance are not known"
+        )
+        return '{ name = "cell-key", maximum = 2, change_variance = "1" }'
+    beside = [base for base in told if found and all(x % base == 0 for x in found)]
+    base = base_of(found, said) or max(beside, default=None)
+    if base is None:
+        undecided.append(f"{where}: the law is taken as exact; {_TOLD}")
+        return '{ name = "exact" }'
+    if re.search(r"random(ly)?[ -]?(round|to)", said) or (base in (3,) and "nearest" not in said):
+        if not re.search(r"random", said):
+            undecided.append(
+                f"{where}: values are multiples of {base}; whether rounded at random or to the nearest, {_TOLD}"
+            )
+        return f'{{ name = "random-rounding", base = {base} }}'
+    if "nearest" not in said:
+        undecided.append(
+            f"{where}: values are multiples of {base}; whether rounded to the nearest or at random, {_TOLD}"
+        )
+    return f'{{ name = "rounded", base = {base}, ties = "either" }}'
+
+
+def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
+    if entry.seen.variance is not None and not entry.cells:
+        undecided.append(f"'{entry.seen.file}': the law of its noise, '{name}' or another, {_TOLD}")
+        return f'{{ name = "{name}" }}'
+    undecided.append(
+        f"'{entry.seen.file}': its values carry noise; sigma2 is not known, and 100 stands in its place"
+    )
+    return f'{{ name = "{name}", sigma2 = "100" }}'
