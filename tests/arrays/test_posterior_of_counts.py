@@ -13,7 +13,7 @@ from trueup.arrays import (
     noise_keeping,
     posterior_of_counts,
 )
-from trueup.errors import InfeasibleError, SpecError
+from trueup.errors import DataError, InfeasibleError, SpecError
 from trueup.kernel.table_walks.moves import enumerate_fibre
 from trueup.noise import Exact
 
@@ -88,8 +88,11 @@ def test_tables_of_a_usual_size_are_drawn(rng):
         ({"upper": 1, "sums": [7]}, InfeasibleError, "row 0 of A"),
         ({"sums": [1, 2]}, SpecError, "sums have shape"),
         ({"A": [[1, 1, 1]]}, SpecError, "3 columns"),
+        ({"y": [], "A": None}, SpecError, "no noisy counts"),
+        ({"y": [1.5, 2]}, DataError, "not all whole"),
+        ({"least": [1]}, SpecError, "least have shape"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(rng, more, error, said):
     with pytest.raises(error, match=said):
-        posterior_of_counts([3, 4], **{"A": [[1, 1]], "laws": LAW, "rng": rng, **more})
+        posterior_of_counts(**{"y": [3, 4], "A": [[1, 1]], "laws": LAW, "rng": rng, **more})

@@ -77,8 +77,8 @@ def test_25_posteriors_of_trees_each_are_those_of_enumeration(rng, shape):
         weight = np.exp(log - log.max())
         weight /= weight.sum()
         found = posterior_of_tree(values, parents, laws)
-        np.testing.assert_allclose(found.mean(), weight @ every, atol=1e-4 if shape == 3 else 1e-8)
-        counts, mass = found.marginal(leaf)
+        np.testing.assert_allclose(found.marginals.mean, weight @ every, atol=1e-4 if shape == 3 else 1e-8)
+        counts, mass = found.marginals.pmf(leaf)
         expected = np.bincount(every[:, leaf], weight, most + 1)
         inside = counts <= most
         np.testing.assert_allclose(mass[inside], expected[counts[inside]], atol=1e-4 if shape == 3 else 1e-9)
@@ -87,10 +87,10 @@ def test_25_posteriors_of_trees_each_are_those_of_enumeration(rng, shape):
 def test_intervals_of_a_tree_leave_out_half_the_rest_on_each_side_or_all_of_it_above():
     found, from_least = posterior_of_tree([10, 4, 5, 7], [3, 3, 3, -1], discrete_laplace(1)), set()
     for level in (0.5, 0.9, "95%"):
-        low, high = found.interval(level)
+        low, high = found.marginals.interval(level)
         rest = 1 - (0.95 if level == "95%" else level)
         for node in range(4):
-            counts, mass = found.marginal(node)
+            counts, mass = found.marginals.pmf(node)
             below, above = mass[counts < low[node]].sum(), mass[counts > high[node]].sum()
             tail = rest / 2 if below or above <= rest / 2 else rest
             from_least.add(tail == rest)
@@ -110,7 +110,7 @@ def test_draws_of_a_tree_add_up_and_have_the_posterior(rng):
     drawn = found.draw(100_000, rng)
     assert (drawn[:, 0] == drawn[:, 1] + drawn[:, 2]).all()
     for node in range(3):
-        counts, mass = found.marginal(node)
+        counts, mass = found.marginals.pmf(node)
         assert p_value(np.bincount(drawn[:, node], minlength=counts[-1] + 1)[counts], mass) > FALSE_ALARM
         assert p_value(np.bincount(drawn[:, node], minlength=counts[-1] + 2)[counts + 1], mass) < FALSE_ALARM
 
@@ -256,8 +256,8 @@ def test_a_seed_in_place_of_a_generator_is_refused():
 
 @pytest.mark.parametrize("node", [-1, 3, 1.5, True])
 def test_a_node_that_is_none_has_no_marginal(node):
-    with pytest.raises(SpecError, match="no node"):
-        posterior_of_tree([4, 2, 2], [-1, 0, 0], discrete_laplace(1)).marginal(node)
+    with pytest.raises(SpecError, match="no count"):
+        posterior_of_tree([4, 2, 2], [-1, 0, 0], discrete_laplace(1)).marginals.pmf(node)
 
 
 @pytest.mark.parametrize("wrong", [{"total": "x"}, {"algorithm": 3, "release": "sample"}])

@@ -117,6 +117,8 @@ def posterior_of_counts(
     ((2000, 6), True, True)
     """
     z = real_vector(y, "the noisy counts")
+    if not z.size:
+        raise SpecError("there are no noisy counts", needed="one at least")
     check_draws(draws, each=z.size)
     check_generator(rng)
     if isinstance(laws, OnLattice):

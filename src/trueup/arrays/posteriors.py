@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -25,7 +25,6 @@ from trueup.kernel.messages.tilting import bounds
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import ReleasedSum
 from trueup.model.records.drawn import Marginals
-from trueup.model.tables import probability_of
 from trueup.noise.law import Integers, Law, Reals
 
 
@@ -43,35 +42,18 @@ class TreePosterior(ThreeLines):
     _place: Integers
     dropped: float
 
-    def marginal(self, node: int) -> tuple[Integers, Reals]:
-        """Return the counts of a node, in order, and their probabilities."""
-        if isinstance(node, bool) or node not in range(self._place.size):
-            raise SpecError(f"there is no node {node}", needed=f"a node, 0 to {self._place.size - 1}")
-        return self._marginals.pmf(int(self._place[node]))
-
-    def mean(self) -> Reals:
-        """Return the posterior mean of every node, (n,)."""
-        return self._marginals.mean[self._place]
-
-    def interval(self, mass: float | str = 0.9) -> tuple[Integers, Integers]:
-        """Return the ends, (n,) each, of every node's interval of at least `mass`: equal tails, or from the least possible count
-        where that is shorter.
-        """
-        low, high = self._marginals.interval(probability_of(mass))
-        return low[self._place], high[self._place]
-
     @cached_property
-    def _marginals(self) -> Marginals:
-        start, offset, masses = marginals(self._solved)
-        size = np.diff(start)
-        whole = np.bincount(np.repeat(np.arange(offset.size), size), masses)
-        return Marginals(start, offset, masses / np.repeat(whole, size))
+    def marginals(self) -> Marginals:
+        """Exact masses of the count of every node: `mean`, `sd`, `quantile`, `interval(level)`, `pmf(node)`."""
+        found = Marginals.of_some(marginals(self._solved), self._place)
+        whole = np.add.reduceat(found.masses, found.start[:-1])
+        return replace(found, masses=found.masses / np.repeat(whole, np.diff(found.start)))
 
     def _lines(self) -> tuple[str, str, str]:
         return (
             f"TreePosterior: counts of {self._place.size:,} nodes that add up",
             f"exact, under a flat prior; tables left out at most {self.dropped:.2g} of the posterior mass",
-            ".mean(), .interval(mass) of all nodes; .marginal(node); .draw(draws, rng)",
+            ".marginals: mean, sd, interval(level) of all nodes, pmf(node); .draw(draws, rng)",
         )
 
     def draw(self, draws: int, rng: np.random.Generator) -> Integers:
@@ -118,9 +100,9 @@ def posterior_of_tree(
     --------
     >>> from trueup.arrays import discrete_laplace
     >>> found = posterior_of_tree([10, 4, 5], [-1, 0, 0], discrete_laplace(1))
-    >>> found.mean().round(2), found.draw(2, np.random.default_rng(1)).shape
+    >>> found.marginals.mean.round(2), found.draw(2, np.random.default_rng(1)).shape
     (array([9.67, 4.33, 5.33]), (2, 3))
-    >>> low, high = found.interval(0.9)
+    >>> low, high = found.marginals.interval(0.9)
     >>> low.tolist(), high.tolist()
     ([8, 3, 4], [11, 6, 7])
     """

@@ -18,7 +18,6 @@ from trueup.inferring.tree_parts import Top, Weighted
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.io.bundle.posterior import write_drawn
 from trueup.kernel.messages.downward import Exact
-from trueup.kernel.messages.partition import spread_messages
 from trueup.model.records.drawn import Columns, Marginals
 
 
@@ -164,11 +163,3 @@ def joined_marginals(pieces: Sequence[Exact]) -> Exact:
     starts = np.cumsum([0, *(start[-1] for start, _, _ in pieces)])
     start = np.concatenate([[0], *(own[1:] + before for (own, _, _), before in zip(pieces, starts))])
     return start, np.concatenate([p[1] for p in pieces]), np.concatenate([p[2] for p in pieces])
-
-
-def some_of(exact: Exact, nodes: Integers) -> Marginals:
-    """Return the marginals of some nodes."""
-    start, offset, masses = exact
-    sizes = np.diff(start)[nodes]
-    own = masses[spread_messages(start[nodes], sizes)]
-    return Marginals(np.concatenate([[0], np.cumsum(sizes)]), offset[nodes], own)

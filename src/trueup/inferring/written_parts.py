@@ -16,7 +16,7 @@ from trueup.files.writing import write_parquet
 from trueup.inferring.conflict import conflicts
 from trueup.inferring.method import Progress
 from trueup.inferring.questions import labels_of_areas, refuse_overlapping
-from trueup.inferring.solved_tree import AreaParts, NodeTable, PartGiven, SolvedTree, some_of, tables_of_part
+from trueup.inferring.solved_tree import AreaParts, NodeTable, PartGiven, SolvedTree, tables_of_part
 from trueup.inferring.tree_exact import refuse_endless
 from trueup.io.bundle.manifest import slug
 from trueup.io.bundle.places import write_places
@@ -25,7 +25,7 @@ from trueup.kernel.messages.downward import Exact
 from trueup.kernel.messages.partition import Partition, spread_messages, subtrees
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import NestedTree
-from trueup.model.records.drawn import Drawn
+from trueup.model.records.drawn import Drawn, Marginals
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.model.records.quantity import describe_draws
@@ -197,7 +197,7 @@ class WrittenParts(WantedTables):
 
     def _write_top(self, folder: Path, exact: Exact, count: int) -> NDArray:
         """Write the summaries of the margins above the parts; return the means of these `count` nodes."""
-        found = some_of(exact, np.arange(count))
+        found = Marginals.of_some(exact, np.arange(count))
         figures, starts = found.describe(self.level), self.nested.level_ptr
         (folder / "summary").mkdir(exist_ok=True)
         for at in range(int(np.searchsorted(starts, count))):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trueup.errors import ConvergenceError
+from trueup.errors import ConvergenceError, SpecError
 from trueup.model.cells import Margin
 from trueup.model.tables import probability_of
 
@@ -122,6 +122,17 @@ class Marginals:
     offset: NDArray[np.int64]
     masses: Reals
 
+    @classmethod
+    def of_some(
+        cls, exact: tuple[NDArray[np.int64], NDArray[np.int64], Reals], groups: NDArray[np.int64]
+    ) -> Marginals:
+        """Return the marginals of some counts, given start, offset and masses of all."""
+        start, offset, masses = exact
+        sizes = np.diff(start)[groups]
+        ends = np.cumsum(sizes)
+        at = np.arange(sizes.sum()) + np.repeat(start[groups] - (ends - sizes), sizes)
+        return cls(np.concatenate([[0], ends]), offset[groups], masses[at])
+
     @cached_property
     def mean(self) -> Reals:
         """Return posterior means (counts)."""
@@ -147,12 +158,14 @@ class Marginals:
 
     def pmf(self, group: int) -> tuple[NDArray[np.int64], Reals]:
         """Return the counts of a group's window and their masses."""
+        if isinstance(group, bool) or group not in range(self.offset.size):
+            raise SpecError(f"there is no count {group}", needed=f"one of 0 to {self.offset.size - 1}")
         masses = self.masses[self.start[group] : self.start[group + 1]]
         return self.offset[group] + np.arange(len(masses)), masses
 
-    def interval(self, level: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def interval(self, level: float | str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ends of every count's interval: equal tails, or from the least possible count where that is shorter."""
-        return shorter_ends(self.quantile, self.offset, level)
+        return shorter_ends(self.quantile, self.offset, probability_of(level))
 
     def describe(self, level: float) -> Columns:
         """Return mean, sd, median, and the interval with its mass, of every count."""
