@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.model.records.measurements import Measurements as Measurements
     from trueup.model.records.posterior import Posterior as Posterior
     from trueup.model.records.release import Release as Release
-    from trueup.model.records.released import ReleasedCounts as ReleasedCounts
+    from trueup.model.records.release import ReleasedCounts as ReleasedCounts
     from trueup.model.spec import Spec as Spec
     from trueup.model.spec import load_spec as load_spec
     from trueup.model.spec import parse_spec as parse_spec
@@ -75,7 +75,7 @@ _HOMES = {
     "PosteriorAnswer": "trueup.model.records.answer",
     "Problem": "trueup.model.problem",
     "Release": "trueup.model.records.release",
-    "ReleasedCounts": "trueup.model.records.released",
+    "ReleasedCounts": "trueup.model.records.release",
     "Spec": "trueup.model.spec",
     "Tree": "trueup.model.tree",
     "TrueupError": "trueup.errors",

@@ -15,10 +15,9 @@ from tests.noise.chi_square import p_value
 from tests.parameters import one_in
 from tests.reference import noise_laws as slow
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, TruncatedGeometric
-from trueup.noise.laws.geometric import GeometricTail
 from trueup.noise.samplers import Inversion
 from trueup.noise.samplers.gaussian import GaussianTable
-from trueup.noise.samplers.geometric import FirstDigit, LowDigit, TwoSidedGeometric
+from trueup.noise.samplers.geometric import FirstDigit, GeometricTail, LowDigit, TwoSidedGeometric
 
 UNDECIDED = np.iinfo(np.int16).min
 LAWS = [

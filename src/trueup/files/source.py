@@ -32,7 +32,6 @@ from trueup.files import (
     is_workbook,
     named_folder,
 )
-from trueup.files.csv_files import open_csv, open_encoded
 from trueup.files.database import Relation, connect, parquet, quiet_duckdb
 
 LIBRARIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}
@@ -202,6 +201,8 @@ def open_table(source: Any, connection: Any = None) -> Source:
             remedy="give --engine spark, for records in Parquet; or a file of this machine",
         )
     if isinstance(source, Encoded):
+        from trueup.files.csv_files import open_encoded
+
         return open_encoded(Path(source), source.encoding)
     if isinstance(source, str | Path):
         return _open_file(Path(source), connection)
@@ -238,6 +239,8 @@ def _open_file(path: Path, connection: Any) -> Source:
                 name, connection.sql(f"SELECT * FROM {_parquet_files(files, path)}"), files, connection
             )
         if files == [path] and is_csv(path):
+            from trueup.files.csv_files import open_csv
+
             return open_csv(path, connection)
     wanted = CSV + PARQUET + WORKBOOK if files == [path] else PARQUET
     raise DataError(f"{name} has an unknown ending", needed=f"one of {', '.join(wanted)}")

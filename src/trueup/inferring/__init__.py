@@ -31,8 +31,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
-from trueup.model.records.release import Release
-from trueup.model.records.released import ReleasedCounts
+from trueup.model.records.release import Release, ReleasedCounts
 from trueup.model.spec import Spec
 from trueup.model.tables import probability_of
 from trueup.model.verb import describe, entry_of, make, refuse_method, takes_records

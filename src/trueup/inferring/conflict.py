@@ -46,7 +46,6 @@ from trueup.model.records.drawn import Conflict, Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.noise.law import Law
-from trueup.noise.perturbed.hidden_values import HiddenValues
 
 DRAWS = 200
 """Draws of the true counts over which the laws' variances are averaged."""
@@ -208,15 +207,21 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     return tuple(found)
 
 
+def _hides(code: Any, law: Any) -> bool:
+    """Return True for a code that hides values published under a law."""
+    from trueup.noise.perturbed.hidden_values import HiddenValues
+
+    return isinstance(code, HiddenValues) and code.law == law and bool(code.published)
+
+
 def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: Drawn) -> Reals:
     """Return posterior means of a query's noise, followed by those of values that codes hide because of their size."""
     codes: list[tuple[Any, Any]] = [
         (other.groups, other.law)
         for other in measured.headers
         if (other.query, other.margin) == (header.query, header.margin)
-        and isinstance(other.law, HiddenValues)
-        and other.law.law == header.law
-        and other.law.published
+        and not other.law.additive
+        and _hides(other.law, header.law)
     ]
     if not codes:
         return values - _mean(measured, header, drawn)

@@ -27,8 +27,7 @@ from trueup.model.prior import Estimated, Flat, Hierarchical
 from trueup.model.problem import Problem
 from trueup.model.records.measurements import Measurements
 from trueup.model.records.quantity import Ratio
-from trueup.model.records.release import Release
-from trueup.model.records.released import ReleasedCounts
+from trueup.model.records.release import Release, ReleasedCounts
 from trueup.model.records.together import link_periods, read_with_rules
 from trueup.model.spec import Spec
 from trueup.run import Executor

@@ -18,7 +18,6 @@ from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.model.verb import structural_misfit
-from trueup.noise.perturbed.hidden_values import HiddenValues
 from trueup.run import Deadline
 
 Progress = Callable[[int, int], None]
@@ -143,6 +142,10 @@ class InferenceMethod(ABC):
 
 def _conceals_noisy(law: Any) -> bool:
     """Return True for a code that stands for noisy values."""
+    if law.additive:
+        return False
+    from trueup.noise.perturbed.hidden_values import HiddenValues
+
     return isinstance(law, HiddenValues) and bool(law.published) and law.law.additive and not law.law.exact
 
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
-from trueup.model.family import FamilyCells, family_of
 from trueup.model.header import Measured, split
 from trueup.model.nested import canonical, chain
 from trueup.model.records.drawn import Drawn
@@ -69,7 +68,11 @@ def within(
     record = replace(
         measured, cells=some.cells, headers=headers, values=values, bounds=(), sealed=measured.digest
     )
-    if isinstance(cells, FamilyCells) and isinstance(some.cells, FamilyCells):
+    if cells.is_family:
+        from trueup.model.family import FamilyCells
+
+        assert isinstance(cells, FamilyCells)
+        assert isinstance(some.cells, FamilyCells)
         tables = [(cells.starts[cells.tables.index(table)], table) for table in some.cells.tables]
         return (
             record,
@@ -109,7 +112,9 @@ def parts_within(
         bounds=tuple(bound(b) for b in constraints.bounds if b.margin.level in kept),
         linear=tuple(rule for rule in constraints.linear if rule.level in kept),
     )
-    if isinstance(cells, FamilyCells):
+    if cells.is_family:
+        from trueup.model.family import family_of
+
         some = replace(some, cells=family_of(own, some.held))
     found = [_cut(h, v, rows(h.margin)) for h, v in zip(headers, values) if h.margin.level in kept]
     fewer, less = zip(*found) if found else ((), ())

@@ -11,7 +11,7 @@ from trueup.files.source import open_table
 from trueup.io.microdata.tabulate import read_counts
 from trueup.model.problem import Problem, public_cells, spec_and_text
 from trueup.model.reading import Reading
-from trueup.model.records.released import ReleasedCounts
+from trueup.model.records.release import ReleasedCounts
 from trueup.model.spec import Spec
 from trueup.model.verb import entry_of
 

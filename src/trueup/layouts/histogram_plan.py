@@ -16,7 +16,6 @@ from trueup.kernel.settling.descend import settling_sequence
 from trueup.layouts import OF_HISTOGRAMS, refuse_wide_levels
 from trueup.model.cells import Cells, Margin, detailed
 from trueup.model.constraints import Bound, Constraints
-from trueup.model.family_sets import cyclic
 from trueup.model.header import Measured
 
 FUSED_CODES = 64  # structural zeros are folded away while no fused axis is larger
@@ -61,6 +60,8 @@ def refuse_undetermined(domain: Domain, plan, constraints: Constraints, level: s
     """Raise SpecError if a level's measurements do not determine its histograms; name a ring of tables if there is one."""
     cells = constraints.cells
     if not determines(domain, plan):
+        from trueup.model.family_sets import cyclic
+
         if ring := cyclic(cells, constraints.held):
             raise ring
         margin = Margin(level, tuple(a.name for a in cells.attributes))

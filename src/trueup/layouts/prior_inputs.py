@@ -6,19 +6,21 @@ A total is flat given bounds of places: see `trueup.kernel.table_walks.within_bo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.tree.whole import propagate
-from trueup.layouts.tree import TreeProblem
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Flat, Hierarchical
+
+if TYPE_CHECKING:
+    from trueup.layouts.tree import TreeProblem
 
 Reals = NDArray[np.float64]
 

@@ -12,10 +12,8 @@ from trueup.errors import DataError, SpecError, TrueupError
 from trueup.model.build import build_constraints, problem_cells
 from trueup.model.cells import Cells
 from trueup.model.constraints import Constraints
-from trueup.model.geography import read_tree
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import left_out_law, plan_measurements
 from trueup.model.spec import Spec, parse_spec, read_spec_text
 from trueup.model.tree import Tree
 from trueup.noise.law import Law
@@ -99,6 +97,8 @@ class Problem(ThreeLines):
 
     @cached_property
     def _mechanism(self) -> tuple[tuple[Measured, ...], Guarantee]:
+        from trueup.model.mechanism import plan_measurements
+
         return plan_measurements(self.spec, self.cells, self.constraints)
 
     @property
@@ -109,6 +109,8 @@ class Problem(ThreeLines):
     @cached_property
     def left_out(self) -> Law | None:
         """Return the noise law of the number of records that the limit leaves out, if it is measured."""
+        from trueup.model.mechanism import left_out_law
+
         return left_out_law(self.spec)
 
     @property
@@ -162,4 +164,8 @@ def public_cells(spec: Spec, data: Any = None, geography: Any = None) -> Cells:
             remedy="give --geography FILE, in Python geography=..."
             + ("" if public else ', or write keys = "public" under [table] for a table of counts'),
         )
-    return problem_cells(spec, places if isinstance(places, Tree) else read_tree(spec, places))
+    if isinstance(places, Tree):
+        return problem_cells(spec, places)
+    from trueup.model.geography import read_tree
+
+    return problem_cells(spec, read_tree(spec, places))

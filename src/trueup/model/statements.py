@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from trueup.model.constraints import Constraints
 from trueup.model.guarantee import Change
 from trueup.model.header import Measured
-from trueup.model.kept import Kept
 from trueup.model.spec import Spec
 from trueup.noise.law import Currency
 from trueup.privacy import Loss, NoisePart, outward, tight_epsilon
+
+if TYPE_CHECKING:
+    from trueup.model.kept import Kept
 
 DECLARED = "declared by the agency, not verified"
 SHOWN_DELTA = Fraction(1, 10**10)

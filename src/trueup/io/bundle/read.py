@@ -29,14 +29,12 @@ from trueup.io.bundle.manifest import (
     seal_of,
 )
 from trueup.io.bundle.places import read_places
-from trueup.io.bundle.published import read_published
 from trueup.io.bundle.strict import refuse_untyped
 from trueup.io.bundle.tables import read_counted, read_left_out, read_values
 from trueup.model.build import problem_cells
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
-from trueup.model.mechanism import left_out_law
 from trueup.model.records.expected_errors import ExpectedErrors
 from trueup.model.records.measurements import LeftOut, Measurements
 from trueup.model.records.release import Miss, Release
@@ -216,6 +214,8 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
     refuse_large(folder, cells)
     alone = None
     if manifest["guarantee"].get("kind") == "none":
+        from trueup.io.bundle.published import read_published
+
         headers, values = read_published(folder / "public", cells, manifest)
     else:
         headers = [_header(cells, entry) for entry in manifest["headers"]]
@@ -248,9 +248,12 @@ def _measured_files(folder: Path, manifest: Mapping[str, Any]) -> list[Path]:
 
 
 def _left_out(connection: Any, spec: Spec, files: Sequence[Path]) -> LeftOut | None:
-    law = left_out_law(spec)
-    if law is None or spec.left_out is None:
+    if spec.left_out is None:
         return None
+    from trueup.model.mechanism import left_out_law
+
+    law = left_out_law(spec)
+    assert law is not None
     return LeftOut(law, read_left_out(connection, parquet(files)), spec.left_out.most)
 
 

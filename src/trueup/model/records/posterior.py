@@ -20,7 +20,6 @@ from trueup.kernel.histogram import marginalise
 from trueup.model.cells import Cells, Margin
 from trueup.model.linear import parse_linear, parse_sum
 from trueup.model.records.drawn import Columns, Conflict, Drawn, Reals
-from trueup.model.records.places_asked import Names
 from trueup.model.records.quantity import (
     Quantity,
     Ratio,
@@ -321,6 +320,8 @@ class Posterior(Tabled):
     def _counted(self, name: str) -> NDArray:
         """Return draws `(chains, draws)` of a count named by its label, or as questions name it."""
         if name not in self._labels.found:
+            from trueup.model.records.places_asked import Names
+
             count = Names(self.cells).find(name)
             if not count.single:
                 raise SpecError(

@@ -1,4 +1,6 @@
-"""The record of `reconcile`: counts that satisfy every constraint, with a certificate; and which tables are readable."""
+"""The record of `reconcile`: counts that satisfy every constraint, with a certificate; released counts alone; readability.
+
+One file: a release, what is left of it without its measurements, and which of its tables can be read."""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.digits import ThreeLines
 from trueup.model.cells import Cells, Margin
 from trueup.model.guarantee import Guarantee
 from trueup.model.header import Measured
@@ -274,3 +277,39 @@ def _sentence(table: str, share: float, whose: str) -> Iterator[str]:
             "90 % margin of error exceeds both the number itself and the average one. A larger budget, or fewer and "
             "coarser tables, would help."
         )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleasedCounts(ThreeLines):
+    """Released counts alone, for `infer` when no measurements were published.
+
+    Attributes
+    ----------
+    problem
+        The spec, which says under which laws counts were measured, with its places.
+    counts
+        `(n,)` released whole counts of the finest cells.
+    method
+        Name and parameters of the method that released them, as the spec says.
+    """
+
+    problem: Problem
+    counts: NDArray
+    method: Mapping[str, Any]
+
+    def _lines(self) -> tuple[str, str, str]:
+        return (
+            f"Released counts: {self.problem.spec.title}",
+            f"{self.counts.size:,} finest cells, no measurements",
+            f"released by the method '{self.method['method']}'",
+        )
+
+    @property
+    def cells(self) -> Cells:
+        """Return the finest cells."""
+        return self.problem.cells
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Return the guarantee of the release, as its spec states it."""
+        return self.problem.guarantee

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from math import isqrt
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -15,8 +14,10 @@ from trueup.errors import SpecError
 from trueup.noise.law import Cost, Form, Reals, Sensitivity
 from trueup.noise.laws import IntegerLaw, refuse_extreme_width
 from trueup.noise.losses import Losses, laplace_losses, truncated_losses
-from trueup.noise.samplers import Interval, Inversion, Powers
-from trueup.noise.samplers.geometric import TwoSidedGeometric, two_sided_geometric
+
+if TYPE_CHECKING:
+    from trueup.noise.samplers import Inversion
+    from trueup.noise.samplers.geometric import TwoSidedGeometric
 
 LARGEST_BOUND = 2**14
 
@@ -111,6 +112,8 @@ class DiscreteLaplace(IntegerLaw):
     @property
     def sampler(self) -> TwoSidedGeometric:
         """Return the exact sampler, its tables kept for the next draw."""
+        from trueup.noise.samplers.geometric import two_sided_geometric
+
         return two_sided_geometric(self.epsilon)
 
     def sentence(self) -> str:
@@ -206,6 +209,8 @@ class TruncatedGeometric(IntegerLaw):
     def _excluded(self, moves: range) -> list[Fraction]:
         """Bound `P(X > bound - move)` from above for every move."""
         bits = min(1024, 64 + 2 * int(self.epsilon * (self.bound + 1)))
+        from trueup.noise.samplers.geometric import GeometricTail
+
         tail = GeometricTail(self.epsilon, self.bound)
         bounds = [tail.cdf(move - self.bound - 1, bits) for move in moves]
         return [Fraction(bound.hi, 1 << bound.bits) for bound in bounds]
@@ -252,7 +257,9 @@ class TruncatedGeometric(IntegerLaw):
     @property
     def sampler(self) -> Inversion:
         """Return the exact sampler, its tables kept for the next draw."""
-        return _sampler(self.epsilon, self.bound)
+        from trueup.noise.samplers.geometric import geometric_within
+
+        return geometric_within(self.epsilon, self.bound)
 
     def sentence(self) -> str:
         """Return the law in one plain sentence."""
@@ -267,34 +274,3 @@ def _rounded_up(value: Fraction) -> Fraction:
     """Round up to about four decimal digits, so that it can be written down."""
     scale = 10 ** (4 + max(0, len(str(value.denominator)) - len(str(value.numerator))))
     return Fraction(-(-value.numerator * scale // value.denominator), scale)
-
-
-class GeometricTail:
-    """Enclosures of the cdf of the truncated law."""
-
-    def __init__(self, epsilon: Fraction, bound: int) -> None:
-        self.bound = bound
-        self._guard = 32 + 2 * int(1 / epsilon).bit_length()  # the differences cancel when epsilon is small
-        self._powers = Powers(epsilon)
-
-    def cdf(self, k: int, bits: int) -> Interval:
-        """Enclose `P(X <= k)`."""
-        bits += self._guard
-        one = Interval.exact(1, bits)
-        if not -self.bound <= k < self.bound:
-            return one if k >= self.bound else one - one
-        beyond = self._powers(self.bound + 1, bits)
-        tail = (self._powers(-k if k < 0 else k + 1, bits) - beyond) / (
-            one + self._powers(1, bits) - beyond - beyond
-        )
-        return tail if k < 0 else one - tail
-
-
-@lru_cache(maxsize=64)
-def _sampler(epsilon: Fraction, bound: int, word_bits: int = 64) -> Inversion:
-    """Return the sampler, its tables kept for the next draw."""
-    reach = min(bound, int(word_bits / epsilon) + 2)
-    lookup_bits = 16 if min(bound, 8 / epsilon) <= 512 else 20
-    return Inversion(
-        GeometricTail(epsilon, bound).cdf, range(-reach, reach), lookup_bits=lookup_bits, word_bits=word_bits
-    )

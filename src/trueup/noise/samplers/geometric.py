@@ -1,4 +1,4 @@
-"""Exact sampler of the two-sided geometric law, in as many digits as its width needs.
+"""Exact samplers of the two-sided geometric law, in as many digits as its width needs, and of the law within a bound.
 
 Let `q = exp(-epsilon)`, `S ~ Bernoulli(q / (1 + q))` and `G` geometric, `P(G = g) = (1 - q) q^g`.
 Then `X = G` if `S = 0` and `X = -1 - G` if `S = 1` has `P(X = x)` proportional to `q^|x|`.
@@ -130,3 +130,34 @@ class LowDigit:
             return Interval.exact(int(k >= 0), bits)
         one = Interval.exact(1, bits)
         return (one - self._powers(k + 1, bits)) / (one - self._powers(self.base, bits))
+
+
+class GeometricTail:
+    """Enclosures of the cdf of the truncated law."""
+
+    def __init__(self, epsilon: Fraction, bound: int) -> None:
+        self.bound = bound
+        self._guard = 32 + 2 * int(1 / epsilon).bit_length()  # the differences cancel when epsilon is small
+        self._powers = Powers(epsilon)
+
+    def cdf(self, k: int, bits: int) -> Interval:
+        """Enclose `P(X <= k)`."""
+        bits += self._guard
+        one = Interval.exact(1, bits)
+        if not -self.bound <= k < self.bound:
+            return one if k >= self.bound else one - one
+        beyond = self._powers(self.bound + 1, bits)
+        tail = (self._powers(-k if k < 0 else k + 1, bits) - beyond) / (
+            one + self._powers(1, bits) - beyond - beyond
+        )
+        return tail if k < 0 else one - tail
+
+
+@lru_cache(maxsize=64)
+def geometric_within(epsilon: Fraction, bound: int, word_bits: int = 64) -> Inversion:
+    """Return the exact sampler of the law truncated to a bound, its tables kept for the next draw."""
+    reach = min(bound, int(word_bits / epsilon) + 2)
+    lookup_bits = 16 if min(bound, 8 / epsilon) <= 512 else 20
+    return Inversion(
+        GeometricTail(epsilon, bound).cdf, range(-reach, reach), lookup_bits=lookup_bits, word_bits=word_bits
+    )

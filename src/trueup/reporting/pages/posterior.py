@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.model.cells import Margin
-from trueup.model.perturbed import PerturbedSpec
 from trueup.model.records.drawn import Columns
 from trueup.model.records.posterior import Posterior
 from trueup.model.spec import Spec
@@ -27,7 +26,7 @@ def posterior_page(
 ) -> Page:
     """Lay out the report of a posterior; it is made from public records, so no ledger is named."""
     unit = plural(spec.table.counts)
-    published = isinstance(spec, PerturbedSpec)
+    published = hasattr(spec, "published")  # a spec of tables that somebody else published
     view = PosteriorView(posterior, unit, published=published)
     return Page(
         spec.title,
