@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import openpyxl
 import pytest
 
@@ -162,6 +164,30 @@ def test_thousands_are_counts_rounded_to_a_hundred(title, tmp_path):
     assert {header.law.base for header in measured.headers} == {100}
     assert shown(measured)["a", "f"] == 49600
     assert shown(measured)["b", "m"] == 700
+
+
+SUB_AGES = "County,Age,Count,Variance\n" + "".join(f"{c},{a},{n},{v}\n" for c, k in (("Kent", 3), ("Bristol", 5), ("Newport", 2)) for a, n, v in (("Total", 100 * k, 0), ("Under 18 years", 31 * k, 9), ("Under 5 years", 11 * k, 36), ("5 to 17 years", 21 * k, 36), ("18 years and over", 71 * k, 9), ("18 to 64 years", 40 * k, 36), ("65 years and over", 29 * k, 36)))  # fmt: skip
+SUB_KINDS = "County,Kind,Count\n" + "".join(f"{c},{a},{n}\n" for c, k in (("Kent", 30), ("Bristol", 51), ("Newport", 24)) for a, n in (("Pets", 3 * k + 1), ("Cats", k + 1), ("Dogs", 2 * k), ("Stock", 5 * k), ("Cows", 4 * k - 3), ("Pigs", k + 3)))  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sums"), [(SUB_AGES, {("Kent", "Under 18 years"): 93, ("Newport", "18 years and over"): 142}), (SUB_KINDS, {("Kent", "Pets"): 91, ("Newport", "Stock"): 120})])  # fmt: skip
+def test_sums_that_are_left_out_are_read_by_the_lines_that_the_draft_prints(text, sums, tmp_path):
+    (tmp_path / "t.csv").write_text(text)
+    draft, _ = drafted(tmp_path / "t.csv", tmp_path)
+    (said,) = [text for text in draft.undecided if "to read them, too" in text.casefold()]
+    lines = re.findall(
+        r"(?:name|groups|columns|only|attributes|unlisted) = (?:\{.*?\}|\[.*?\]|\"[^\"]*\")", said
+    )
+    head, _, entry = draft.text.partition("[[published]]")
+    kept = [
+        line for line in entry.splitlines() if not line.startswith(("name", "only", "total", "attributes"))
+    ]
+    copy = "\n".join([*kept, 'name = "sums"', *lines[2:]])
+    spec = (
+        f"{head}[[attribute.recode]]\n{lines[0]}\n{lines[1]}\n\n[[published]]{entry}\n[[published]]{copy}\n"
+    )
+    found = shown(read_perturbed(parse_perturbed(spec), [tmp_path / "t.csv"]))
+    assert {key: found[key] for key in sums} == sums
 
 
 def test_sheets_of_other_places_lie_in_the_places_that_name_them(tmp_path):

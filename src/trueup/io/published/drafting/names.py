@@ -78,6 +78,26 @@ def overlapping(values: Sequence[str]) -> list[str]:
     return [value for value in values if value in found]
 
 
+def ages_within(values: Sequence[str], held: Sequence[str]) -> dict[str, list[str]]:
+    """Return the ages that each of some values holds, where others make it up.
+
+    Examples
+    --------
+    >>> ages_within(["0-14"], ["0-14", "0-4", "5-14", "15-64"])
+    {'0-14': ['0-4', '5-14']}
+    """
+    ends = {value: _ages_of(value) for value in held if _NUMBERS.search(value)}
+    return {
+        value: [
+            o
+            for o, (low, high) in ends.items()
+            if o not in values and ends[value][0] <= low <= high <= ends[value][1]
+        ]
+        for value in values
+        if value in ends
+    }
+
+
 def _ages_of(text: str) -> tuple[int, int]:
     numbers = [int(number) for number in _NUMBERS.findall(text)]
     if _UNDER.fullmatch(text):

@@ -10,6 +10,7 @@ import numpy as np
 
 from trueup.io.published.drafting.agreement import summing
 from trueup.io.published.drafting.crossing import are_alike, sorted_keys, told_rows
+from trueup.io.published.drafting.kept_sums import way_to_keep
 from trueup.io.published.drafting.kinds import (
     BESIDE,
     DATED,
@@ -23,7 +24,7 @@ from trueup.io.published.drafting.kinds import (
     marks_values,
     stands_among_values,
 )
-from trueup.io.published.drafting.names import OF_WHICH, overlapping
+from trueup.io.published.drafting.names import OF_WHICH, ages_within, overlapping
 from trueup.io.published.drafting.numbered import with_numbered_keys, without_formal, without_numbers_of_rows
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers
@@ -88,7 +89,9 @@ def sorted_out(
         ]
         table = sorted_out(file, sheet, titles, [each for each in rest if each.held], headless=headless)
         only = {column.name: wanted[0] if len(wanted) == 1 else wanted}
-        said = [why, *(table.ignored if table else ())]
+        inner = ages_within([v for v in column.held if v not in wanted], list(dict.fromkeys(column.held)))
+        ways = way_to_keep(table, column, inner) if table and all(inner.values()) else []
+        said = [why, *ways, *(table.ignored if table else ())]
         return table and table._replace(
             ignored=said, only={**only, **table.only}, fill=table.fill or bool(whole)
         )

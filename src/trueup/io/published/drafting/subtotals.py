@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
 from trueup.io.published.drafting.codes import parents_by_codes
+from trueup.io.published.drafting.kept_sums import toml_line, way_to_keep
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.parts import SummedValue, equal_runs, leaves_of, summed_values
 
@@ -41,14 +41,12 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
         found = _summed(values, _numbers_by_value(table, column, values))
         texts = [text for text in dict.fromkeys(column.texts) if text not in found.inner]
         rest = [text for text in texts if text not in found.open]
-        shown = ", ".join(
-            f"{json.dumps(name, ensure_ascii=False)} = {json.dumps(said, ensure_ascii=False)}"
-            for name, said in {**table.only, column.name: rest}.items()
-        )
-        remedy = f"take it out of `values`, and write only = {{ {shown} }} in its entry"
+        shown = toml_line("only", {**table.only, column.name: rest})
+        remedy = f"take it out of `values`, and write {shown} in its entry"
         said = said_of_sums(found, remedy, f" of '{column.name}'")
         undecided += [f"'{table.file}': {text}" for text in said]
         if found.inner:
+            undecided += [f"'{table.file}': {said}" for said in way_to_keep(table, column, found.inner)]
             kept = [text not in found.inner for text in column.texts]
             only = {**table.only, column.name: texts}
             table = table.of_rows(kept)._replace(only=only)
