@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from trueup.arrays.chains import JudgedChain as JudgedChain
     from trueup.arrays.chains import judge_chain as judge_chain
-    from trueup.arrays.drawing import CountsWithin as CountsWithin
     from trueup.arrays.drawing import NoisyCounts as NoisyCounts
     from trueup.arrays.drawing import add_up as add_up
     from trueup.arrays.drawing import noise_keeping as noise_keeping
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "trueup.arrays.chains": "JudgedChain judge_chain",
-    "trueup.arrays.drawing": "CountsWithin NoisyCounts add_up noise_keeping noise_within sample",
+    "trueup.arrays.drawing": "NoisyCounts add_up noise_keeping noise_within sample",
     "trueup.arrays.inequalities": "CountsPosterior posterior_of_counts",
     "trueup.arrays.lattice": "LatticeLaw law_keeping",
     "trueup.arrays.laws": "continuous_gaussian continuous_laplace discrete_gaussian discrete_laplace noise_interval "

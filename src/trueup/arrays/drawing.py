@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, prod
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,19 +22,23 @@ Charge: TypeAlias = Callable[[Cost | None], object]
 """Takes the loss out of a budget, or raises."""
 
 
-class NoisyCounts(NamedTuple):
-    """Noisy counts that keep `A x`, with the law of their noise.
+N = TypeVar("N", LatticeLaw, NoiseWithin)
+
+
+class NoisyCounts(NamedTuple, Generic[N]):
+    """Noisy counts, with the law of their noise.
 
     Attributes
     ----------
     values
-        (n,) whole noisy counts, with `A values = A x` exactly. Some may be negative.
+        (n,) whole noisy counts, with `A values = A x` exactly; some may be negative where nothing bounds them.
     noise
-        The law, its loss, the smallest change that keeps the same sums, its tail.
+        Of `noise_keeping` the law with the smallest change, its loss and tail; of `noise_within` its proved loss for each unit
+        of distance, how it is drawn, its bias by count.
     """
 
     values: Integers
-    noise: LatticeLaw
+    noise: N
 
 
 def sample(
@@ -93,7 +97,7 @@ def noise_keeping(
     norm: Norm = "l1",
     slowest: float = 60.0,
     charge: Charge | None = None,
-) -> NoisyCounts:
+) -> NoisyCounts[LatticeLaw]:
     """Return counts with whole noise that changes none of the sums `A x`.
 
     Parameters
@@ -149,21 +153,6 @@ def noise_keeping(
     return NoisyCounts(counts + sample(noise, 1)[0], noise)
 
 
-class CountsWithin(NamedTuple):
-    """Noisy counts of a feasible set, and the noise that they have.
-
-    Attributes
-    ----------
-    values
-        (n,) whole counts that obey every rule.
-    noise
-        Its proved loss for each unit of distance, how it is drawn, its bias by count.
-    """
-
-    values: Integers
-    noise: NoiseWithin
-
-
 def noise_within(
     x: ArrayLike,
     *,
@@ -176,7 +165,7 @@ def noise_within(
     least: ArrayLike = (),
     slowest: float = 60.0,
     charge: Charge | None = None,
-) -> CountsWithin:
+) -> NoisyCounts[NoiseWithin]:
     """Return counts with whole noise whose outcomes are the feasible counts alone.
 
     Parameters
@@ -198,7 +187,7 @@ def noise_within(
 
     Returns
     -------
-    CountsWithin
+    NoisyCounts
         `values`, and the `noise`, with `epsilon`, `explain()` and `bias(x)`.
 
     Raises
@@ -232,12 +221,12 @@ def noise_within(
     )
     if charge is not None:
         charge(Cost("epsilon", amount))
-    return CountsWithin(noise.draw(counts, 1, words)[0], noise)
+    return NoisyCounts(noise.draw(counts, 1, words)[0], noise)
 
 
 def add_up(
     x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
-) -> NoisyCounts:
+) -> NoisyCounts[LatticeLaw]:
     """Return counts of a total and its parts, or of a tree, with noise that makes them add up as drawn.
 
     Parameters
