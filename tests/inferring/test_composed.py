@@ -23,6 +23,8 @@ from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.perturbed import parse_perturbed
 from trueup.model.prior import Bounded
+from trueup.model.published_codes import CodeMeaning, read_meaning
+from trueup.model.published_rule import read_rule
 
 TOP = 9
 Pmf = Any
@@ -357,10 +359,33 @@ def test_rows_left_out_below_a_threshold_say_what_a_code_would(law):
 
 
 @pytest.mark.parametrize(
+    ("ties", "goes"), [("up", lambda z: 10 * ((z + 5) // 10)), ("down", lambda z: 10 * ((z + 4) // 10))]
+)
+@pytest.mark.parametrize("threshold", [50, 47])
+def test_a_threshold_before_a_rounding_hides_noisy_numbers(ties, goes, threshold):
+    hides = {"name": "suppressed", "threshold": threshold}
+    rounds = {"name": "rounded", "base": 10, "ties": ties}
+    rule = read_rule([{"name": "discrete-laplace", "epsilon": "1/4"}, hides, rounds], "t")
+    code = read_meaning(f"published <{threshold}")
+    assert code is not None
+    x, z = np.arange(0, 120)[:, None], np.arange(-200, 400)[None]
+    noise = (1 - exp(-0.25)) / (1 + exp(-0.25)) * np.exp(-0.25 * np.abs(z - x))
+    said = [np.exp(rule.of_code(meaning).log_mass(0, x[:, 0])) for meaning in (code, CodeMeaning("hidden"))]
+    np.testing.assert_allclose(said, [(noise * (z < threshold)).sum(axis=1)] * 2, atol=1e-12)
+    for value in (40, 50, 60, 90):
+        seen = (noise * ((z >= threshold) & (goes(z) == value))).sum(axis=1)
+        np.testing.assert_allclose(np.exp(rule.law.log_mass(value, x[:, 0])), seen, atol=1e-12)
+
+
+@pytest.mark.parametrize(
     ("law", "word"),
     [
         ('[{ name = "rounded", base = 5 }, { name = "nonnegative" }]', "after 'rounded'"),
         (f'[{NOISE}, {{ name = "nonnegative" }}, {{ name = "nonnegative" }}]', "after 'discrete-laplace'"),
+        (
+            f'[{NOISE}, {{ name = "suppressed", threshold = 43 }}, {{ name = "rounded", base = 10 }}]',
+            "rounds 43 to less",
+        ),
         (f'[{NOISE}, {{ name = "rounded" }}]', "after 'discrete-laplace'"),
         (
             '[{ name = "gaussian", sigma2 = "4" }, { name = "random-rounding", base = 3 }]',

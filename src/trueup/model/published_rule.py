@@ -151,6 +151,12 @@ def read_rule(
         law = read_law(entries[0], table)
         hidden = ((law.least, law.threshold - 1),) if isinstance(law, Suppressed) else ()
         return PublishingRule(law, hidden)
+    if (
+        len(entries) == 3
+        and entries[1].get("name") == Suppressed.name
+        and _is_noise(read_law(entries[0], table))
+    ):
+        return _shown_then_rounded(entries, table)
     before, made, after = _in_order(entries, table)
     law = _after_noise(made, table)
     return PublishingRule(
@@ -158,6 +164,20 @@ def read_rule(
         tuple(_hidden(read_law(entry, table)) for entry in before),
         tuple(_concealed(entry, law, table) for entry in after),
     )
+
+
+def _shown_then_rounded(entries: list[Mapping[str, Any]], table: str) -> PublishingRule:
+    """Return the rule of noisy numbers that are hidden below a threshold, and rounded otherwise."""
+    least = read_law(entries[1], table).threshold
+    law = replace(_after_noise([entries[0], entries[2]], table), shown_from=least)
+    base = law.base or 1
+    below = np.arange(-(-least // base)) * base
+    if law.nonnegative or np.isfinite(law.log_mass(below, least)).any():
+        raise SpecError(
+            f"table '{table}' hides noisy numbers below {least}, and rounds {least} to less",
+            needed=f"a threshold that is rounded upwards, such as a multiple of {base}",
+        )
+    return PublishingRule(law, concealed=((-np.inf, least - 1),))
 
 
 def _in_order(

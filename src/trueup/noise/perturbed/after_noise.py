@@ -6,7 +6,7 @@ Let z = x + noise be the noisy count. It is published as a multiple y of the bas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +35,8 @@ class AfterNoise(LawOfShown):
         To which multiple the middle goes, as of `rounded`; `random` for rounding at random.
     nonnegative
         Whether 0 is published in the place of negative numbers.
+    shown_from
+        The smallest noisy number that is published at all, before it is rounded; None where all are.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class AfterNoise(LawOfShown):
     base: Any = None
     ties: str = "up"
     nonnegative: Any = False
+    shown_from: Any = None
     hidden: ClassVar[tuple[()]] = ()
 
     def __post_init__(self) -> None:
@@ -57,6 +60,8 @@ class AfterNoise(LawOfShown):
         base = None if self.base in (None, "None") else whole_number(self.base, "the base of a rounding", 1)
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "nonnegative", self.nonnegative in (True, "True"))
+        least = None if self.shown_from in (None, "None") else whole_number(self.shown_from, "a threshold", 1)
+        object.__setattr__(self, "shown_from", least)
         if not self.law.additive or self.law.exact:
             raise SpecError(f"law '{self.law.name}' is no noise", needed="a law of noise")
         if self.ties not in (*TIES, AT_RANDOM):
@@ -72,6 +77,7 @@ class AfterNoise(LawOfShown):
     def parameters(self) -> dict[str, str]:
         """Return exact parameters as strings, for manifests."""
         more = {"base": str(self.base), "ties": self.ties, "nonnegative": str(self.nonnegative)}
+        more["shown_from"] = str(self.shown_from)
         return {"law": super().parameters()["law"], **more}
 
     @property
@@ -96,13 +102,16 @@ class AfterNoise(LawOfShown):
 
     def _rounded(self, y: Reals, x: Reals) -> Reals:
         """Return the probability of multiples, before negative ones become zero."""
+        least = -np.inf if self.shown_from is None else self.shown_from
         if not self.base or (self.base == 1 and self.law.discrete):
-            return self.law.pmf(y - x)
+            return np.where(y >= least, self.law.pmf(y - x), 0.0)
         if not self.law.discrete:
-            return self._between(y - self.base / 2 - x, y + self.base / 2 - x)
+            low, high = np.maximum(y - self.base / 2, least), y + self.base / 2
+            return np.where(high > least, self._between(low - x, high - x), 0.0)
         reach = self.base - 1 if self.ties == AT_RANDOM else self.base // 2
         away = range(-reach, reach + 1)
-        return sum((self._goes(y, d) * self.law.pmf(y + d - x) for d in away), np.zeros(y.shape))
+        terms = (self._goes(y, d) * np.where(y + d >= least, self.law.pmf(y + d - x), 0.0) for d in away)
+        return sum(terms, np.zeros(y.shape))
 
     def _goes(self, y: Reals, d: int) -> Reals | float:
         """Return the probability that the whole number y + d is published as the multiple y."""
@@ -116,8 +125,10 @@ class AfterNoise(LawOfShown):
         ]
 
     def at_most(self, top: float, true: ArrayLike) -> Reals:
-        """Return the probability that at most `top` is published, for each true count."""
+        """Return the probability that at most `top` is published, or nothing, for each true count."""
         x = np.asarray(true, np.float64)
+        if self.shown_from is not None and top < self.shown_from:
+            return self.law.cdf(self.shown_from - self.law.discrete - x)
         if self.nonnegative and top < 0:
             return np.zeros(x.shape)
         if not self.base:
@@ -168,6 +179,8 @@ class AfterNoise(LawOfShown):
 
     def _moments(self, true: ArrayLike) -> tuple[Reals, Reals]:
         """Return mean error and variance of the published value given the true count: far above zero they repeat."""
+        if self.shown_from is not None:
+            return replace(self, shown_from=None)._moments(true)
         step = self.base or 1
         reach = -(-12 * (int(self.variance**0.5) + 1) // (2 * step)) * 2 * step
         x = np.asarray(true, np.int64)
@@ -208,4 +221,5 @@ class AfterNoise(LawOfShown):
         how = "at random" if self.ties == AT_RANDOM else f"to the nearest (ties: {self.ties})"
         rounded = f" Then it was rounded {how} to a multiple of {self.base}." if self.base else ""
         zero = " Negative numbers were published as 0." if self.nonnegative else ""
-        return f"{self.law.sentence()}{rounded}{zero}"
+        least = f" Numbers below {self.shown_from} were not shown." if self.shown_from is not None else ""
+        return f"{self.law.sentence()}{least}{rounded}{zero}"

@@ -202,8 +202,6 @@ def _drafted_table(
             columns[drawn.column] = column.name
         if whole_value:
             totals[drawn.column] = whole_value
-        totals |= (summed := _summing(drawn.column, column, table, undecided, totals))
-        drawn.values = [value for value in drawn.values if value not in summed.values()]
         if len(drawn.values) == 1 and OF_WHICH.match(drawn.values[0].casefold()):
             drawn.values.append("other")
         named.append(drawn.name)
