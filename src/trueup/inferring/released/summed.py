@@ -33,6 +33,7 @@ from trueup.inferring.released.tree import DEPTHS, TOLERANCE, ReleasedTree, far_
 from trueup.inferring.released.tree_run import spent
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
+from trueup.kernel.released.exact import small_product
 from trueup.kernel.released.tree import DRAWN, SHUFFLED
 from trueup.layouts.factors import FactorTable
 from trueup.layouts.released import half_width
@@ -142,8 +143,8 @@ class SummedTreeChain:
             return np.divide(given, whole, out=np.zeros_like(given), where=whole > 0)
         start, h = self.below[node]
         eta = self._noise_below(node, start + np.arange(h.size)[:, None] - drawn)
-        whole = given @ eta.T  # of the posterior that the weight was drawn from, given both
-        return given * (np.divide(h, whole, out=np.zeros_like(whole), where=whole > 0) @ eta)
+        whole = small_product(given, eta.T)  # of the posterior that the weight was drawn from, given both
+        return given * small_product(np.divide(h, whole, out=np.zeros_like(whole), where=whole > 0), eta)
 
     def _parts(self, node: int) -> tuple[tuple[Law, int], ...]:
         """Return the laws of the noise of a node's children, and how many have each."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from trueup.errors import SpecError
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.kernel.released.events import enter_events
+from trueup.kernel.released.exact import small_product
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -150,7 +151,7 @@ class ReleasedSplit(NamedTuple):
     def summed(self) -> tuple[int, Reals, float]:
         """Return masses of the sum of the noisy counts, where they start, and the log of their unit."""
         top = self.log.max()
-        spectrum = np.einsum("e,ef->f", np.exp(self.log - top), self.spectrum)  # small: without BLAS' threads
+        spectrum = np.einsum("e,ef->f", np.exp(self.log - top), self.spectrum)
         masses = np.fft.irfft(spectrum, self.size)
         held = np.flatnonzero(masses > ROUNDING * masses.max())
         first, last = int(held[0]), int(held[-1]) + 1
@@ -179,7 +180,7 @@ def join_split(
     noisy, log = [], events.log
     for part, one in zip(member.tolist(), readings):
         worth = np.ones((1, one.table.shape[1])) if part < 0 else events.worth[part]
-        masses = one.noise * (worth @ one.table.T)
+        masses = one.noise * small_product(worth, one.table.T)
         whole = masses.sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore"):
             log = log + np.log(whole[:, 0])

@@ -237,10 +237,10 @@ def posterior_two(
 
 def _between(given: tuple[Reals, Reals], released: Reals) -> Reals:
     """Sum the released table over both noisy counts."""
-    return _product(_product(given[0], released), np.ascontiguousarray(given[1].T))
+    return small_product(small_product(given[0], released), np.ascontiguousarray(given[1].T))
 
 
-def _product(a: Reals, b: Reals) -> Reals:
+def small_product(a: Reals, b: Reals) -> Reals:
     """Multiply matrices, small ones a few rows at a time.
 
     BLAS wakes its threads for more than about 2^18 multiplications; where cores are busy, waiting
