@@ -82,7 +82,21 @@ ONE_PART = "Kunta,Persons\nLahti,882\n  of which women,395\nKotka,761\n  of whic
 TOWNS_BELOW = ";Nord;;Süd;;\nSpecies;Kiel;Husum;Ulm;Lindau;Zusammen\noak;31;12;55;27;125\nelm;14;9;40;18;81\nash;22;6;61;33;122\n"
 YEARS_BELOW = "Kraj;Rok;Muži;Ženy\nPraha;2021;276;371\n;2022;571;436\nZlín;2021;557;811\n;2022;818;498\nPlzeň;2021;832;283\n;2022;468;356\n"
 
+HEADED_NAMES = "Nr.;Gemeinde;Hunde;Katzen\n;Kanton Zug;;\n1701;Baar;40;61\n1702;Cham;31;22\n;;;\n;Kanton Uri;;\n1801;Altdorf;57;12\n1802;Bauen;3;8\n"
+DATED_NAMES = "Novads,M_2022,F_2022,M_2023,F_2023\nRiga,56,43,55,42\nOgre,23,31,24,33\nTalsi,5,8,7,9\n"
+
+NAMES_LAST = "Men,Women,Town\n312,441,Ely\n228,193,Diss\n905,122,Wells\n"
+FIRST_HIDDEN = "Place\tSex\tValue\tFootnote\t\nOhio\tFemale\t\tHidden\t\nOhio\tMale\t35\t\t\nUtah\tFemale\t29\t\t\nUtah\tMale\t25\t\t\n"
+WITH_SHARES = (
+    "Hospital,Young,Old\nSt A,120 (62.5%),72 (37.5%)\nSt B,33 (50%),33 (50%)\nSt C,10 (20.0 %),40 (80.0 %)\n"
+)
+
 DRAFTED = {
+    "names behind numbers": (NAMES_LAST, rows("Ely 312 441; Diss 228 193; Wells 905 122", "Men", "Women")),
+    "a first row without a value": (FIRST_HIDDEN, rows("Ohio|Male 35; Utah|Female 29; Utah|Male 25")),
+    "shares behind numbers": (WITH_SHARES, rows("St_A 120 72; St_B 33 33; St_C 10 40", "Young", "Old")),
+    "headings among names beside codes": (HEADED_NAMES, rows("1701 40 61; 1702 31 22; 1801 57 12; 1802 3 8", "Hunde", "Katzen")),
+    "values of the last year": (DATED_NAMES, rows("Riga 55 42; Ogre 24 33; Talsi 7 9", "M", "F")),
     "a second table of other columns": (OTHER_TABLE, {("Ayr", "Men"): 31, ("Ayr", "Women"): 40, ("Bute", "Men"): 22, ("Bute", "Women"): 19, ("Coll", "Men"): 9, ("Coll", "Women"): 12, ("Ayr", "Under 30"): 50, ("Ayr", "30 and over"): 21, ("Bute", "Under 30"): 11, ("Bute", "30 and over"): 30, ("Coll", "Under 30"): 8, ("Coll", "30 and over"): 13}),
     "names with notes": (WORN_NOTES, rows("Ayr 31 40; Bute 22 19; Coll 9 12", "Male_[note_1]", "Female_[note_2]")),
     "a part below each place": (ONE_PART, {("Lahti",): 882, ("Lahti", "of which women"): 395, ("Kotka",): 761, ("Kotka", "of which women"): 237, ("Pori",): 605, ("Pori", "of which women"): 345}),

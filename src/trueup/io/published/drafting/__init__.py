@@ -81,7 +81,12 @@ def draft_published(
     tables = {file: _tables_of(file) for file in files}
     seen = [table for each in tables.values() for table in each]
     if not seen:
-        raise DataError("no table is found in the files", needed="rows of numbers below a header")
+        raise DataError(
+            "no table is found in the files",
+            needed="rows of numbers below a header",
+            remedy="where numbers stand among words, write them into cells of their own; or write the spec by hand, as "
+            "docs/perturbed.md shows: `skip`, `header` and `below` say where the table stands",
+        )
     geography, pointers = _places_of(files, geography)
     listed = places_looked_up(files, seen) if geography is None else None
     seen, lists = _without_lists(seen, listed.pointers.places if listed else frozenset())

@@ -129,6 +129,15 @@ def stands_among_values(every: list[SeenColumn], at: int) -> bool:
     return several and at > 1 and not zeros and holds_values(every[at - 1], at - 1)
 
 
+def stands_before_names(every: list[SeenColumn], at: int) -> bool:
+    """Return True for numbers in the first column of those before the names of all rows, in the last column."""
+    names = every[-1].held
+    apart = len(set(names)) == len(every[-1].texts) and not any(map(is_number, names))
+    between = [column for column in every[:-1] if column is not every[at]]
+    numbers = all(any(map(is_number, column.held)) for column in between) and bool(between)
+    return at == 0 and apart and numbers and not KEY.fullmatch(every[at].name)
+
+
 def holds_codes(column: SeenColumn, at: int, every: list[SeenColumn]) -> bool:
     """Return True for one of the first columns if its numbers are codes that begin with each other, or rise beside names."""
     codes = [text for text in column.held if not TOTAL.fullmatch(text)]

@@ -53,8 +53,10 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
             found.append(table._replace(label=panel.label, skip=skip, below=below))
     if found:
         return found
-    heads = [at for at in range(first, last) if sum(map(bool, rows[at])) == 1 and rows[at][0]]
-    keys = [rows[at][0] for at in range(first, last + 1) if any(rows[at]) and at not in heads]
+    named = _values_from(rows[first])
+    heads = [at for at in range(first, last) if 0 <= _lone(rows[at]) < named]
+    at_key = _lone(rows[heads[0]]) if heads else 0
+    keys = [rows[at][at_key] for at in range(first, last + 1) if any(rows[at]) and at not in heads]
     if heads and len(set(keys)) < len(keys):  # places, whose values stand below each
         first, heads = bottom, []
     elif heads:  # of groups of rows
@@ -66,9 +68,8 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
         for at in range(first, last + 1)
         if any(rows[at]) and at not in heads and rows[at] not in block[-1:]
     ]
-    groups = (
-        tuple(rows[max((head for head in heads if head < at), default=at)][0] for at in held) if heads else ()
-    )
+    above = [max((head for head in heads if head < at), default=at) for at in held] if heads else []
+    groups = tuple(rows[at][max(_lone(rows[at]), 0)] for at in above)
     columns = _columns(block, [rows[at] for at in held], point=point)
     sides = _side_by_side(columns)
     found = [
@@ -150,10 +151,23 @@ def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:
     below = {row[k] for row in rows[at : at + 500] for k in numbers if k < len(row)}
     while at > 1 and sum(map(bool, rows[at - 2])) > 1:
         above = [rows[at - 1][k] for k in numbers if k < len(rows[at - 1]) and rows[at - 1][k]]
+        if not above and _lacks_values(rows, at - 1, numbers):
+            at -= 1
+            continue
         if not above or not all(_in_place(cell, below) for cell in above):
             return at
         at -= 1
     return at
+
+
+def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
+    """Return True for a row below the names of columns of numbers that holds none, and a key that stands below it again."""
+    named = all(k < len(rows[at - 1]) and rows[at - 1][k] for k in numbers)
+    again = any(
+        cell and any(k < len(row) and row[k] == cell for row in rows[at + 1 : at + 500])
+        for k, cell in enumerate(rows[at])
+    )
+    return named and again
 
 
 def _in_place(cell: str, below: set[str]) -> bool:
@@ -184,8 +198,26 @@ def _heads(row: Row) -> bool:
 def _below_header(rows: Sequence[Row], first: int) -> int:
     """Return the row below the header: the first of numbers, or a heading above it in the column of keys."""
     head, names = (rows[first - 1], rows[first - 2]) if first > 1 else ([], [])
-    headed = sum(map(bool, head)) == 1 < sum(map(bool, names)) and bool(head[0] and names[0])
+    at = _lone(head)
+    headed = (
+        0 <= at < _values_from(rows[first])
+        and sum(map(bool, names)) > 1
+        and at < len(names)
+        and bool(names[at])
+    )
     return first - headed
+
+
+def _values_from(row: Row) -> int:
+    """Return where the numbers at the end of a row begin: behind its last word, at the second cell at least."""
+    words = [k for k, cell in enumerate(row) if cell and not is_number(cell) and not is_code(cell)]
+    return max(words, default=0) + 1
+
+
+def _lone(row: Row) -> int:
+    """Return the position of the only cell that holds something; -1 if there are none or several."""
+    held = [k for k, cell in enumerate(row) if cell]
+    return held[0] if len(held) == 1 else -1
 
 
 def _last(rows: Sequence[Row], first: int) -> int:

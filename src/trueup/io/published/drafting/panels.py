@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from trueup.io.published.drafting.seen import is_number
 from trueup.io.published.perturbed.grid import Row
+from trueup.io.published.perturbed.numbers import without_mark
 
 
 def numeric_cells(row: Row) -> set[int]:
     """Return the positions of the numbers of a row."""
-    return {k for k, cell in enumerate(row) if cell and is_number(cell)}
+    return {
+        k for k, cell in enumerate(row) if cell and is_number(without_mark(cell) if "%" in cell else cell)
+    }
 
 
 class Panel(NamedTuple):

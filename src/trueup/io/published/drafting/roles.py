@@ -23,6 +23,7 @@ from trueup.io.published.drafting.kinds import (
     is_period,
     marks_values,
     stands_among_values,
+    stands_before_names,
 )
 from trueup.io.published.drafting.names import OF_WHICH, ages_within, overlapping
 from trueup.io.published.drafting.numbered import with_numbered_keys, without_formal, without_numbers_of_rows
@@ -56,7 +57,7 @@ def sorted_out(
         elif marks_values(column, at):
             ignored.append(f"column '{column.name}' marks values ({_marks_of(held)}), and is left out")
         elif _holds_marks(column, every[at - 1 : at + 2], values) or (
-            (holds_values(column, at) or stands_among_values(every, at))
+            (holds_values(column, at) or stands_among_values(every, at) or stands_before_names(every, at))
             and not holds_codes(column, at, every)
         ):
             values.append(column)
@@ -233,7 +234,7 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
         said.append(
             f"columns of earlier years are left out ({left[0].name}): one spec describes one population"
         )
-        values = [column for column in values if column not in left]
+        values = [_undated(column) for column in values if column not in left]
     for end in (0, -1):
         periods = [column.path[end] for column in values]
         if len(set(periods)) > 1 and all(map(DATED.fullmatch, periods)):
@@ -245,6 +246,12 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
             left += [column for column, period in zip(values, periods) if period != last]
             values = [column for column in values if column not in left]
     return values, left, said
+
+
+def _undated(column: SeenColumn) -> SeenColumn:
+    """Return a column of the last year by its name without it."""
+    name = YEAR.sub("", column.path[-1]).strip(" _-–/,.()")
+    return column._replace(path=(*column.path[:-1], name or column.path[-1]))
 
 
 def _marks_of(held: list[str]) -> str:

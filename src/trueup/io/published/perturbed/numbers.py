@@ -27,9 +27,10 @@ _ERROR = re.compile(r"^(±|\+/-)\s?(?=\d)")
 """What stands before an error."""
 _MARKED = re.compile(
     rf"([-−]?\d[\d.,\s{_SPACES}'’]*?)"
-    r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]{1,2}(?![^\W\d_])|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\])|\s\d{1,2}\))+"
+    r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]{1,2}(?![^\W\d_])|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\]|\(\d{1,3}(?:[.,]\d+)?\s?%\))"
+    r"|\s\d{1,2}\))+"
 )
-"""A number and what marks it: a note, a revised or provisional value; not k, m and t, which may be powers of ten."""
+"""A number and what marks it: a note, a revised or provisional value, its share; not k, m and t, which may be powers of ten."""
 
 
 _BRACKETED = re.compile(r"\(\s*(\d[\d.,\s]*\d)\s*\)", re.ASCII)
