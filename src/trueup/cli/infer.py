@@ -197,10 +197,17 @@ def infer_command(
         _write_with_page(out, posterior, shown, spec, found, as_csv=as_csv)
         shutil.rmtree(chains or "", ignore_errors=True)
     missed = _missed(measurements, posterior) if perturbed is not None else None
-    if as_json:
-        _print_as_json(posterior, found, missed)
+    _print_found(posterior, found, missed, None if as_json else (show, out, found, column))
+
+
+def _print_found(
+    posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None, tables: tuple | None
+) -> None:
+    """Print a posterior by its tables, as `print_posterior` takes them, or as JSON."""
+    if tables is None:
+        _print_as_json(posterior, areas, missed)
     else:
-        print_posterior(posterior, show, out, found, column)
+        print_posterior(posterior, *tables)
         print_missed(missed or [])
 
 

@@ -284,7 +284,7 @@ class _FamilyChains:
             while done[i] < sweeps and not self.stopped:
                 some = min(block, sweeps - done[i])
                 rows = out[i, done[i] // thin : (done[i] + some) // thin]
-                more = (self.means[i], tallies[i], self.family.chances, some, thin, rows)
+                more = (self.means[i], tallies[i], self.family.chances, thin, rows)
                 walk(self.rngs[i], layout, self.states[i], flat, fixed, *more)
                 done[i] += some
 

@@ -106,14 +106,14 @@ class FamilyPart(MeasuredRow):
         tally, out = np.zeros((2, *means.shape), np.int64), np.empty((1, cells.n), np.int64)
         for _ in range(TUNING_ROUNDS):
             tally[:] = 0
-            more = (means, tally, chain.chances, TUNING_SWEEPS, TUNING_SWEEPS, out)
+            more = (means, tally, chain.chances, TUNING_SWEEPS, out)
             walk(rng, layout, state, False, False, *more)
             means = tuned(means, tally)
         for draw in range(len(self.roots[0])):
             held = np.concatenate([h.sums(cells, state.x) for h in self.headers])
             moved = self._settled(problem, held, draw, rng, Settling())
             state = chain.state(moved, state.alpha)._replace(mass=state.mass, weights=state.weights)
-            walk(rng, layout, state, False, False, means, tally, chain.chances, SWEEPS, SWEEPS, out)
+            walk(rng, layout, state, False, False, means, tally, chain.chances, SWEEPS, out)
             found.append(out[0].astype(np.int32))
         return np.stack(found)
 

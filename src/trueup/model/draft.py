@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.digits import rational
 from trueup.errors import SpecError
@@ -27,33 +27,35 @@ from trueup.model.columns_recognised import (
 from trueup.model.names import bare_name, is_figure
 
 
+class Decided(NamedTuple):
+    """What is decided already about a spec; see `trueup.Spec.of`."""
+
+    title: str | None = None
+    name: str | None = None
+    unit: str | None = None
+    neighbours: str | None = None
+    count: str | None = None
+    epsilon: Any = None
+    matters: str | None = None
+    counts: str | None = None
+    id: str | None = None
+    records: int | None = None
+    keys: str | None = None
+    tables: Sequence[str] = ()
+
+
 def draft(
-    table: Any,
-    levels: Sequence[Any] | None,
-    attributes: Any,
-    public: Any,
-    *,
-    title: str | None = None,
-    name: str | None = None,
-    unit: str | None = None,
-    neighbours: str | None = None,
-    count: str | None = None,
-    epsilon: Any = None,
-    matters: str | None = None,
-    counts: str | None = None,
-    id: str | None = None,
-    records: int | None = None,
-    keys: str | None = None,
-    tables: Sequence[str] = (),
+    table: Any, levels: Sequence[Any] | None, attributes: Any, public: Any, decided: Decided
 ) -> tuple[Document, dict[str, str]]:
     """Draft the parts of a spec, and list by part what is left to decide; see `trueup.Spec.of`."""
+    title, name, unit, neighbours, count, epsilon, matters, counts, of_units, records, keys, tables = decided
     held = open_table(table)
     columns = held.columns()
     levels, tables = several(levels), several(tables)
     stated = _stated_levels(levels, public, columns)
     named = [level["column"] for level in stated if "column" in level]
     given = attribute_parts(attributes)
-    used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, id])]
+    used = [*named, *(a.get("column", a["name"]) for a in given), *filter(None, [count, of_units])]
     place = _place(held, public, named) if keys is None else None
     require(held, [name for name in used if not place or name in place or name not in named])
     if not tables:
@@ -82,7 +84,7 @@ def draft(
         "privacy": {
             "unit": unit or "person",
             "neighbours": neighbours or "add-remove",
-            **_limit(id, records, unit or "person"),
+            **_limit(of_units, records, unit or "person"),
         },
         "levels": stated,
         "attributes": given,

@@ -141,9 +141,9 @@ class Spec(ThreeLines, SpecDocument):
         >>> sorted(spec.undecided)
         ['constraints', 'query', 'table', 'title']
         """
-        from trueup.model.draft import draft
+        from trueup.model.draft import Decided, draft
 
-        document, undecided = draft(table, levels, attributes, public, **decided)
+        document, undecided = draft(table, levels, attributes, public, Decided(**decided))
         spec = cls(**document)
         spec._undecided.update(undecided)
         return spec

@@ -244,8 +244,8 @@ def _move(rng, layout, state, flat, kind, table, mean, path):
 
 
 @njit(cache=True)
-def walk(rng, layout, state, flat, fixed, means, tally, chances, sweeps, thin, out):
-    """Make sweeps, and write the cells after every `thin`-th into the rows of `out`.
+def walk(rng, layout, state, flat, fixed, means, tally, chances, thin, out):
+    """Make `thin` sweeps for each row of `out`, and write the cells after them into it.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def walk(rng, layout, state, flat, fixed, means, tally, chances, sweeps, thin, o
     """
     tables, n = layout.start.size - 1, state.x.size
     path = np.empty((tables, 3), np.int64)
-    for sweep in range(sweeps):
+    for sweep in range(thin * out.shape[0]):
         for _ in range(n):
             table = np.searchsorted(chances, rng.random(), side="right")
             u = rng.random()

@@ -277,7 +277,7 @@ def mode_tree(child_ptr, weights, least, fixed, uniform, order, counts):
         first, last = child_ptr[v], child_ptr[v + 1]
         if first == last:
             continue
-        status = _split(first, last, counts[v], weights, least, fixed, uniform, order, counts, *room)
+        status = _split(first, last, counts[v], weights, least, fixed, uniform, order, counts, room)
         if status != OK:
             return v, status
     return -1, OK
@@ -294,8 +294,9 @@ def _work_space(starts):
 
 
 @njit(cache=True)
-def _split(first, last, trials, weights, least, fixed, uniform, order, counts, integers, copies, tied):
-    """Split `trials` among the cells first..last: fixed ones keep their count, others share."""
+def _split(first, last, trials, weights, least, fixed, uniform, order, counts, room):
+    """Split `trials` among the cells first..last: fixed ones keep their count, others share; see `_work_space`."""
+    integers, copies, tied = room
     cell, value, floor, seats, heap = integers
     cells, free, weight_sum = 0, trials, 0
     for place in range(first, last):

@@ -19,11 +19,14 @@ plus the estimates' variances.
 
 Laws are summed at every count below `UNIT` and in steps of a fiftieth above, as no law here is narrower: one far from zero
 beside its spread is taken as normal.
+
+One file: the laws, their sums on a grid, and the evidence that is read off both.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -196,11 +199,50 @@ def _normal_evidence(x, z, v, a):
     return -0.5 * (logs + math.log(left) + squares + factor / children * gap * gap / left)
 
 
+class Children(NamedTuple):
+    """Where each parent's children start `(parents + 1,)`, and their estimates, variances and bounds `(children,)`."""
+
+    first: np.ndarray
+    z: np.ndarray
+    v: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class GridPrior(NamedTuple):
+    """Counts at which laws are summed, how many each represents, and their log prior masses given a concentration."""
+
+    counts: np.ndarray
+    weights: np.ndarray
+    prior: np.ndarray
+
+
+class ChildLaws(NamedTuple):
+    """Means, variances and draws of the children `(children,)`, which are overwritten."""
+
+    means: np.ndarray
+    spreads: np.ndarray
+    draws: np.ndarray
+
+
 @njit(cache=True)
-def write_laws(
-    first, totals, z, v, low, high, a, prior, counts, weights, prices, steps, u, beyond, means, spreads, draws
-):
-    """Find every parent's multiplier; write the children's means, variances and draws; return the log evidence of a."""
+def write_laws(children_of, totals, a, points, prices, steps, u, beyond, laws):
+    """Find every parent's multiplier; write the children's laws; return the log evidence of a.
+
+    Parameters
+    ----------
+    children_of, points, laws
+        `Children`, `GridPrior` and `ChildLaws`.
+    prices
+        `(parents,)` the multipliers, from which the search begins.
+    u
+        `(children,)` uniform numbers by which draws are made; empty for none.
+    beyond
+        How many times its parent's total a count may be.
+    """
+    first, z, v, low, high = children_of
+    counts, weights, prior = points
+    means, spreads, draws = laws
     evidence = 0.0
     for p in range(first.size - 1):
         begin, end = first[p], first[p + 1]
@@ -260,8 +302,9 @@ def write_laws(
 
 
 @njit(cache=True)
-def evidence(first, totals, z, v, low, high, a, counts, weights, prices):
-    """Return the log evidence of a, all parents together."""
+def evidence(children_of, totals, a, counts, weights, prices):
+    """Return the log evidence of a, all parents together; see `write_laws`."""
+    first, z, v, low, high = children_of
     none, means, spreads, draws = np.empty(0), np.empty(z.size), np.empty(z.size), np.empty(z.size)
     total, prior = 0.0, log_prior(counts, weights, a)
     for p in range(first.size - 1):
@@ -272,22 +315,14 @@ def evidence(first, totals, z, v, low, high, a, counts, weights, prices):
                 total += _normal_evidence(x, z[some], np.minimum(v[some], (MAX_RELATIVE_SPREAD * x) ** 2), a)
             else:
                 total += write_laws(
-                    np.array([0, z[some].size]),
+                    Children(np.array([0, z[some].size]), z[some], v[some], low[some], high[some]),
                     totals[p : p + 1],
-                    z[some],
-                    v[some],
-                    low[some],
-                    high[some],
                     a,
-                    prior,
-                    counts,
-                    weights,
+                    GridPrior(counts, weights, prior),
                     prices[p : p + 1],
                     FIRST_STEPS,
                     none,
                     MAX_RELATIVE_TOTAL,
-                    means[some],
-                    spreads[some],
-                    draws[some],
+                    ChildLaws(means[some], spreads[some], draws[some]),
                 )
     return total

@@ -9,6 +9,8 @@ transform of `anova.Domain`, its largest eigenvalue on child c is at most that o
 gradient with restarts converges at a rate set by the ratio of the components' variances (tens, not thousands). Every
 iterate obeys the sums, and whatever V_c holds fixed; what is left at the end, a count beyond a bound or a gap in
 complementarity, is reported. A parent's tables are projected by themselves, in cache, and end when they have converged.
+
+One file: the metric, the projection in it, and how near the optimum it stops.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -182,9 +185,31 @@ def _residual(x, multipliers, held, most, largest):
     return worst
 
 
+class Targets(NamedTuple):
+    """Children's tables, which cells are zero, upper bounds (none if empty), and the result, each `(rows, n)`."""
+
+    tables: np.ndarray
+    held: np.ndarray
+    most: np.ndarray
+    x: np.ndarray
+
+
+class ChildSpread(NamedTuple):
+    """What W is made of: blocks of the children's covariances, the inverse of their sum, and how they are applied."""
+
+    v: np.ndarray
+    inverse: np.ndarray
+    tied: bool
+    largest: np.ndarray
+    components: Any
+    layout: Any
+
+
 @njit(cache=True)
-def _project(tables, held, most, v, inverse, tied, largest, components, layout, tolerance, limit, x):
+def _project(targets, spread, tolerance, limit):
     """Run accelerated projected gradient on the multipliers of one parent's children; return residual and iterations."""
+    tables, held, most, x = targets
+    v, inverse, tied, largest, components, layout = spread
     children, n = tables.shape
     multipliers, before = np.zeros((children, n)), np.zeros((children, n))
     copy_table(x, tables)
@@ -220,27 +245,19 @@ def _project(tables, held, most, v, inverse, tied, largest, components, layout, 
 
 
 @njit(cache=True)
-def _project_all(
-    tables, held, most, first, v, inverses, tied, largest, components, layout, tolerance, limit, x
-):
+def _project_all(targets, first, spread, tolerance, limit):
     """Project every parent's children separately."""
+    tables, held, most, x = targets
+    v, inverses, tied, largest, components, layout = spread
     residuals, iterations = np.zeros(first.size - 1), 0
     for p in range(first.size - 1):
         rows = slice(first[p], first[p + 1])
         own = v if v.shape[0] == 1 else v[rows]
         residuals[p], steps = _project(
-            tables[rows],
-            held[rows],
-            most[rows],
-            own,
-            inverses[p],
-            tied,
-            largest[rows],
-            components,
-            layout,
+            Targets(tables[rows], held[rows], most[rows], x[rows]),
+            ChildSpread(own, inverses[p], tied, largest[rows], components, layout),
             tolerance,
             limit,
-            x[rows],
         )
         iterations = max(iterations, steps)
     return residuals, iterations
@@ -274,21 +291,23 @@ def nearest_nonnegative(
     Accelerated projected gradient (Beck & Teboulle 2009) with adaptive restart (O'Donoghue & Candes 2015).
     """
     result = np.empty(tables.shape)
-    residuals, iterations = _project_all(
+    targets = Targets(
         np.ascontiguousarray(tables, dtype=float),
         np.zeros(tables.shape, np.bool_) if zeros is None else zeros,
         np.zeros((0, 0)) if most is None else np.ascontiguousarray(most, dtype=float),
-        np.append(metric.first, metric.rows),
+        result,
+    )
+    inverse = flat(metric.inverse) + np.zeros((metric.counts.size, 1))
+    spread = ChildSpread(
         flat(metric.variances),
-        flat(metric.inverse) + np.zeros((metric.counts.size, 1)),
+        inverse,
         metric.tied,
         metric.largest(),
         metric.components,
         metric.domain.layout,
-        tolerance_for(tables, tolerance),
-        ITERATIONS,
-        result,
     )
+    first = np.append(metric.first, metric.rows)
+    residuals, iterations = _project_all(targets, first, spread, tolerance_for(tables, tolerance), ITERATIONS)
     return result, residuals, iterations
 
 

@@ -40,6 +40,7 @@ One file: totals, cells and concentrations are updated in turn within each pass,
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -357,6 +358,36 @@ def _learn_cells(kappa, common, slopes, hyper):
     return common * math.exp(move)
 
 
+@njit(cache=True, error_model="numpy")
+def _take_out(mean, weight, s, left, metric):
+    """Take a child's means out of what is left of the sums, and add its weighted covariance to the metric."""
+    for i in range(left.size):
+        left[i] -= mean[i]
+        for j in range(left.size):
+            metric[i, j] += weight * s[i, j]
+
+
+@njit(cache=True, error_model="numpy")
+def _share_left(s, weights, left, means, variances):
+    """Share what is left of the sums among the children by their covariances, and note their variances."""
+    for c in range(means.shape[0]):
+        moved = s[c] @ left
+        for i in range(left.size):
+            means[c, i] += weights[c] * moved[i]
+            variances[c, i] = s[c, i, i]
+
+
+@njit(cache=True, error_model="numpy")
+def _move_sites(sizes, kappa, before, nu, leans):
+    """Move each cell's site by what the tilt of its factor changes with its concentration: that cancels."""
+    for c in range(nu.shape[0]):
+        size = max(sizes[c], MIN_CHILD_TOTAL)
+        for i in range(nu.shape[1]):
+            offset = math.log((size + kappa[i]) / (size + before[i]))
+            nu[c, i] += offset
+            leans[c, i] -= offset
+
+
 @njit(cache=True, error_model="numpy", inline="always")
 def _parent(cells, sums, gradient, q, components, form, hyper, means, variances, spreads):
     """Compute posterior means and variances (children, open cells) of one parent, variances (children,) of children's totals;
@@ -408,30 +439,17 @@ def _parent(cells, sums, gradient, q, components, form, hyper, means, variances,
             _propagate(s[c], means[c], tau[c], nu[c], shares, size, kappa, slopes)
             if step == PASSES:
                 _hold(s[c], means[c], sizes[c], times[c], hyper.far)
-            for i in range(n):
-                left[i] -= means[c, i]
-                for j in range(n):
-                    metric[i, j] += weights[c] * s[c, i, j]
+            _take_out(means[c], weights[c], s[c], left, metric)
         factorise(metric)
         solve_factored(metric, left)
         if step < PASSES:
             _bounded(left, MAX_MULTIPLIER_STEP)
-        for c in range(children):
-            moved = s[c] @ left
-            for i in range(n):
-                means[c, i] += weights[c] * moved[i]
-                variances[c, i] = s[c, i, i]
+        _share_left(s, weights, left, means, variances)
         if 1 <= step < PASSES:
             before = kappa.copy()
             a = _learn(a, children, total, evidence, hyper)
             common = _learn_cells(kappa, common, slopes, hyper)
-            # The tilt of a cell's factor changes with its concentration, and its site by the same: that cancels.
-            for c in range(children):
-                size = max(sizes[c], MIN_CHILD_TOTAL)
-                for i in range(n):
-                    offset = math.log((size + kappa[i]) / (size + before[i]))
-                    nu[c, i] += offset
-                    leans[c, i] -= offset
+            _move_sites(sizes, kappa, before, nu, leans)
     return a, common
 
 
@@ -444,8 +462,19 @@ def _finite(m, v):
     return abs(total) < np.inf
 
 
+class _Means(NamedTuple):
+    """Means and variances of the cells `(rows, n)`, variances of totals `(rows,)`, concentrations `(parents, 2)`."""
+
+    means: np.ndarray
+    variances: np.ndarray
+    spreads: np.ndarray
+    found: np.ndarray
+
+
 @njit(cache=True, error_model="numpy")
-def _parents(sums, open_, gradient, q, components, form, first, hyper, means, variances, spreads, found):
+def _parents(sums, open_, gradient, q, components, form, first, hyper, out):
+    """Write the posterior means of every parent's children; see `_Means`."""
+    means, variances, spreads, found = out
     for p in range(first.size - 1):
         cells, row, children = np.flatnonzero(open_[p]), first[p], first[p + 1] - first[p]
         if cells.size == 0:
@@ -522,9 +551,6 @@ def posterior_means(
             form,
             first[i : i + PARENTS_A_CALL + 1],
             hyper,
-            means,
-            variances,
-            spreads,
-            found[some],
+            _Means(means, variances, spreads, found[some]),
         )
     return means, variances, found, spreads

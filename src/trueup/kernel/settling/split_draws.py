@@ -22,6 +22,9 @@ from trueup.kernel.settling import (
     FIRST_STEPS,
     MAX_RELATIVE_SPREAD,
     MAX_RELATIVE_TOTAL,
+    ChildLaws,
+    Children,
+    GridPrior,
     evidence,
     grid,
     log_prior,
@@ -180,7 +183,7 @@ class EstimatedSplits:
         held = np.asarray(totals, float)
         counts = grid(MAX_RELATIVE_TOTAL * max(float(held.max(initial=1.0)), 1.0))
         for i, a in enumerate(CONCENTRATIONS):
-            logs[i] = evidence(some.first, held, some.z, some.v, some.low, some.high, a, *counts, prices)
+            logs[i] = evidence(some._given(), held, a, *counts, prices)
             logs[i] -= 0.5 * (math.log(a / HYPERPRIOR.a) / HYPERPRIOR.a_spread) ** 2
         chances = np.exp(logs - logs.max())
         return chances / chances.sum()
@@ -217,11 +220,13 @@ class EstimatedSplits:
         return EstimatedSplits(self.first[: last + 1], *parts)
 
     def _run(self, totals, a, counts, prices, steps, u, beyond=1.0):
-        means, spreads, draws = (np.empty(self.z.size) for _ in range(3))
-        given = self.first, np.asarray(totals, float), self.z, self.v, self.low, self.high, a
-        law = *given, log_prior(*counts, a), *counts, prices, steps, u, beyond
-        logs = write_laws(*law, means, spreads, draws)
-        return means, spreads, draws, logs
+        laws = ChildLaws(np.empty(self.z.size), np.empty(self.z.size), np.empty(self.z.size))
+        points = GridPrior(counts[0], counts[1], log_prior(*counts, a))
+        logs = write_laws(self._given(), np.asarray(totals, float), a, points, prices, steps, u, beyond, laws)
+        return *laws, logs
+
+    def _given(self) -> Children:
+        return Children(self.first, self.z, self.v, self.low, self.high)
 
 
 def drawn_totals(means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
