@@ -91,7 +91,12 @@ WITH_SHARES = (
     "Hospital,Young,Old\nSt A,120 (62.5%),72 (37.5%)\nSt B,33 (50%),33 (50%)\nSt C,10 (20.0 %),40 (80.0 %)\n"
 )
 
+GROUP_SUMS = "Commune,Oui,Non\nNord,,\nLens,40,31\nArras,22,58\nSous-total,62,89\nSud,,\nNice,71,12\nToulon,9,33\nSous-total,80,45\nTotal général,142,134\n"
+SINGLE_AGES = "City,Total,0,1,2,3\nKyiv,40,11,9,12,8\nLviv,67,20,14,18,15\n"
+
 DRAFTED = {
+    "sums of groups that have one name": (GROUP_SUMS, rows("Lens 40 31; Arras 22 58; Nice 71 12; Toulon 9 33; Total_général 142 134", "Oui", "Non")),
+    "ages of single years as columns": (SINGLE_AGES, rows("Kyiv 40 11 9 12 8; Lviv 67 20 14 18 15", "", "0", "1", "2", "3")),
     "names behind numbers": (NAMES_LAST, rows("Ely 312 441; Diss 228 193; Wells 905 122", "Men", "Women")),
     "a first row without a value": (FIRST_HIDDEN, rows("Ohio|Male 35; Utah|Female 29; Utah|Male 25")),
     "shares behind numbers": (WITH_SHARES, rows("St_A 120 72; St_B 33 33; St_C 10 40", "Young", "Old")),

@@ -85,11 +85,11 @@ def _best(ways: Sequence[list[int]], numbers: RowNumbers) -> list[int] | None:
 
 
 def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAbove:
+    above = [group for group in dict.fromkeys(parents) if group and group not in names]
+    names, parents = [*names, *above], [*parents, *[""] * len(above)]
     roots = [name for name, parent in zip(names, parents) if not parent]
     if len(roots) > 1 and (whole := _whole_among(roots, table)):
         parents = [parent or whole * (name != whole) for name, parent in zip(names, parents)]
-    above = [group for group in dict.fromkeys(parents) if group and group not in names]
-    names, parents = [*names, *above], [*parents, *[""] * len(above)]
     rows = list(zip(names, parents))
     if parents.count("") > 1:
         rows = [(WHOLE, ""), *((name, parent or WHOLE) for name, parent in rows)]

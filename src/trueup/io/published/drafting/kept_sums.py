@@ -1,11 +1,21 @@
-"""The lines by which a spec reads sums of some values beside these: a recode, and an entry of their rows."""
+"""Sums of some rows: those that are left out, and the recode and the entry by which a spec reads others beside their parts."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+
+SUM_OF_GROUP = re.compile(
+    rf"({TOTAL.pattern})|(sub|sous|zwischen|del|mellan|vmes|pod)[- ]?(total|summ?[ae]|seš?t)\w*|"
+    r"\w*(summe|soma|suma|total|toplam[ıi]?)",
+    re.IGNORECASE,
+)
+"""Names of sums of groups, of which each group may have one."""
 
 
 def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequence[str]]) -> list[str]:
@@ -39,6 +49,21 @@ def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequen
         f"entry with another name, without its `total` of '{column.name}', with {toml_line('columns', {name: column.name})}, "
         f'{toml_line("only", only)}, attributes = {_q([name, *others])} and unlisted = "unknown"'
     ]
+
+
+def without_repeated_sums(table: SeenTable) -> SeenTable:
+    """Leave out the sums below each group of places that have one name, such as "Sub-total", in all groups."""
+    if len(table.places) != 1 or table.attributes:
+        return table
+    place = table.places[0]
+    times = Counter(place.held)
+    sums = [text for text, often in times.items() if often > 1 and SUM_OF_GROUP.fullmatch(text)]
+    kept = [text not in sums for text in place.texts]
+    if not sums or len(set(compress(place.texts, kept))) < sum(kept):
+        return table
+    why = f"rows of '{place.name}' that say '{sums[0]}' are the sums of the rows above them, by their name, and are left out"
+    only = {**table.only, place.name: list(compress(place.texts, kept))}
+    return table.of_rows(kept)._replace(only=only, ignored=[*table.ignored, why])
 
 
 def toml_line(key: str, pairs: Mapping[str, object]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 from trueup.files import is_parquet
 from trueup.files.source import open_table
+from trueup.io.published.drafting.kept_sums import SUM_OF_GROUP, without_repeated_sums
 from trueup.io.published.drafting.panels import numeric_cells, panels_of
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
@@ -57,6 +58,7 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     heads = [at for at in range(first, last) if 0 <= _lone(rows[at]) < named]
     at_key = _lone(rows[heads[0]]) if heads else 0
     keys = [rows[at][at_key] for at in range(first, last + 1) if any(rows[at]) and at not in heads]
+    keys = [key for key in keys if not SUM_OF_GROUP.fullmatch(key)]
     if heads and len(set(keys)) < len(keys):  # places, whose values stand below each
         first, heads = bottom, []
     elif heads:  # of groups of rows
@@ -79,7 +81,11 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     ]
     raw = list(islice(rows_of(source, sheet, divided, stripped=False), last + 1))
     indents = _indents([raw[at] for at in held])
-    return [table._replace(indents=indents, groups=groups) for table in found if not table.only or not heads]
+    return [
+        without_repeated_sums(table._replace(indents=indents, groups=groups))
+        for table in found
+        if not table.only or not heads
+    ]
 
 
 def _indents(raw: Sequence[Row]) -> dict[str, str]:
@@ -137,13 +143,19 @@ def _first(rows: Sequence[Row]) -> int | None:
             all(map(YEAR.fullmatch, years))
             and (len(set(years)) == len(years) or (at > 0 and sum(map(bool, rows[at - 1])) > 1))
             and (len(numbers) > 1 or wide == 1)
-        )
+        ) or (wide == 1 and _rise_by_one([row[k] for k in sorted(numbers)]))
         counted = numeric_cells(below)
         if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
             continue
         if numbers & (numeric_cells(below) | {k for k, cell in enumerate(below) if is_code(cell)}):
             return _with_codes(rows, at, numbers)
     return None
+
+
+def _rise_by_one(cells: Sequence[str]) -> bool:
+    """Return True for the names of three columns or more that are ages, hours or the like: 0, 1, 2."""
+    numbers = [int(cell) for cell in cells if cell.isdecimal()]
+    return len(numbers) == len(cells) > 2 and all(b == a + 1 for a, b in pairwise(numbers))
 
 
 def _with_codes(rows: Sequence[Row], at: int, numbers: set[int]) -> int:

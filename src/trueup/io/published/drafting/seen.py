@@ -147,6 +147,7 @@ class SeenTable(NamedTuple):
             labels=some(self.labels),
             kinds=some(self.kinds),
             keys=tuple(some(self.keys)),
+            groups=tuple(compress(self.groups, kept)),
         )
 
 

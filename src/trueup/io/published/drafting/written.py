@@ -43,6 +43,12 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
         f"level = [{', '.join(levels)}]",
         "",
     ]
+    undecided += [
+        f"where the header stands: columns of values have no names of their own ({_list(a.values)[:80]}); say so in the entry, "
+        "`skip` = the rows above the header and `header` = its rows, and name the values of the attribute"
+        for a in whole.attributes
+        if "" in a.values or len(set(a.values)) < len(a.values)
+    ]
     undecided.append("what is counted: `counts` says 'unit'")
     return "\n".join([*head, *attributes, *parts]), undecided
 
