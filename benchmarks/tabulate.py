@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Case, Harness
-from trueup.io.microdata.by_parts import tabulate_by_parts
-from trueup.io.microdata.sparse import SparseCounts
+from trueup.io.microdata.by_parts import SparseCounts, tabulate_by_parts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.model.cells import Cells
 from trueup.model.problem import public_cells

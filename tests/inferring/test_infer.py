@@ -22,8 +22,7 @@ from tests.inferring.problems import (
 from tests.kernel.test_splits import log_w
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import inequalities, infer, inference_method
-from trueup.inferring.inequalities import LinearInequalities
-from trueup.inferring.inequality_problem import kind_and_scale
+from trueup.inferring.inequalities import LinearInequalities, kind_and_scale
 from trueup.inferring.method import in_blocks
 from trueup.inferring.tree_exact import TreeExact
 from trueup.io.published.sdhc import PUBLISHED

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from tests.parameters import one_in
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.files import Encoded
-from trueup.io.microdata.by_parts import tabulate_by_parts
-from trueup.io.microdata.sparse import SparseCounts
+from trueup.io.microdata.by_parts import SparseCounts, tabulate_by_parts
 from trueup.io.microdata.tabulate import read_counts
 from trueup.io.microdata.truncate import Limit
 from trueup.model.problem import public_cells

@@ -26,7 +26,7 @@ from trueup.files.values import as_text
 from trueup.files.writing import replace_whole, to_disk
 from trueup.io.bundle.manifest import header_in, seal_of
 from trueup.io.bundle.places import read_places, write_places
-from trueup.io.microdata.sparse import Occupied, SparseCounts
+from trueup.io.microdata.by_parts import Occupied, SparseCounts
 from trueup.io.microdata.truncate import Limit
 from trueup.model.build import build_cells, build_constraints, cells_of_sizes
 from trueup.model.cells import Cells, Margin

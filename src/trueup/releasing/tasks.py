@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from trueup.files.memory import peak_bytes
 from trueup.io.bundle.manifest import guarantee_in
 from trueup.io.bundle.tables import read_measured, write_counts, write_measured
-from trueup.io.microdata.sparse import Occupied
+from trueup.io.microdata.by_parts import Occupied
 from trueup.io.microdata.tabulate import refuse_overflow
 from trueup.kernel import Status
 from trueup.kernel.histogram import marginalise

@@ -3,7 +3,7 @@
 Rows are counted once, in one query that spills to disk what does not fit in memory. Only cells that hold
 somebody are ever written: the zero cells of the declared domain appear where noise needs them, part by part.
 
-One file: the queries of one pass over the records.
+One file: the tabulation in DuckDB, and the counts of occupied cells that it stores.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import DataError
-from trueup.files import Source, require
+from trueup.files import Source, require, select
 from trueup.files.csv_files import in_utf8
 from trueup.files.database import ROW, Relation, connect, literal, parquet, quiet_duckdb, quoted
 from trueup.files.memory import parse_memory
@@ -32,13 +32,66 @@ from trueup.io.microdata.row_places import (
     refuse_twins,
     require_columns,
 )
-from trueup.io.microdata.sparse import SparseCounts
 from trueup.io.microdata.sql import cell_sql, join_sql, text_sql, whole_sql
 from trueup.io.microdata.tabulate import cell_index, cells_named, read_counts, refuse_overflow, row_columns
 from trueup.io.microdata.truncate import Limit, kept_sql, named_unit, refuse_unlimited, units_held
 from trueup.model.cells import Cells
 from trueup.model.reading import Reading
 from trueup.model.spec import Spec
+
+
+class Occupied(NamedTuple):
+    """The occupied cells of some places, sorted by place and cell.
+
+    Attributes
+    ----------
+    place
+        Position of the place within the last level.
+    cell
+        Position of the attribute values within the place, in cell order.
+    count
+        How many units, always above zero.
+    """
+
+    place: NDArray[np.int64]
+    cell: NDArray[np.int32]
+    count: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class SparseCounts:
+    """Counts in Parquet files, one for every part, in a folder that only its owner can read.
+
+    Attributes
+    ----------
+    folder
+        Holds `part-000000.parquet` and so on, with the columns of `Occupied`.
+    parts
+        How many parts there are; one without units has a file without rows.
+    """
+
+    folder: Path
+    parts: int
+
+    def part(self, number: int) -> Path:
+        """Return the path of the file of a part."""
+        return self.folder / f"part-{number:06d}.parquet"
+
+    def read(self, part: int, connection: Any = None) -> Occupied:
+        """Read the occupied cells of a part, by a DuckDB connection if one is given.
+
+        Raises
+        ------
+        DataError
+            If the part is missing, truncated or damaged.
+        """
+        if not self.part(part).is_file():
+            raise DataError(
+                f"'{self.folder}' lacks the file of part {part}", remedy="tabulate the data again"
+            )
+        rows = select(open_table(self.part(part), connection), Occupied._fields)
+        return Occupied(**{name: np.asarray(rows[name]) for name in Occupied._fields})
+
 
 MEMORY_LIMIT = "4GB"
 """What DuckDB may hold in memory, unless told otherwise."""
