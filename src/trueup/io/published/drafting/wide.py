@@ -139,7 +139,8 @@ def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     if all(below) and len(set(below)) == len(paths) and all(_CODE.fullmatch(path[0]) for path in paths):
         paths = below
     deep = [set(path) for path in paths if len(path) > 1]
-    shared = set.intersection(*deep) if len(paths) > 1 and 2 * len(deep) > len(paths) else set()
+    most = deep if 2 * len(deep) > len(paths) else [set(path) for path in paths]
+    shared = set.intersection(*most) if len(paths) > 1 else set()
     return [tuple(name for name in path if name not in shared) or path[-1:] for path in paths]
 
 
