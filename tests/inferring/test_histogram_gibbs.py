@@ -428,8 +428,33 @@ def test_a_sweep_in_parts_is_the_same_sweep(rng, monkeypatch):
         monkeypatch.setattr(histogram_walk, "STEPS_AT_ONCE", steps)
         walk = walked(cells, record, np.random.default_rng(5), None, ())
         found.append(walk.run(6, 2, lambda done, of: None))
-    assert len(walk._parts) > 3
+    assert len(walk._parts(0)) > 3
     np.testing.assert_array_equal(*found)
+
+
+def test_a_sweep_in_two_turns_is_the_same_sweep_with_a_draw_between(rng):
+    cells, _, record = blocks(rng)
+    found = []
+    for turns in (1, 2):
+        walk = walked(cells, record, np.random.default_rng(5), None, ())
+        walk.turns = turns
+        found.append(walk.run(6 * turns, 1, lambda done, of: None))
+    whole, halves = found
+    np.testing.assert_array_equal(whole, halves[:, 1::2])
+    assert (halves[:, ::2] != halves[:, 1::2]).any(axis=2).all()
+
+
+def test_large_problems_keep_two_draws_a_sweep_and_say_their_sweeps(rng, monkeypatch):
+    cells, laws, record = blocks(rng)
+    monkeypatch.setattr(histogram_gibbs, "FEW_STEPS", 1)
+    sweeps = []
+    for large in (histogram_gibbs.LARGE, 1):
+        monkeypatch.setattr(histogram_gibbs, "LARGE", large)
+        posterior = infer(record, HistogramGibbs(), spec=constraints_of(cells, laws), draws=600)
+        assert posterior.draws.shape == (4, 150, cells.n)
+        sweeps.append(posterior.drawn.stats["sweeps"])
+        assert f"{sweeps[-1]:,} sweeps of all places" in posterior.promise
+    assert sweeps == [250, 175]
 
 
 def test_areas_off_the_hierarchy_have_intervals(rng):

@@ -63,6 +63,9 @@ QUICK = 15.0
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
 """Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
 its least and most sweeps."""
+LARGE = 30_000
+"""Steps of places in a sweep from which on a draw is kept after each half of a sweep's directions: as many draws take half the
+time, and each says less."""
 ALL = 2
 """Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
@@ -210,12 +213,14 @@ class HistogramGibbs(InferenceMethod):
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
         chains = SHORT if n > MOVED else self.chains
         each = max(-(-draws // chains), MIN_DRAWS)
-        return Plan("approximate", chains, each, 1, each, walk, draws)
+        turns = 1 if n > MOVED or steps < LARGE else 2
+        return Plan("approximate", chains, each, 1, each, walk, draws, warm_up=turns * WARM_UP, turns=turns)
 
     def _drawn(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         walk.rngs, walk.states = walk.rngs[: plan.chains], walk.states[: plan.chains]
+        walk.turns, walk.sweeps = plan.turns, plan.turns * walk.sweeps
         chains = _Chains(walk, plan, rng, progress, plan.thin)
         if plan.tier == "approximate":
             return self._judged(walk, chains.first(told_in_draws(progress, draws)), plan, rng, progress)
@@ -250,7 +255,7 @@ class HistogramGibbs(InferenceMethod):
         except OutOfTimeError:  # the draws stand: what is missing is a check
             check = agreement(walk, run, 0, rng, progress)
         text = (
-            f"Tier 'approximate': {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
+            f"Tier 'approximate': {len(run)} Markov chains of {found['sweeps']:,} sweeps of all places, not required to have "
             f"converged (largest R-hat {found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f} "
             f"of {found['watched']:,} counts watched, of which {found['counts_that_fall_short']:,} fall short of what their "
             f"intervals need). {check.text}"
@@ -340,6 +345,8 @@ class Plan:
         Draws that are asked for; seconds of a processor that making chains longer may take.
     warm_up, checked
         Sweeps before the first run; places whose posterior is held against chains of their own.
+    turns
+        In how many turns a sweep's directions are taken: sweeps above are turns of them.
     """
 
     tier: str
@@ -352,6 +359,7 @@ class Plan:
     most: float = np.inf
     warm_up: int = WARM_UP
     checked: int = CHECKED
+    turns: int = 1
 
     @property
     def judged(self) -> int:
@@ -361,12 +369,12 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Return predicted seconds of wall time, including the comparison at the end."""
-        each, side = self.walk.seconds, max(1.0, self.chains / cores())
+        each, side = self.walk.seconds / self.turns, max(1.0, self.chains / cores())
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
         chains = (each * (self.warm_up + first) + longer) * side
         checks = self.tier == "approximate" and self.checked
-        check = each * sweeps_of_check(self.walk.problem, self.checked) if checks else 0.0
+        check = self.walk.seconds * sweeps_of_check(self.walk.problem, self.checked) if checks else 0.0
         return (chains + check) * self.walk.slower
 
     @property
@@ -379,7 +387,7 @@ class Plan:
     def text(self) -> str:
         """Return the prediction in words."""
         return (
-            f"tier '{self.tier}': {self.chains} Markov chains of about {self.warm_up + self.usual:,} sweeps, "
+            f"tier '{self.tier}': {self.chains} Markov chains of about {(self.warm_up + self.usual) // self.turns:,} sweeps, "
             f"{told_cost(self.seconds, self.memory)} predicted"
         )
 
@@ -409,9 +417,9 @@ class Plan:
             return self
         if unchecked.shortest <= deadline.left():
             return unchecked
-        sweep = self.walk.seconds * self.walk.slower * max(1.0, self.chains / cores())
+        sweep = self.walk.seconds / self.turns * self.walk.slower * max(1.0, self.chains / cores())
         sweeps = int(FOR_CHAINS * deadline.left() / max(sweep, 1e-9))
-        warm_up = min(WARM_UP, sweeps // 3)
+        warm_up = min(self.warm_up, sweeps // 3)
         kept = min(self.kept, sweeps - warm_up)
         short = replace(unchecked, tier="approximate", kept=kept, thin=1, usual=kept, warm_up=warm_up)
         return self if kept < self.least else short

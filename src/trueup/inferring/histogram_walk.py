@@ -79,8 +79,10 @@ class HistogramWalk:
         Whether concentrations, factors and the rates of uninhabited places are drawn as well as compositions.
     keep
         Checkpoints, where there are to be any.
+    turns
+        How many take a sweep's directions one after the other, each a step of the chain after which a draw may be kept.
     sweeps, limit
-        Of each chain so far; until when they may run.
+        Steps of each chain so far, sweeps where one turn takes all directions; until when they may run.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
@@ -96,6 +98,7 @@ class HistogramWalk:
     states: list[ChainState]
     learn: bool = True
     keep: Checkpoint | None = None
+    turns: int = 1
     sweeps: int = 0
     limit: ChainLimit = field(default_factory=ChainLimit)
     left_out: list[int] = field(default_factory=list)
@@ -183,7 +186,7 @@ class HistogramWalk:
         if spent > TIMED:
             self.slower = max(1.0, (time.monotonic() - began) * threads / spent)
         self.sweeps += kept * thin
-        self.seconds = spent / max(made, 1)
+        self.seconds = self.turns * spent / max(made, 1)
         return out
 
     def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
@@ -257,7 +260,7 @@ class HistogramWalk:
 
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
         quick = int(LISTENING / self.seconds) if self.seconds > 0.0 else CELLS_AT_ONCE
-        most = max(min(CELLS_AT_ONCE // self.problem.cells.n, quick), 1)
+        most = max(min(CELLS_AT_ONCE // self.problem.cells.n, quick), 1) if self.turns == 1 else 1
         state, thin = self.states[chain], part.thin
         whole = max(most // thin, 1)  # draws at a time; of large problems one takes several times
         p, room = self.problem, np.zeros((2, *state.theta.shape))
@@ -294,22 +297,24 @@ class HistogramWalk:
         `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
         """
         p, rng, state = self.problem, self.rngs[chain], self.states[chain]
-        for part in self._parts if sweeps[1] == 1 else ((0, self.directions, True),):
+        numbered = sweeps[0] // self.turns, *sweeps[1:]
+        for part in self._parts(sweeps[0]) if sweeps[1] == 1 else ((0, self.directions, True),):
             if self.stopped:
                 return False
             self.left_out[chain] += histogram_sweeps(
-                rng, p.places, p.tables, self.moves, state, work, prior, sweeps, part, *kept
+                rng, p.places, p.tables, self.moves, state, work, prior, numbered, part, *kept
             )
         return True
 
-    @property
-    def _parts(self) -> list[tuple[int, int, bool]]:
-        """Return the directions that a sweep takes in each step, and whether the rest of the sweep follows."""
-        many = -(-self.steps // STEPS_AT_ONCE)
-        ends = np.linspace(0, self.directions, many + 1).astype(int).tolist()
+    def _parts(self, step: int) -> list[tuple[int, int, bool]]:
+        """Return the directions that a step of the chain takes in each call, and whether all else of it follows."""
+        many, turn = -(-self.steps // (self.turns * STEPS_AT_ONCE)), step % self.turns
+        first, last = (self.directions * k // self.turns for k in (turn, turn + 1))
         if many == 1:
-            return [(0, self.directions, True)]
-        return [*((a, b, False) for a, b in pairwise(ends)), (self.directions, self.directions, True)]
+            return [(first, last, last == self.directions)]
+        ends = np.linspace(first, last, many + 1).astype(int).tolist()
+        rest = [(last, last, True)] if last == self.directions else []
+        return [*((a, b, False) for a, b in pairwise(ends)), *rest]
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
         """Return the record of a run: R-hat and effective sizes of the counts of each table.
@@ -330,7 +335,7 @@ class HistogramWalk:
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
         return {
-            "sweeps": self.sweeps,
+            "sweeps": self.sweeps // self.turns,
             **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
@@ -351,7 +356,8 @@ class HistogramWalk:
     @property
     def rounded(self) -> str:
         """Return the reason for refusing draws if rounding left out most directions; else empty."""
-        left, tried = sum(self.left_out), self.directions * self.sweeps * len(self.states)
+        left = sum(self.left_out)
+        tried = self.directions * self.sweeps * len(self.states) // self.turns
         if left <= ROUNDED * tried:
             return ""
         return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"

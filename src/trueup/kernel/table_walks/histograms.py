@@ -39,12 +39,11 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, par
     (open_, alike, room, hyper, learn), (begin, end, whole) = prior, part
     for sweep in range(first, first + count):
         failed += column_sweep(rng, places, tables, moves, state, work, begin, end)
-        if not whole:
-            continue
-        draw_sizes(rng, places, state)
-        if sweep % EVERY == 1:
+        if whole:
+            draw_sizes(rng, places, state)
+        if whole and sweep % EVERY == 1:
             move_rates(rng, places, tables, moves, state, open_, hyper, learn)
-        if sweep % EVERY == 0:
+        if whole and sweep % EVERY == 0:
             draw_prior(rng, places, state, open_, alike, room, hyper, learn and sweep % SELDOM == 0)
         if (sweep + 1) % thin == 0:
             if drawn < len(tables_kept):
