@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws, told_time
+from trueup.inferring.chains import ChainLimit, OutOfTimeError, in_all, told_in_draws
 from trueup.inferring.method import Progress, announce
 from trueup.run import Deadline
 from trueup.run.local import cores
@@ -166,11 +166,6 @@ def until_long_enough(
             run = longer.run(tell)
         except OutOfTimeError:
             return Judged(begun, run, found, True)
-
-
-def in_all(deadline: Deadline, seconds: float) -> str:
-    """Return in words how long the whole command is predicted to take, with so many seconds from now on."""
-    return f"about {told_time(deadline.allowed - deadline.left() + seconds)} in all"
 
 
 def out_of_time(method: str, sweeps: int, deadline: Deadline, remedy: str) -> ConvergenceError:

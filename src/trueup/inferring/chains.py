@@ -51,6 +51,11 @@ def told_time(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
+def in_all(deadline: Deadline, seconds: float) -> str:
+    """Return in words how long the whole command is predicted to take, with so many seconds from now on."""
+    return f"about {told_time(deadline.allowed - deadline.left() + seconds)} in all"
+
+
 class OutOfTimeError(Exception):
     """Chains stopped because their time is spent; the caller decides what follows."""
 

@@ -19,7 +19,6 @@ from trueup.inferring.chain_driver import (
     MIN_EFFECTIVE_SIZE,
     Longer,
     Verdict,
-    in_all,
     out_of_time,
     until_long_enough,
 )
@@ -29,6 +28,7 @@ from trueup.inferring.chains import (
     ChainLimit,
     OutOfTimeError,
     diagnosed_in_pieces,
+    in_all,
     run_side_by_side,
     thinned,
 )

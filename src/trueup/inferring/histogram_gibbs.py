@@ -18,7 +18,6 @@ from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
     chains_too_short,
-    in_all,
     out_of_time,
     until_long_enough,
 )
@@ -26,6 +25,7 @@ from trueup.inferring.chains import (
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
+    in_all,
     refuse_forecast,
     refuses_settings,
     thinned,

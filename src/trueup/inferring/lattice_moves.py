@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import SpecError
-from trueup.inferring.chain_driver import Longer, OfWalk, in_all, out_of_time, until_long_enough
-from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
+from trueup.inferring.chain_driver import Longer, OfWalk, out_of_time, until_long_enough
+from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, in_all, thinned
 from trueup.inferring.components import components, fixed_alone, pinned_counts
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.method import InferenceMethod, Progress, announce

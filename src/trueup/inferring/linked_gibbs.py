@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
-    in_all,
     out_of_time,
     until_long_enough,
 )
@@ -21,6 +20,7 @@ from trueup.inferring.chains import (
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
+    in_all,
     refuse_forecast,
     refuses_settings,
     thinned,

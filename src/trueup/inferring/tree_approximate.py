@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,16 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import OutOfTimeError, refuses_settings
-from trueup.inferring.hierarchical import (
-    NEARLY,
-    Estimate,
-    ascend,
-    given,
-    start_of,
-    varied,
-    with_curvature,
-)
+from trueup.inferring.chains import OutOfTimeError, in_all, refuses_settings
+from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
 from trueup.inferring.method import Progress, announce
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
@@ -64,6 +57,8 @@ SOUGHT = 0.6
 """Share of the time allowed after which hyperparameters of a large tree are sought no further."""
 POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
+DRAWN_IN_POINTS = 20
+"""What drawing takes, for the prediction, in points of the hyperparameters."""
 WEAK_R_HAT = 1.2
 """Largest R-hat from which on chains are called weak."""
 ONE_COLUMN = (Attribute("counted", ("all",)),)
@@ -168,8 +163,11 @@ class ApproximateTree:
         count = next(points for nodes, points in POINTS if grid.nodes <= nodes)
         thetas, log_density = points(estimate, free, count, rng)
         log_weights = np.empty(count)
+        began = time.monotonic()
         for i, theta in enumerate(thetas):
-            announce(self.progress, f"integrating over the prior, {i + 1} of {count} points")
+            each = (time.monotonic() - began) / max(i, 1)
+            told = f", {in_all(self.deadline, each * (count - i + DRAWN_IN_POINTS))}" if i else ""
+            announce(self.progress, f"integrating over the prior, {i + 1} of {count} points{told}")
             log_weights[i] = grid.glance(splits, theta) + splits.log_hyperprior(theta)[0] - log_density[i]
         counts = rng.multinomial(draws, normalised(log_weights))
         found = ((grid.solve(splits.parameters(theta)), int(k)) for theta, k in zip(thetas, counts) if k)
