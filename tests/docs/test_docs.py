@@ -22,6 +22,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 ONE_TABLE = [page for page in TUTORIALS if "budget data" not in page.read_text()]
 """Tutorials whose account is not declared several tables one after the other."""
+LONG = ("several-tables",)
+"""Those that take longest; they are run from top to bottom all the same."""
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -38,7 +40,9 @@ def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("page", ONE_TABLE, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in ONE_TABLE], ids=lambda p: p.stem
+)
 def test_a_tutorial_runs_under_a_ledger_without_a_new_question(page, tmp_path, monkeypatch):
     """A right description of the table costs nothing; one check has to be left for a wrong one."""
     monkeypatch.chdir(tmp_path)

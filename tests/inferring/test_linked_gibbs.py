@@ -116,7 +116,12 @@ def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000, small=False)
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("steps", "draws", "kept", "near_zero"), [(20, 0, 1000, False), (3, 30, 4000, False), (0, 4, 4000, True)]
+    ("steps", "draws", "kept", "near_zero"),
+    [
+        pytest.param(20, 0, 1000, False, marks=pytest.mark.slow),
+        (3, 30, 4000, False),
+        (0, 4, 4000, True),
+    ],
 )
 def test_chains_draw_what_listing_finds(steps, draws, kept, near_zero, small, listing, rng):
     """Fifteen probabilities within 6 Monte Carlo errors; 5 would be a false alarm in 10^5 runs."""

@@ -239,7 +239,7 @@ def test_summed_totals_under_truncated_noise_are_independent_ones_unless_it_is_c
     assert (summed_differs(cells, laws, rng) == 0) == decides
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 def test_summed_totals_are_independent_ones_where_their_own_noise_decides(rng):
     cells = states((2, 3))
     laws = laplace_tree(cells) | {Margin("county"): HALF}

@@ -25,6 +25,10 @@ def thorough(*values):
     return pytest.param(*values, marks=pytest.mark.thorough)
 
 
+def slow(value):
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 LEVELS = ("all", "tract", "block")
 
 
@@ -139,7 +143,7 @@ def test_moves_keep_the_posterior(noise, total, rng):
 
 @pytest.mark.parametrize(
     "wrong",
-    ["totals", *map(thorough, ("noise", "concentrations", "uninhabited"))],
+    ["totals", thorough("uninhabited"), *map(slow, ("noise", "concentrations"))],
 )
 def test_wrong_versions_are_told(wrong, rng):
     assert p_values(15 if wrong == "totals" else 3, False, rng, wrong).min() < FALSE_ALARM

@@ -55,7 +55,11 @@ def _p_value(seen, classes):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("draw", "classes"), [(_on_a_sum, 4), (_on_a_table, 6)], ids=["sum", "table"])
+@pytest.mark.parametrize(
+    ("draw", "classes"),
+    [(_on_a_sum, 4), pytest.param(_on_a_table, 6, marks=pytest.mark.slow)],
+    ids=["sum", "table"],
+)
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: m.rounding)
 def test_equally_good_points_are_equally_likely(method, draw, classes, rng, monkeypatch):
     assert _p_value(draw(method, rng), classes) > 1e-6
