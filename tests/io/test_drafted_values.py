@@ -28,6 +28,7 @@ NARROW = "code\tname\t15-24\t25-64\n101\tNorth\t510\t3\u202f360\n102\tSouth\t1\u
 LEVELS = "level,region,province,persons\ncountry,,,111\nregion,N,,63\nprovince,N,N1,30\nprovince,N,N2,33\nregion,S,,48\nprovince,S,S1,21\nprovince,S,S2,27\n"
 RAGGED = "geo,n\nDE,150\nDE1,78\nDE11,54\nDE12,24\nDE2,63\nDE21,63\nDE3,9\n"
 GERMAN = "Kreis;Geschlecht;Anzahl;Varianz\nAach;m;1.717,6;25,0\nAach;w;5.665,7;0\nCalw;m;13.252,1;25,0\nCalw;w;2.256,9;25,0\n"
+CZECH = "Obec;Rozptyl šumu;muži;ženy\nBrno;25;17,5;-3,2\nTelč;0;20;8\nZlín;25;5,1;6,9\n"
 CODES = "SA2,Ethnicity,Count\n100,a,39\n100,b,54\n200,a,60\n200,b,24\n"
 FLAGS = "geo,sex,OBS_VALUE,OBS_FLAG\nFR1,F,120,\nFR1,M,:,c\nFR1,T,255,b\nFR2,F,125,\nFR2,M,:,c\nFR2,T,260,\n"
 SPARSE = "hospital,year,ward,patients,note\n Royal ,2023,ICU,50,\n Royal ,2023,ENT,41,a\nSt Mary,2023,ICU,12,\nSt Mary,2023,ENT,13,\n"
@@ -49,6 +50,7 @@ FILES = {
     "a column of levels": (LEVELS, {(): 111, ("N",): 63, ("N/N1",): 30, ("N/N2",): 33, ("S",): 48, ("S/S1",): 21, ("S/S2",): 27}),
     "places without parts": (RAGGED, {(): 150, ("DE1",): 78, ("DE11",): 54, ("DE12",): 24, ("DE2",): 63, ("DE21",): 63, ("DE3",): 9}),
     "variances with a decimal comma": (GERMAN, {("Aach", "m"): 1717.6, ("Aach", "w"): 5665.7, ("Calw", "m"): 13252.1, ("Calw", "w"): 2256.9}),
+    "one column of variances beside two of values": (CZECH, {("Brno", "muži"): 17.5, ("Brno", "ženy"): -3.2, ("Telč", "muži"): 20, ("Telč", "ženy"): 8, ("Zlín", "muži"): 5.1, ("Zlín", "ženy"): 6.9}),
     "codes of digits": (CODES, {("100", "a"): 39, ("100", "b"): 54, ("200", "a"): 60, ("200", "b"): 24}),
     "flags": (FLAGS, {("FR1", "F"): 120, ("FR1",): 255, ("FR2", "F"): 125, ("FR2",): 260}),
     "few marks": (SPARSE, {("Royal", "ICU"): 50, ("Royal", "ENT"): 41, ("St Mary", "ICU"): 12, ("St Mary", "ENT"): 13}),

@@ -22,7 +22,10 @@ DATED = re.compile(
     rf"\d{{1,2}}[./-]\d{{1,2}}[./-]{_YEAR}|(\d{{1,2}}\W*)?{_MONTH}\W*({_YEAR}|\d\d)|{_YEAR}\W*{_MONTH}|[QKT][1-4]\W*{_YEAR}",
     re.IGNORECASE,
 )
-VARIANCE = re.compile(r".*(vari[aâ]n[czç]|\bvar\b|_var\b).*", re.IGNORECASE)
+VARIANCE = re.compile(
+    r".*(vari[aâ]n[csçz]|wariancj|dispersij|rozptyl|szórásnégyzet|дисперси|分散|方差|분산|\bvar\b|_var\b).*",
+    re.IGNORECASE,
+)
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
 _NOTED = re.compile(r"\s*[\[(]notes?\W*\w{1,3}[\])]", re.IGNORECASE)
 """Points from a name to a note."""

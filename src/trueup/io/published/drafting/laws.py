@@ -74,7 +74,7 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
 
 
 def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:
-    if entry.seen.variance is not None and not entry.cells:
+    if entry.seen.variance is not None:
         undecided.append(f"'{entry.seen.file}': the law of its noise, '{name}' or another, {_TOLD}")
         return f'{{ name = "{name}" }}'
     undecided.append(

@@ -27,10 +27,7 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     """Look at one file or sheet, and return its tables: mostly one, or those below each other."""
     path = Path(source)
     if is_parquet(path):
-        held = open_table(source)
-        columns = held.select(held.columns())
-        every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
-        return _some(sorted_out(path.name, None, "", every, headless=False))
+        return _in_parquet(source, path.name)
     rows, divided = best_rows(source, sheet)
     if (first := _first(rows)) is None:
         return []
@@ -86,6 +83,13 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
         for table in found
         if not table.only or not heads
     ]
+
+
+def _in_parquet(source: Any, name: str) -> list[SeenTable]:
+    held = open_table(source)
+    columns = held.select(held.columns())
+    every = [SeenColumn(name, (name,), text_of(column).tolist()) for name, column in columns.items()]
+    return _some(sorted_out(name, None, "", every, headless=False))
 
 
 def _indents(raw: Sequence[Row]) -> dict[str, str]:

@@ -1,10 +1,14 @@
-"""Roles of a table's columns (places, attributes, values), and the rows and columns of it that one spec describes."""
+"""Roles of a table's columns (places, attributes, values), and the rows and columns of it that one spec describes.
+
+One file: which rows a spec describes depends on the roles of columns, and these on the rows.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,9 +45,79 @@ def sorted_out(
     file: str, sheet: str | None, titles: str, every: list[SeenColumn], *, headless: bool
 ) -> SeenTable | None:
     """Return a table with its columns by their roles; None if none of them holds values."""
-    ignored, keys, values, periods, variance = [], [], [], [], None
+    roles = _by_role(every)
+    keys, values, periods, ignored = roles.keys, roles.values, roles.periods, roles.ignored
+    if not values:
+        return None
+    numbers = values
+    keys, values, beside = _one_value(keys, values)
+    coded = [c for c in numbers if c not in values and c not in keys]
+    values, formal = without_formal([*keys, *coded], values)
+    beside += [
+        f"column '{c.name}' numbers kinds of rows, as their keys tell them, and is left out" for c in formal
+    ]
+    coded += formal
+    ignored += beside
+    keys, values = with_numbered_keys(keys, periods, values)
+    values, numbered = without_numbers_of_rows(keys, values)
+    coded += numbered
+    ignored += [f"column '{c.name}' numbers the rows or their places, and is left out" for c in numbered]
+    whole = _filled([*keys, *periods], len(values[0].texts))[: len(keys)]
+    if some := _some_rows(whole or keys, periods, values):
+        column, wanted, why = some
+        above = {id(key): full for key, full in zip(keys, whole)}
+        rest = [
+            each._replace(texts=above.get(id(each), each).texts)
+            for each in every
+            if each is not column or len(wanted) > 1
+        ]
+        rest = _rows_of(rest, [text in wanted for text in column.texts])
+        table = sorted_out(file, sheet, titles, rest, headless=headless)
+        return table and _of_some_rows(table, column, wanted, why, filled=bool(whole))
+    for column in periods:
+        what = f"says '{column.held[0]}' everywhere" if len(set(column.held)) == 1 else "tells no rows apart"
+        ignored.append(f"column '{column.name}' {what}, and is left out")
+    filled = _filled(keys, len(values[0].texts))
+    fill, keys = bool(filled), filled or keys
+    keys = _parted(keys[0]) if len(keys) == 1 else keys
+    values, left, more = _last_period(values)
+    keys = [_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys]
+    beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
+    if len(beside) < len(values) and summing(values, titles) not in beside:
+        values = [c for c in values if c not in beside]
+        more += [
+            f"column '{c.name}' is what others are counted among, by its name, and is left out"
+            for c in beside
+        ]
+    found = sorted_keys(keys, len(values[0].texts))
+    ignored += more + found.ignored
+    table = SeenTable(
+        file, sheet, titles, found.places, found.attributes, values, roles.variance, ignored, headless
+    )
+    if all(column.name in roles.errors for column in values):
+        table = _with_errors(table, roles)
+    return table._replace(
+        left=tuple(left), fill=fill, labels=found.labels, kinds=found.kinds, keys=(*keys, *coded)
+    )
+
+
+class _Roles(NamedTuple):
+    """Columns by their roles, the one of errors beside each column of values by its name, and which kind of errors they are."""
+
+    keys: list[SeenColumn]
+    values: list[SeenColumn]
+    periods: list[SeenColumn]
+    variance: SeenColumn | None
+    errors: dict[str, SeenColumn]
+    kind: str
+    ignored: list[str]
+
+
+def _by_role(every: list[SeenColumn]) -> _Roles:
+    """Sort columns by their names and signs, from left to right."""
+    keys, values, periods, ignored = [], [], [], []
     errors: dict[str, SeenColumn] = {}
-    kind = "variance"
+    variance, kind = None, "variance"
     for at, column in enumerate(every):
         held = column.held
         if is_period(column, every):
@@ -63,72 +137,40 @@ def sorted_out(
             values.append(column)
         else:
             keys.append(column)
-    if not values:
-        return None
-    numbers = values
-    keys, values, beside = _one_value(keys, values)
-    coded = [c for c in numbers if c not in values and c not in keys]
-    values, formal = without_formal([*keys, *coded], values)
-    beside += [
-        f"column '{c.name}' numbers kinds of rows, as their keys tell them, and is left out" for c in formal
-    ]
-    coded += formal
-    ignored += beside
-    keys, values = with_numbered_keys(keys, periods, values)
-    values, numbered = without_numbers_of_rows(keys, values)
-    coded += numbered
-    ignored += [f"column '{c.name}' numbers the rows or their places, and is left out" for c in numbered]
-    whole = _filled([*keys, *periods], len(values[0].texts))[: len(keys)]
-    if some := _some_rows(whole or keys, periods, values):
-        column, wanted, why = some
-        kept = [text in wanted for text in column.texts]
-        above = {id(key): full for key, full in zip(keys, whole)}
-        rest = [
-            each._replace(texts=list(compress(above.get(id(each), each).texts, kept)))
-            for each in every
-            if each is not column or len(wanted) > 1
-        ]
-        table = sorted_out(file, sheet, titles, [each for each in rest if each.held], headless=headless)
-        only = {column.name: wanted[0] if len(wanted) == 1 else wanted}
-        inner = ages_within([v for v in column.held if v not in wanted], list(dict.fromkeys(column.held)))
-        ways = way_to_keep(table, column, inner) if table and all(inner.values()) else []
-        said = [why, *ways, *(table.ignored if table else ())]
-        return table and table._replace(
-            ignored=said, only={**only, **table.only}, fill=table.fill or bool(whole)
-        )
-    for column in periods:
-        what = f"says '{column.held[0]}' everywhere" if len(set(column.held)) == 1 else "tells no rows apart"
-        ignored.append(f"column '{column.name}' {what}, and is left out")
-    filled = _filled(keys, len(values[0].texts))
-    fill, keys = bool(filled), filled or keys
-    keys = _parted(keys[0]) if len(keys) == 1 else keys
-    values, left, more = _last_period(values)
-    keys = [_of_zeros(key._replace(texts=_summed(key.texts))) for key in keys]
-    beside = [c for c in values if BESIDE.fullmatch(c.name)] if len(values) > 1 else []
-    if len(beside) < len(values) and summing(values, titles) not in beside:
-        values = [c for c in values if c not in beside]
-        more += [
-            f"column '{c.name}' is what others are counted among, by its name, and is left out"
-            for c in beside
-        ]
-    found = sorted_keys(keys, len(values[0].texts))
-    ignored += more + found.ignored
-    table = SeenTable(
-        file, sheet, titles, found.places, found.attributes, values, variance, ignored, headless
-    )
-    if all(column.name in errors for column in values):
-        said = "a law of normal noise is taken" + (
-            "; whether margins are of 90 % is not told" if "margin" in kind else ""
-        )
-        ignored.append(
-            f"column '{errors[values[0].name].name}' holds the {kind} of the values beside it: {said}"
-        )
-        alone = errors[values[0].name] if len(values) == 1 else None
-        table = table._replace(
-            errors={name: column.name for name, column in errors.items()}, error=kind, variance=alone
-        )
+    return _Roles(keys, values, periods, variance, errors, kind, ignored)
+
+
+def _rows_of(columns: list[SeenColumn], kept: list[bool]) -> list[SeenColumn]:
+    """Return some rows of columns, without columns that are empty there."""
+    some = [each._replace(texts=list(compress(each.texts, kept))) for each in columns]
+    return [each for each in some if each.held]
+
+
+def _of_some_rows(
+    table: SeenTable, column: SeenColumn, wanted: list[str], why: str, *, filled: bool
+) -> SeenTable:
+    """Say of a table which rows of it are described, why, and how the others can be kept."""
+    inner = ages_within([v for v in column.held if v not in wanted], list(dict.fromkeys(column.held)))
+    ways = way_to_keep(table, column, inner) if all(inner.values()) else []
+    only = {column.name: wanted[0] if len(wanted) == 1 else wanted}
     return table._replace(
-        left=tuple(left), fill=fill, labels=found.labels, kinds=found.kinds, keys=(*keys, *coded)
+        ignored=[why, *ways, *table.ignored], only={**only, **table.only}, fill=table.fill or filled
+    )
+
+
+def _with_errors(table: SeenTable, roles: _Roles) -> SeenTable:
+    """Give a table the errors that stand beside its values."""
+    said = "a law of normal noise is taken"
+    said += "; whether margins are of 90 % is not told" if "margin" in roles.kind else ""
+    first = roles.errors[table.values[0].name]
+    return table._replace(
+        ignored=[
+            *table.ignored,
+            f"column '{first.name}' holds the {roles.kind} of the values beside it: {said}",
+        ],
+        errors={name: column.name for name, column in roles.errors.items()},
+        error=roles.kind,
+        variance=first if len(table.values) == 1 else None,
     )
 
 

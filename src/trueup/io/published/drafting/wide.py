@@ -25,33 +25,9 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
     paths = _telling_paths([column.path for column in table.values])
     columns = [c._replace(path=path) for c, path in zip(table.values, _parted(paths))]
     if (grid := _grid(columns)) is not None:
-        found = [
-            summed_columns(among, [c.path[end] for c in among], table)
-            for end, values in enumerate(grid)
-            if (among := [c for c in columns if len(c.path) == 2 and c.path[end] in values])
-        ]
-        grid = [
-            [value for value in values if value != summed.whole and value not in summed.inner]
-            for values, summed in zip(grid, found)
-        ]
-        undecided += [f"'{table.file}': {said}" for summed in found for said in said_of_sums(summed)]
-        drawn = [attribute_of(attributes, name_of(values), values) for values in grid]
-        _say_unnamed(table, drawn, undecided)
-        for column in columns:
-            if not any(name in summed.inner for name, summed in zip(column.path, found)):
-                yield column, _where(column, grid, drawn)
+        yield from _grid_cells(table, columns, grid, attributes, undecided)
         return
-    whole = [[TOTAL.fullmatch(name) is not None for name in c.path] for c in columns]
-    total = next(
-        (
-            c
-            for way in (all, lambda told: told[-1] or told[0])
-            for c, told in zip(columns, whole)
-            if way(told)
-        ),
-        None,
-    )
-    total = total or summing(columns, table.titles)
+    total = _named_total(columns) or summing(columns, table.titles)
     among = columns[0] if total is None and all(map(_is_of_which, columns[1:])) else None
     total = total or among
     if among is not None:
@@ -91,6 +67,45 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
         _say_unnamed(table, [drawn], undecided)
         for column in group:
             yield column, {drawn.name: spec_value(drawn, column.path[-1])}
+
+
+def _grid_cells(
+    table: SeenTable,
+    columns: list[SeenColumn],
+    grid: list[list[str]],
+    attributes: list[DraftedKey],
+    undecided: list[str],
+) -> Iterator[Cell]:
+    """Yield the cells of columns whose names are of two attributes that cross."""
+    found = [
+        summed_columns(among, [c.path[end] for c in among], table)
+        for end, values in enumerate(grid)
+        if (among := [c for c in columns if len(c.path) == 2 and c.path[end] in values])
+    ]
+    grid = [
+        [value for value in values if value != summed.whole and value not in summed.inner]
+        for values, summed in zip(grid, found)
+    ]
+    undecided += [f"'{table.file}': {said}" for summed in found for said in said_of_sums(summed)]
+    drawn = [attribute_of(attributes, name_of(values), values) for values in grid]
+    _say_unnamed(table, drawn, undecided)
+    for column in columns:
+        if not any(name in summed.inner for name, summed in zip(column.path, found)):
+            yield column, _where(column, grid, drawn)
+
+
+def _named_total(columns: list[SeenColumn]) -> SeenColumn | None:
+    """Return the column that is the total by all names above it, else by its first or last one."""
+    whole = [[TOTAL.fullmatch(name) is not None for name in c.path] for c in columns]
+    return next(
+        (
+            c
+            for way in (all, lambda told: told[-1] or told[0])
+            for c, told in zip(columns, whole)
+            if way(told)
+        ),
+        None,
+    )
 
 
 def _lies_below(part: SeenColumn, whole: SeenColumn) -> bool:

@@ -149,7 +149,10 @@ def _entry(
 
 
 def _variance(seen: SeenTable, column: SeenColumn) -> str:
-    return f", variance = {_q(seen.errors[column.name])}" if seen.errors else ""
+    """Return the column of a cell's variances: its own, or the one that a table has for all."""
+    common = seen.variance.name if seen.variance else None
+    beside = seen.errors.get(column.name, common)
+    return f", variance = {_q(beside)}" if beside else ""
 
 
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
