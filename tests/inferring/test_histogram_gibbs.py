@@ -432,13 +432,13 @@ def test_a_sweep_in_parts_is_the_same_sweep(rng, monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
-def test_a_sweep_in_two_turns_is_the_same_sweep_with_a_draw_between(rng):
+def test_a_sweep_in_two_stages_is_the_same_sweep_with_a_draw_between(rng):
     cells, _, record = blocks(rng)
     found = []
-    for turns in (1, 2):
+    for stages in (1, 2):
         walk = walked(cells, record, np.random.default_rng(5), None, ())
-        walk.turns = turns
-        found.append(walk.run(6 * turns, 1, lambda done, of: None))
+        walk.stages = stages
+        found.append(walk.run(6 * stages, 1, lambda done, of: None))
     whole, halves = found
     np.testing.assert_array_equal(whole, halves[:, 1::2])
     assert (halves[:, ::2] != halves[:, 1::2]).any(axis=2).all()

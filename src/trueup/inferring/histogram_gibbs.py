@@ -213,14 +213,14 @@ class HistogramGibbs(InferenceMethod):
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
         chains = SHORT if n > MOVED else self.chains
         each = max(-(-draws // chains), MIN_DRAWS)
-        turns = 1 if n > MOVED or steps < LARGE else 2
-        return Plan("approximate", chains, each, 1, each, walk, draws, warm_up=turns * WARM_UP, turns=turns)
+        stages = 1 if n > MOVED or steps < LARGE else 2
+        return Plan("approximate", chains, each, 1, each, walk, draws, warm_up=stages * WARM_UP, stages=stages)
 
     def _drawn(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         walk.rngs, walk.states = walk.rngs[: plan.chains], walk.states[: plan.chains]
-        walk.turns, walk.sweeps = plan.turns, plan.turns * walk.sweeps
+        walk.stages, walk.taken = plan.stages, plan.stages * walk.taken
         chains = _Chains(walk, plan, rng, progress, plan.thin)
         if plan.tier == "approximate":
             return self._judged(walk, chains.first(told_in_draws(progress, draws)), plan, rng, progress)
@@ -255,7 +255,7 @@ class HistogramGibbs(InferenceMethod):
         except OutOfTimeError:  # the draws stand: what is missing is a check
             check = agreement(walk, run, 0, rng, progress)
         text = (
-            f"Tier 'approximate': {len(run)} Markov chains of {found['sweeps']:,} sweeps of all places, not required to have "
+            f"Tier 'approximate': {len(run)} Markov chains of {walk.sweeps:,} sweeps of all places, not required to have "
             f"converged (largest R-hat {found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f} "
             f"of {found['watched']:,} counts watched, of which {found['counts_that_fall_short']:,} fall short of what their "
             f"intervals need). {check.text}"
@@ -296,17 +296,17 @@ class _Chains(OfWalk):
         """Warm up and make the first run, or resume the one in the checkpoints."""
         walk, plan = self.walk, self.plan
         if (begun := walk.begun(plan.chains, plan.kept)) is None:
-            walk.run(1, max(plan.warm_up - walk.sweeps, 1), _warming(self.progress))
+            walk.run(1, max(plan.warm_up - walk.taken, 1), _warming(self.progress, walk.stages))
         self.thin = begun or self.thin
         run = walk.run(plan.kept, self.thin, tell, saved=True, least=plan.least)
-        self.begun = walk.concentrations, walk.sweeps
+        self.begun = walk.concentrations, walk.taken
         walk.limit = ChainLimit(walk.limit.deadline, plan.most)  # compiling and the first run are not counted
         return run
 
     def back(self) -> None:
         """Report again what was learnt in the first run."""
         assert self.begun is not None
-        self.walk.concentrations, self.walk.sweeps = self.begun
+        self.walk.concentrations, self.walk.taken = self.begun
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """Return diagnostics of all counts."""
@@ -338,15 +338,15 @@ class Plan:
     Attributes
     ----------
     tier, chains, kept, thin
-        Which; chains, draws of each that are judged, and sweeps between them in the first run.
+        Which; chains, draws of each that are judged, and stages between them in the first run.
     usual
-        Sweeps of each chain that are usually needed in all.
+        Stages of each chain that are usually needed in all.
     draws, most
         Draws that are asked for; seconds of a processor that making chains longer may take.
     warm_up, checked
-        Sweeps before the first run; places whose posterior is held against chains of their own.
-    turns
-        In how many turns a sweep's directions are taken: sweeps above are turns of them.
+        Stages before the first run; places whose posterior is held against chains of their own.
+    stages
+        Stages in which the directions of a sweep are taken.
     """
 
     tier: str
@@ -359,7 +359,7 @@ class Plan:
     most: float = np.inf
     warm_up: int = WARM_UP
     checked: int = CHECKED
-    turns: int = 1
+    stages: int = 1
 
     @property
     def judged(self) -> int:
@@ -369,7 +369,7 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Return predicted seconds of wall time, including the comparison at the end."""
-        each, side = self.walk.seconds / self.turns, max(1.0, self.chains / cores())
+        each, side = self.walk.seconds / self.stages, max(1.0, self.chains / cores())
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
         chains = (each * (self.warm_up + first) + longer) * side
@@ -387,7 +387,7 @@ class Plan:
     def text(self) -> str:
         """Return the prediction in words."""
         return (
-            f"tier '{self.tier}': {self.chains} Markov chains of about {(self.warm_up + self.usual) // self.turns:,} sweeps, "
+            f"tier '{self.tier}': {self.chains} Markov chains of about {(self.warm_up + self.usual) // self.stages:,} sweeps, "
             f"{told_cost(self.seconds, self.memory)} predicted"
         )
 
@@ -417,7 +417,7 @@ class Plan:
             return self
         if unchecked.shortest <= deadline.left():
             return unchecked
-        sweep = self.walk.seconds / self.turns * self.walk.slower * max(1.0, self.chains / cores())
+        sweep = self.walk.seconds / self.stages * self.walk.slower * max(1.0, self.chains / cores())
         sweeps = int(FOR_CHAINS * deadline.left() / max(sweep, 1e-9))
         warm_up = min(self.warm_up, sweeps // 3)
         kept = min(self.kept, sweeps - warm_up)
@@ -430,5 +430,5 @@ class Plan:
         refuse_forecast(self.text, self.shortest, self.memory, deadline, self.walk.problem.cells.tree, other)
 
 
-def _warming(progress: Progress) -> Progress:
-    return lambda done, of: announce(progress, f"warming up: {done:,} of {of:,} sweeps")
+def _warming(progress: Progress, stages: int) -> Progress:
+    return lambda done, of: announce(progress, f"warming up: {done // stages:,} of {of // stages:,} sweeps")

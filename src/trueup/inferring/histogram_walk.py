@@ -79,10 +79,10 @@ class HistogramWalk:
         Whether concentrations, factors and the rates of uninhabited places are drawn as well as compositions.
     keep
         Checkpoints, where there are to be any.
-    turns
-        How many take a sweep's directions one after the other, each a step of the chain after which a draw may be kept.
-    sweeps, limit
-        Steps of each chain so far, sweeps where one turn takes all directions; until when they may run.
+    stages
+        Stages in which the directions of a sweep are taken; a draw may be kept after each.
+    taken, limit
+        Stages of each chain so far; until when they may run.
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
@@ -98,8 +98,8 @@ class HistogramWalk:
     states: list[ChainState]
     learn: bool = True
     keep: Checkpoint | None = None
-    turns: int = 1
-    sweeps: int = 0
+    stages: int = 1
+    taken: int = 0
     limit: ChainLimit = field(default_factory=ChainLimit)
     left_out: list[int] = field(default_factory=list)
     stopped: bool = False
@@ -144,7 +144,7 @@ class HistogramWalk:
         before: NDArray | None = None,
         least: int | None = None,
     ) -> NDArray:
-        """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)` in the narrowest type that holds them.
+        """Move every chain on by `kept * thin` stages; return draws `(chains, kept, n)` in the narrowest type that holds them.
 
         An interruption ends all chains within a sweep, or some short ones. A run to be `saved` leaves checkpoints, where there
         are to be any, and goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
@@ -160,7 +160,7 @@ class HistogramWalk:
         if before is not None:
             out[:, :first], learnt[:, :first] = before, self.concentrations
         self.concentrations = learnt
-        self.sweeps -= first * thin
+        self.taken -= first * thin
         self.spent = [0.0] * len(self.states)
         at = [first] * len(self.states) if keep is None else self._resumed(keep, thin, out, first)
         done, works = [thin * n for n in at], SimpleQueue()
@@ -185,8 +185,8 @@ class HistogramWalk:
         spent, made = sum(self.spent), sum(done) - thin * sum(at)
         if spent > TIMED:
             self.slower = max(1.0, (time.monotonic() - began) * threads / spent)
-        self.sweeps += kept * thin
-        self.seconds = self.turns * spent / max(made, 1)
+        self.taken += kept * thin
+        self.seconds = self.stages * spent / max(made, 1)
         return out
 
     def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
@@ -232,7 +232,7 @@ class HistogramWalk:
                 held = piece.arrays
                 out[chain, done : piece.draws] = held["draws"]
                 self.concentrations[chain, done : piece.draws] = held["learnt"]
-                self.left_out[chain], self.sweeps = held["counted"].tolist()
+                self.left_out[chain], self.taken = held["counted"].tolist()
                 done = piece.draws
                 for name, array in state._asdict().items():
                     array[...] = held[name]
@@ -243,7 +243,7 @@ class HistogramWalk:
         """Save a chain, and its draws since the last checkpoint."""
         assert self.keep is not None
         learnt = self.concentrations[chain, done - len(draws) : done]
-        counted = np.array([self.left_out[chain], self.sweeps])
+        counted = np.array([self.left_out[chain], self.taken])
         state = self.states[chain]._asdict()
         self.keep.save(
             run, chain, done, self.rngs[chain], draws=draws, learnt=learnt, counted=counted, **state
@@ -260,7 +260,7 @@ class HistogramWalk:
 
     def _sweeps(self, chain: int, part: _Part, work: TreeMessages, done: list[int]) -> None:
         quick = int(LISTENING / self.seconds) if self.seconds > 0.0 else CELLS_AT_ONCE
-        most = max(min(CELLS_AT_ONCE // self.problem.cells.n, quick), 1) if self.turns == 1 else 1
+        most = max(min(CELLS_AT_ONCE // self.problem.cells.n, quick), 1) if self.stages == 1 else 1
         state, thin = self.states[chain], part.thin
         whole = max(most // thin, 1)  # draws at a time; of large problems one takes several times
         p, room = self.problem, np.zeros((2, *state.theta.shape))
@@ -297,7 +297,7 @@ class HistogramWalk:
         `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
         """
         p, rng, state = self.problem, self.rngs[chain], self.states[chain]
-        numbered = sweeps[0] // self.turns, *sweeps[1:]
+        numbered = sweeps[0] // self.stages, *sweeps[1:]
         for part in self._parts(sweeps[0]) if sweeps[1] == 1 else ((0, self.directions, True),):
             if self.stopped:
                 return False
@@ -306,10 +306,10 @@ class HistogramWalk:
             )
         return True
 
-    def _parts(self, step: int) -> list[tuple[int, int, bool]]:
-        """Return the directions that a step of the chain takes in each call, and whether all else of it follows."""
-        many, turn = -(-self.steps // (self.turns * STEPS_AT_ONCE)), step % self.turns
-        first, last = (self.directions * k // self.turns for k in (turn, turn + 1))
+    def _parts(self, taken: int) -> list[tuple[int, int, bool]]:
+        """Return the directions that the next stage takes in each call, and whether the rest of the sweep follows."""
+        many, stage = -(-self.steps // (self.stages * STEPS_AT_ONCE)), taken % self.stages
+        first, last = (self.directions * k // self.stages for k in (stage, stage + 1))
         if many == 1:
             return [(first, last, last == self.directions)]
         ends = np.linspace(first, last, many + 1).astype(int).tolist()
@@ -335,13 +335,18 @@ class HistogramWalk:
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
         return {
-            "sweeps": self.sweeps // self.turns,
+            "sweeps": self.sweeps,
             **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
             "concentrations": {name: _described_draws(x) for name, x in zip(names, a.T)},
             "uninhabited": _described_draws(a[:, -1]),
         }
+
+    @property
+    def sweeps(self) -> int:
+        """Return the whole sweeps of each chain so far."""
+        return self.taken // self.stages
 
     @property
     def directions(self) -> int:
@@ -357,7 +362,7 @@ class HistogramWalk:
     def rounded(self) -> str:
         """Return the reason for refusing draws if rounding left out most directions; else empty."""
         left = sum(self.left_out)
-        tried = self.directions * self.sweeps * len(self.states) // self.turns
+        tried = self.directions * self.taken * len(self.states) // self.stages
         if left <= ROUNDED * tried:
             return ""
         return f"rounding left no mass in {left:,} of {tried:,} steps; infer a place of its own, or take 'lattice-moves'"
