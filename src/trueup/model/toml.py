@@ -34,7 +34,7 @@ def toml_text(given: Mapping[str, Any], comments: Mapping[str, str] | None = Non
         name: "".join(f"# {line}\n" for line in text.split("\n")) for name, text in (comments or {}).items()
     }
     single = [
-        f"{said.get(k, '')}{_key(k)} = {_value(v)}"
+        f"{said.get(k, '')}{_key(k)} = {value_text(v)}"
         for k, v in given.items()
         if not isinstance(v, dict) and not _is_table_array(v)
     ]
@@ -62,12 +62,23 @@ def amount_text(amount: Fraction) -> str:
     return str(amount)
 
 
+def inline_table(pairs: Mapping[str, Any]) -> str:
+    """Return a table as a line of a spec has it, with all keys in quotation marks.
+
+    Examples
+    --------
+    >>> print(inline_table({"sex": ["f", "m"]}))
+    { "sex" = ["f", "m"] }
+    """
+    return f"{{ {', '.join(f'{_text(name)} = {value_text(value)}' for name, value in pairs.items())} }}"
+
+
 def _is_table_array(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, dict) for one in value)
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:
-    return [f"{_key(name)} = {_value(value)}" for name, value in table.items() if value is not None]
+    return [f"{_key(name)} = {value_text(value)}" for name, value in table.items() if value is not None]
 
 
 def _key(name: str) -> str:
@@ -78,7 +89,14 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return a value as a line of a spec has it.
+
+    Examples
+    --------
+    >>> print(value_text(["f", "m"]))
+    ["f", "m"]
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Fraction):
@@ -86,10 +104,10 @@ def _value(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{_key(str(k))} = {_value(v)}" for k, v in value.items() if v is not None)
+        inner = ", ".join(f"{_key(str(k))} = {value_text(v)}" for k, v in value.items() if v is not None)
         return f"{{ {inner} }}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     return str(value)
 
 

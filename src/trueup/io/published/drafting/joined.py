@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -24,6 +23,7 @@ from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
 from trueup.io.published.drafting.wide import attribute_cells
+from trueup.model.toml import inline_table
 
 
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
@@ -223,7 +223,7 @@ def _summing(
     if name in totals or (summed := summing_value(column, table)) is None:
         return {}
     beside = "if it is one beside them, leave its `total` out"
-    other = f"if it is their whole, give its entry `total = {{ {json.dumps(name)} = {json.dumps(summed.value)} }}`"
+    other = f"if it is their whole, give its entry `total = {inline_table({name: summed.value})}`"
     near = f"may be the sum of the other values of '{name}', but is not everywhere ({summed.differs}),"
     near = near if summed.differs else f"is near the sum of the other values of '{name}'"
     undecided.append(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress
 
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
+from trueup.model.toml import inline_table, value_text
 
 SUM_OF_GROUP = re.compile(
     rf"({TOTAL.pattern})|(sub|sous|zwischen|del|mellan|vmes|pod)[- ]?(total|summ?[ae]|seš?t)\w*|"
@@ -43,11 +43,12 @@ def way_to_keep(table: SeenTable, column: SeenColumn, inner: Mapping[str, Sequen
     name = f"{column.name} (sums)"
     others = [each.name for each in table.attributes if each.name != column.name]
     only = {**table.only, column.name: [*inner]}
+    recode = f"name = {value_text(name)}, groups = {inline_table(groups)}"
+    read = f"columns = {inline_table({name: column.name})}, only = {inline_table(only)}"
     return [
         "whether these sums say more than their parts, as they do where values are not exact. To read them, too, write below the "
-        f"attribute '{column.name}': [[attribute.recode]], name = {_q(name)}, {toml_line('groups', groups)}; and a copy of the "
-        f"entry with another name, without its `total` of '{column.name}', with {toml_line('columns', {name: column.name})}, "
-        f'{toml_line("only", only)}, attributes = {_q([name, *others])} and unlisted = "unknown"'
+        f"attribute '{column.name}': [[attribute.recode]], {recode}; and a copy of the entry with another name, without its "
+        f"`total` of '{column.name}', with {read}, attributes = {value_text([name, *others])} and unlisted = \"unknown\""
     ]
 
 
@@ -64,18 +65,3 @@ def without_repeated_sums(table: SeenTable) -> SeenTable:
     why = f"rows of '{place.name}' that say '{sums[0]}' are the sums of the rows above them, by their name, and are left out"
     only = {**table.only, place.name: list(compress(place.texts, kept))}
     return table.of_rows(kept)._replace(only=only, ignored=[*table.ignored, why])
-
-
-def toml_line(key: str, pairs: Mapping[str, object]) -> str:
-    """Return the line of a spec that gives a table of pairs.
-
-    Examples
-    --------
-    >>> toml_line("only", {"sex": ["f", "m"]})
-    'only = { "sex" = ["f", "m"] }'
-    """
-    return f"{key} = {{ {', '.join(f'{_q(name)} = {_q(said)}' for name, said in pairs.items())} }}"
-
-
-def _q(value: object) -> str:
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
 from trueup.io.published.drafting.codes import parents_by_codes
-from trueup.io.published.drafting.kept_sums import toml_line, way_to_keep
+from trueup.io.published.drafting.kept_sums import way_to_keep
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.parts import SummedValue, equal_runs, leaves_of, summed_values
+from trueup.model.toml import inline_table
 
 
 class SummedGroups(NamedTuple):
@@ -41,7 +42,7 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
         found = _summed(values, _numbers_by_value(table, column, values))
         texts = [text for text in dict.fromkeys(column.texts) if text not in found.inner]
         rest = [text for text in texts if text not in found.open]
-        shown = toml_line("only", {**table.only, column.name: rest})
+        shown = f"only = {inline_table({**table.only, column.name: rest})}"
         remedy = f"take it out of `values`, and write {shown} in its entry"
         said = said_of_sums(found, remedy, f" of '{column.name}'")
         undecided += [f"'{table.file}': {text}" for text in said]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from trueup.io.published.drafting.apart import label_of
@@ -15,6 +14,7 @@ from trueup.io.published.drafting.seen import SeenColumn, SeenTable, is_number
 from trueup.io.published.perturbed.notes import carried_keys
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number, without_mark
 from trueup.model.published_codes import UNKNOWN, read_interval
+from trueup.model.toml import inline_table, value_text
 from trueup.noise.perturbed import CountInterval
 
 
@@ -29,14 +29,15 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     ]
     levels = [_level(level, pointed=whole.pointers is not None) for level in whole.levels]
     attributes = [
-        f"[[attribute]]\nname = {_q(a.name)}\nvalues = {_list(a.values)}\n" for a in whole.attributes
+        f"[[attribute]]\nname = {value_text(a.name)}\nvalues = {value_text(a.values)}\n"
+        for a in whole.attributes
     ]
     head = [
         "format = 1",
-        f"title = {_q(title)}",
+        f"title = {value_text(title)}",
         'table = { name = "published", counts = "unit" }',
         *(
-            [f"parents = {_toml_pairs({'id': whole.pointers.id, 'parent': whole.pointers.parent})}"]
+            [f"parents = {inline_table({'id': whole.pointers.id, 'parent': whole.pointers.parent})}"]
             if whole.pointers
             else []
         ),
@@ -44,8 +45,8 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
         "",
     ]
     undecided += [
-        f"where the header stands: columns of values have no names of their own ({_list(a.values)[:80]}); say so in the entry, "
-        "`skip` = the rows above the header and `header` = its rows, and name the values of the attribute"
+        f"where the header stands: columns of values have no names of their own ({value_text(a.values)[:80]}); say so in "
+        "the entry, `skip` = the rows above the header and `header` = its rows, and name the values of the attribute"
         for a in whole.attributes
         if "" in a.values or len(set(a.values)) < len(a.values)
     ]
@@ -53,28 +54,11 @@ def written(whole: Draft, title: str) -> tuple[str, list[str]]:
     return "\n".join([*head, *attributes, *parts]), undecided
 
 
-def _q(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _list(values: list[str]) -> str:
-    return f"[{', '.join(map(_q, values))}]"
-
-
-def _toml_pairs(pairs: dict[str, str]) -> str:
-    return "{ " + ", ".join(f"{_q(a)} = {_q(b)}" for a, b in pairs.items()) + " }"
-
-
-def _toml_rows(told: Mapping[str, str | Sequence[str]]) -> str:
-    pairs = (
-        f"{_q(name)} = {_q(said) if isinstance(said, str) else _list([*said])}" for name, said in told.items()
-    )
-    return f"{{ {', '.join(pairs)} }}"
-
-
 def _level(level: DraftedKey, *, pointed: bool) -> str:
-    more = f", column = {_q(level.column)}" if level.column and not pointed else ""
-    return f"{{ name = {_q(level.name)}{more}{f', prefix = {level.prefix}' if level.prefix else ''} }}"
+    more = f", column = {value_text(level.column)}" if level.column and not pointed else ""
+    return (
+        f"{{ name = {value_text(level.name)}{more}{f', prefix = {level.prefix}' if level.prefix else ''} }}"
+    )
 
 
 def _by_law(entry: DraftedTable) -> list[DraftedTable]:
@@ -100,9 +84,10 @@ def _entry(
     entry: DraftedTable, name: str, told: set[int], values: Mapping[str, set[str]], undecided: list[str]
 ) -> str:
     seen = entry.seen
-    lines = ["[[published]]", f"name = {_q(name)}", f"file = {_q(seen.file)}", f"level = {_q(entry.level)}"]
+    named = {"name": name, "file": seen.file, "level": entry.level}
+    lines = ["[[published]]", *(f"{key} = {value_text(said)}" for key, said in named.items())]
     if seen.sheet:
-        lines.append(f"sheet = {_q(seen.sheet)}")
+        lines.append(f"sheet = {value_text(seen.sheet)}")
     if seen.skip is not None:
         lines += [f"skip = {seen.skip}", f"below = {seen.below}"]
     if seen.headless:
@@ -110,28 +95,28 @@ def _entry(
         if seen.label is None:
             undecided.append(f"'{seen.file}' has no header: columns are named by their positions")
     lines += [
-        f"{name} = {_toml_rows(held)}" for name in ("only", "constant") if (held := getattr(seen, name))
+        f"{name} = {inline_table(held)}" for name in ("only", "constant") if (held := getattr(seen, name))
     ]
     if entry.columns:
-        lines.append(f"columns = {_toml_pairs(entry.columns)}")
+        lines.append(f"columns = {inline_table(entry.columns)}")
     if entry.attributes:
-        lines.append(f"attributes = {_list(entry.attributes)}")
+        lines.append(f"attributes = {value_text(entry.attributes)}")
     if entry.cells:
         cells = [
-            f"  {{ count = {_q(c.name)}{f', where = {_toml_pairs(where)}' if where else ''}{_variance(seen, c)} }},"
+            f"  {{ count = {value_text(c.name)}{f', where = {inline_table(where)}' if where else ''}{_variance(seen, c)} }},"
             for c, where in entry.cells
         ]
         lines += ["cell = [", *cells, "]"]
     else:
-        lines.append(f"count = {_q(seen.values[0].name)}")
+        lines.append(f"count = {value_text(seen.values[0].name)}")
     if entry.totals:
-        lines.append(f"total = {_toml_pairs(entry.totals)}")
+        lines.append(f"total = {inline_table(entry.totals)}")
     if seen.variance is not None and not entry.cells:
-        lines.append(f"variance = {_q(seen.variance.name)}")
+        lines.append(f"variance = {value_text(seen.variance.name)}")
     if seen.groups:
         lines.append("headings = true")
     if seen.errors and seen.error != "variance":
-        lines.append(f"error = {_q(seen.error)}")
+        lines.append(f"error = {value_text(seen.error)}")
     if entry.fill:
         lines.append("fill = true")
     if entry.ragged:
@@ -152,7 +137,7 @@ def _variance(seen: SeenTable, column: SeenColumn) -> str:
     """Return the column of a cell's variances: its own, or the one that a table has for all."""
     common = seen.variance.name if seen.variance else None
     beside = seen.errors.get(column.name, common)
-    return f", variance = {_q(beside)}" if beside else ""
+    return f", variance = {value_text(beside)}" if beside else ""
 
 
 def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
@@ -191,7 +176,7 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
         said = said_of(code, seen.titles)
         shown = f"'{code}'" if code else "an empty cell"
         often = f"{times[code]:,} time{'s' * (times[code] > 1)}" if times[code] else "in columns left out"
-        quoted = f'; the file says: "{said}"' if said else ""
+        noted = f'; the file says: "{said}"' if said else ""
         if (range_ := read_interval(code)) is not None:
             told = meaning_of(said or "", zeros=False)
             codes |= {code: told} if told[:1].isdigit() else {}
@@ -202,15 +187,15 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
             taken = f'it is taken as "{codes[code]}"'
             if codes[code] == UNKNOWN:
                 taken += ', and needs a range such as "1-4" where no published sum holds its cells'
-        undecided.append(f"'{seen.file}': what {shown} says ({often}){quoted}; {taken}")
-    return [f"codes = {_toml_pairs(codes)}"] if codes else []
+        undecided.append(f"'{seen.file}': what {shown} says ({often}){noted}; {taken}")
+    return [f"codes = {inline_table(codes)}"] if codes else []
 
 
 def _range_taken(code: str, counts: CountInterval) -> str:
     """Return how a range that nobody declared is read, and what declares another reading."""
     said = [("it is of the rounded number", f"published {code}")]
     said += [("zeros are shown", f"1-{counts.high}")] if not counts.low and counts.high else []
-    others = "; ".join(f"if {case}, write codes = {_toml_pairs({code: way})}" for case, way in said)
+    others = "; ".join(f"if {case}, write codes = {inline_table({code: way})}" for case, way in said)
     return (
         f"it is taken for a range of the true count, or, where the law is noise, of the noisy one; {others}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.perturbed import PerturbedSpec, PublishedTable
 from trueup.model.published_table import NO_ROW
+from trueup.model.toml import inline_table
 
 
 class ShownMargin(NamedTuple):
@@ -141,13 +141,13 @@ def _value_index(
         given = column[lost[0]]
         own = part.columns.get(called, called)
         label = next((text for text in part.total_of(called) if text), "")
-        kept = json.dumps([*known, *([label] if label else [])], ensure_ascii=False)
-        whole = f'where it is the sum over \'{name}\', say so in the entry: total = {{ "{called}" = "{given}" }}; '
+        only = inline_table({own: [*known, *([label] if label else [])]})
+        whole = f"where it is the sum over '{name}', say so in the entry: total = {inline_table({called: str(given)})}; "
         raise DataError(
             f"row {numbers[lost[0]] + 1} of table '{part.name}' has '{given}' for '{name}'",
             needed=f"one of: {', '.join(known)}, or what stands for their sum",
             remedy=f"declare the value; or, {'' if label else whole}where it is the sum of some values, leave its rows out: "
-            f'only = {{ "{own}" = {kept} }}',
+            f"only = {only}",
         )
     return found[rows]
 

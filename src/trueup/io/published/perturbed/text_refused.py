@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -18,13 +17,12 @@ from trueup.io.published.perturbed.numbers import (
 )
 from trueup.model.cells import Cells
 from trueup.model.perturbed import PublishedTable
+from trueup.model.toml import inline_table
 
 
 def codes_with(part: PublishedTable, text: str, meaning: str) -> str:
     """Return the line of an entry's codes with one more, as a spec writes it."""
-    pairs = (part.codes | {text: meaning}).items()
-    quoted = (f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}" for a, b in pairs)
-    return f"codes = {{ {', '.join(quoted)} }}"
+    return f"codes = {inline_table(part.codes | {text: meaning})}"
 
 
 def refuse_text(

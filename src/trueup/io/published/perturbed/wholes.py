@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from trueup.io.published.perturbed.parts import leaves_of, summed_values
 from trueup.model.cells import Attribute
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
+from trueup.model.toml import inline_table, value_text
 
 MIN_PLACES = 4
 """One of three places is near the sum of the two others by chance."""
@@ -90,24 +90,19 @@ def _without_sums(
 ) -> str:
     """Return what a spec declares where some values of an attribute are sums of the others."""
     kept, whole = ([attribute.values[k] for k in sorted(each)] for each in (leaves, wholes))
-    declared = f"if so, declare values = {_listed(kept)} and, in the entry of "
+    declared = f"if so, declare values = {value_text(kept)} and, in the entry of "
     published = getattr(measured.spec, "published", ())
     part = next((part for part in published if attribute.name in part.attributes), None)
     if part is None:
         names = [name for k, name in enumerate(attribute.values) if k not in leaves and name not in whole]
-        ways = [f"leave out the `cell` of {_listed(names)}"] if names else []
-        ways += [f"take `where` out of the `cell` of {_listed(whole)}"] if whole else []
+        ways = [f"leave out the `cell` of {value_text(names)}"] if names else []
+        ways += [f"take `where` out of the `cell` of {value_text(whole)}"] if whole else []
         return declared + "its tables, " + " and ".join(ways)
     column = attribute_column(measured.spec, attribute.name)  # pyright: ignore
     labels = [label for label in part.total_of(column) if label] or whole
     rows = dict(part.only) | {part.columns.get(column, column): [*kept, *labels]}
-    lines = ", ".join(f"{json.dumps(a, ensure_ascii=False)} = {_listed(b)}" for a, b in rows.items())
-    total = f" and total = {{ {json.dumps(column, ensure_ascii=False)} = {json.dumps(labels[0], ensure_ascii=False)} }}"
-    return declared + f"'{part.name}', only = {{ {lines} }}" + (total if labels else "")
-
-
-def _listed(names: str | Sequence[str]) -> str:
-    return json.dumps(names if isinstance(names, str) else list(names), ensure_ascii=False)
+    total = f" and total = {inline_table({column: labels[0]})}" if labels else ""
+    return declared + f"'{part.name}', only = {inline_table(rows)}{total}"
 
 
 def _sums_of_neighbours(
