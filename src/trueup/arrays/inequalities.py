@@ -161,10 +161,12 @@ def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
 def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measured], Integers]:
     """Return a header of each law, and the cells in the order of the headers; one law may be that of all cells."""
     finest, n = constraints.cells.finest, constraints.cells.n
-    at = {law: np.array([i for i in range(n) if each[i % len(each)] == law]) for law in dict.fromkeys(each)}
+    at: dict[Law, list[int]] = {}
+    for i in range(n):
+        at.setdefault(each[i % len(each)], []).append(i)
     if len(at) == 1:
         return [Measured("law 0", finest, each[0])], np.arange(n)
-    headers = [Measured(f"law {k}", finest, law, cells) for k, (law, cells) in enumerate(at.items())]
+    headers = [Measured(f"law {k}", finest, law, np.array(of)) for k, (law, of) in enumerate(at.items())]
     return headers, np.concatenate([*at.values()])
 
 

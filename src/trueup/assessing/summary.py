@@ -40,7 +40,7 @@ An interval of 95 % still holds 94.3 % there, and 93.2 % at 0.4 (after Cochran 1
 MIN_MATERIAL_BIAS = 0.1
 """Bias (counts) below which it is not material whatever the noise."""
 SHORT = 0.02
-"""By how much coverage may fall short of what is claimed: counts are whole, so no interval hits it exactly."""
+"""Shortfall of coverage from the claimed one that is no fault: counts are whole, so no interval hits it exactly."""
 NEAR_ZERO_RMSES = 4.0
 """A class of counts is within reach of zero if its lower end is less than so many root mean squared errors.
 

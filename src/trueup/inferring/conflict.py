@@ -47,6 +47,11 @@ from trueup.model.records.measurements import Measurements
 from trueup.model.records.posterior import Posterior
 from trueup.noise.law import Law
 
+Reals = NDArray[np.float64]
+LIMIT = 1e-3
+"""Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
+TABULATED_DEVIATIONS, POINTS = 60.0, 4000
+"""Standard deviations up to which a law is tabulated, and about how many points."""
 DRAWS = 200
 """Draws of the true counts over which the laws' variances are averaged."""
 
@@ -171,13 +176,6 @@ def _change_moments(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDAr
     return _Change(float(mean[known].mean()), squares)
 
 
-Reals = NDArray[np.float64]
-LIMIT = 1e-3
-"""Probability of an alarm where the truth follows the prior, at most, over all levels and statistics together."""
-TABULATED_DEVIATIONS, POINTS = 60.0, 4000
-"""Standard deviations up to which a law is tabulated, and about how many points."""
-
-
 def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | None:
     """Return the noisy queries whose values the posterior contradicts, with bounds of how improbable that is; None if
     no query has noise whose bounds are known.
@@ -191,7 +189,7 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     """
     pairs = zip(measured.headers, measured.values)
     # Noise on a lattice has the law of one count given that no invariant changes: a bound of that law is none of it.
-    # Perturbed values exclude what they contradict; `trueup.inferring.conflict` says what their laws explain.
+    # Perturbed values exclude what they contradict; `inconsistencies` says what their laws explain.
     checked = (pair for pair in pairs if pair[0].law.additive and not (pair[0].exact or pair[0].law.joint))
     noisy = [(header, np.asarray(values, float)) for header, values in checked]
     if not noisy:

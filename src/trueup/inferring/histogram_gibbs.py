@@ -214,7 +214,9 @@ class HistogramGibbs(InferenceMethod):
         chains = SHORT if n > MOVED else self.chains
         each = max(-(-draws // chains), MIN_DRAWS)
         stages = 1 if n > MOVED or steps < LARGE else 2
-        return Plan("approximate", chains, each, 1, each, walk, draws, warm_up=stages * WARM_UP, stages=stages)
+        return Plan(
+            "approximate", chains, each, 1, each, walk, draws, warm_up=stages * WARM_UP, stages=stages
+        )
 
     def _drawn(
         self, walk: HistogramWalk, plan: Plan, draws: int, rng: np.random.Generator, progress: Progress

@@ -36,7 +36,15 @@ from trueup.run import Deadline
 
 Reals = NDArray[np.float64]
 LARGEST_MULTIPLE = 2**20
-"""Of a rule, so that tolerances of linear programs keep their meaning."""
+"""Largest number that a rule is multiplied by, so that tolerances of linear programs keep their meaning."""
+PLACES_AT_ONCE = 2500
+R_HAT, ESS = 1.01, 400.0
+"""A chain is called a posterior if its R-hat is at most this and its effective size at least that."""
+MOST_SWEEPS = 200_000
+MIN_DIAGNOSED_DRAWS = 1000
+"""Draws that the diagnostics rest on, at least."""
+START_SCALES, START_SHARE = 5.0, 0.9
+"""Scales of the noise within which chains start, and how far from a point inside towards the end of the region."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,17 +195,6 @@ def covered_once(constraints: Constraints, headers: Sequence[Measured]) -> bool:
     for header in headers:
         times[slice(None) if header.groups is None else header.groups] += 1
     return bool((times == 1).all())
-
-
-PLACES_AT_ONCE = 2500
-R_HAT, ESS = 1.01, 400.0
-"""A chain is called a posterior if its R-hat is at most this and its effective size at least that."""
-
-MOST_SWEEPS = 200_000
-MIN_DIAGNOSED_DRAWS = 1000
-"""Draws that the diagnostics rest on, at least."""
-START_SCALES, START_SHARE = 5.0, 0.9
-"""Scales of the noise within which chains start, and how far from a point inside towards the end of the region."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ SOUGHT = 0.6
 POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
 DRAWN_IN_POINTS = 20
-"""What drawing takes, for the prediction, in points of the hyperparameters."""
+"""Predicted time of drawing, in points of the hyperparameters."""
 WEAK_R_HAT = 1.2
 """Largest R-hat from which on chains are called weak."""
 ONE_COLUMN = (Attribute("counted", ("all",)),)

@@ -28,7 +28,7 @@ from trueup.model.names import bare_name, is_figure
 
 
 class Decided(NamedTuple):
-    """What is decided already about a spec; see `trueup.Spec.of`."""
+    """Decisions about a spec that is to be drafted; see `trueup.Spec.of`."""
 
     title: str | None = None
     name: str | None = None

@@ -50,7 +50,7 @@ from trueup.noise.losses import ROUNDING, Losses
 LEAST_POINTS, MOST_POINTS, POINTS_A_ROOT = 1 << 18, 1 << 21, 30_000
 """Points of the grid; how many for the square root of every step."""
 LEFT_OUT_NATS = 30.0
-"""How much of the probability is left out at the ends of a window (nats)."""
+"""Probability that is left out at the ends of a window, as minus its log (nats)."""
 
 
 class Cumulants:

@@ -200,7 +200,7 @@ def _normal_evidence(x, z, v, a):
 
 
 class Children(NamedTuple):
-    """Where each parent's children start `(parents + 1,)`, and their estimates, variances and bounds `(children,)`."""
+    """Starts of the parents' children `(parents + 1,)`, and the children's estimates, variances and bounds `(children,)`."""
 
     first: np.ndarray
     z: np.ndarray

@@ -195,7 +195,7 @@ class Targets(NamedTuple):
 
 
 class ChildSpread(NamedTuple):
-    """What W is made of: blocks of the children's covariances, the inverse of their sum, and how they are applied."""
+    """Parts of W: blocks of the children's covariances, the inverse of their sum, and how they are applied."""
 
     v: np.ndarray
     inverse: np.ndarray

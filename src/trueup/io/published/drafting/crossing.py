@@ -62,9 +62,8 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     columns = [c for c in columns if c not in ids]
     if not columns:
         return SortedKeys([], [], ignored, labels, kinds)
-    names = [
-        c.name for c in columns
-    ]  # of a column of places and values that was parted both parts have its name
+    # Both parts of a column of places and values have its name.
+    names = [c.name for c in columns]
     single = [c for at, c in enumerate(columns) if c.name not in names[:at]]
     likely = [c for c in single if not _tells_attribute(c, named=names.count(c.name) == 1)]
     likely = likely if rows > 1 else columns

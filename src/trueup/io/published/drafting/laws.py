@@ -19,8 +19,9 @@ _TOLD = "read what the publisher says of it"
 
 def _numbers(entry: DraftedTable) -> list[float]:
     """Return the numbers of a table (counts)."""
+    unit = unit_of(entry.seen)
     found = (x for column in entry.seen.values for x in column_numbers(column) if x is not None)
-    return [round(x * unit_of(entry.seen), 6) for x in found]
+    return [round(x * unit, 6) for x in found]
 
 
 def unit_of(seen: SeenTable) -> int:

@@ -73,11 +73,10 @@ def read_around(part: PublishedTable, source: Any, names: Sequence[str], values:
 def find_header(head: Sequence[Row], names: Sequence[str], part: PublishedTable) -> Header | None:
     """Return the first rows in which each name denotes one column, as few rows as possible."""
     if not part.header:
-        numbered = {name: _numbered(name) for name in names}
-        if None in numbered.values():
-            return None
-        wide = max(map(len, head[part.skip or 0 :]), default=0) > max(numbered.values())  # pyright: ignore
-        return Header(part.skip or 0, 0, numbered) if wide else None  # pyright: ignore
+        numbered = {name: at for name in names if (at := _numbered(name)) is not None}
+        wide = max(map(len, head[part.skip or 0 :]), default=0)
+        found = len(numbered) == len(set(names)) and wide > max(numbered.values())
+        return Header(part.skip or 0, 0, numbered) if found else None
     places = range(min(len(head), SEARCHED)) if part.skip is None else [part.skip]
     for height in range(part.header, DEEPEST + 1):
         for at in places:

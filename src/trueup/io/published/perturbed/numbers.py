@@ -24,7 +24,7 @@ _POWER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?[eE][+-]?\d{1,2}", re.ASCII)
 NUMBER_LIKE = re.compile(rf"(?:[-−]|(?:±|\+/-)\s?)?\d[\d.,\s{_SPACES}'’]*", re.ASCII)
 """What is meant as a number, whatever its signs mean."""
 _ERROR = re.compile(r"^(±|\+/-)\s?(?=\d)")
-"""What stands before an error."""
+"""Signs before an error."""
 _MARKED = re.compile(
     rf"([-−]?\d[\d.,\s{_SPACES}'’]*?)"
     r"(?:\s?(?:[a-jln-su-zAC-FH-JLN-SU-Z]{1,2}(?![^\W\d_])|[*†‡§#]|[⁰¹²³⁴-⁹ᵃ-ᶻ]+|\(\w{1,2}\)|\[\w{1,3}\]|\(\d{1,3}(?:[.,]\d+)?\s?%\))"
