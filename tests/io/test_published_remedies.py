@@ -84,3 +84,28 @@ def test_a_place_above_whose_parts_no_table_lists_is_its_own_part(tmp_path):
     assert found
     shown = infer(_read(tmp_path, f"{followed}{found[0]}\n", *tables), draws=20).summary()
     assert dict(zip(shown["label"], shown["mean"]))["Isle/Isle"] == 4
+
+
+QUOTED = """format = 1
+title = "t"
+table = { name = "t", counts = "unit" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+attribute = [{ name = "kind", values = ["low", 'so-called "high"'] }]
+[[published]]
+name = "t"
+level = "area"
+attributes = ["kind"]
+count = "n"
+law = { name = "exact" }
+"""
+
+
+@pytest.mark.parametrize("way", ["total", "only"])
+def test_a_line_for_rows_of_a_sum_is_read_whatever_signs_its_values_hold(tmp_path, way):
+    text = 'area,kind,n\na,low,3\na,"so-called ""high""",4\na,"both ""kinds""",7\n'
+    with pytest.raises(DataError, match="leave its rows out") as refused:
+        _read(tmp_path, QUOTED, text)
+    found = re.search(rf"{way} = \{{.*?\}}", str(refused.value))
+    assert found
+    read = _read(tmp_path, f"{QUOTED}{found[0]}\n", text)
+    assert infer(read, draws=20).summary("area x kind")["mean"].tolist() == [3, 4]
