@@ -81,4 +81,6 @@ def test_the_command_takes_both_tables_and_prints_no_figure(rng, tmp_path):
     page = (tmp_path / "out" / "internal" / "report.html").read_text()
     assert "Ratios of the two tables" in page
     assert f"{record.stats['records dropped']:,} records dropped" in page
-    assert str(record.stats["records dropped"]) not in done.stdout
+    said = done.stdout.replace(str(tmp_path), "")  # whose name holds numbers of its own
+    assert str(tmp_path) in done.stdout
+    assert str(record.stats["records dropped"]) not in said
