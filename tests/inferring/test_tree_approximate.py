@@ -13,6 +13,7 @@ from trueup.inferring.hierarchical import given
 from trueup.inferring.tree_approximate import _refined
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_grid import TreeGrid
+from trueup.inferring.tree_work import in_turn
 from trueup.kernel.grids.points import zoom
 from trueup.kernel.messages import plan_pairs
 from trueup.kernel.messages.pmf import no_splits
@@ -318,3 +319,33 @@ def test_a_prior_that_no_grid_can_follow_is_refused_in_words(rng):
             spec=tree_constraints(star(40)),
             draws=1,
         )
+
+
+class Heard:
+    """A listener to progress that keeps the names of stages."""
+
+    def __init__(self):
+        self.texts = []
+        self.stage = self.texts.append
+
+    def __call__(self, done, of):
+        pass
+
+
+def test_points_predict_the_time_of_the_whole_command(monkeypatch):
+    now = [50.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    heard, deadline = Heard(), Deadline.of(2)
+    for _ in in_turn(np.zeros((4, 1)), deadline, heard, 6):
+        now[0] += 5.0
+    assert "in all" not in heard.texts[0]
+    assert [text.partition(", about ")[2] for text in heard.texts[1:]] == ["50 seconds in all"] * 3
+
+
+@pytest.mark.parametrize("tier", ["exact", "approximate"])
+@pytest.mark.parametrize("parts", [10, 2100], ids=["with points", "at the mode"])
+def test_every_tree_says_how_long_it_takes(rng, tier, parts):
+    cells, heard = star(parts), Heard()
+    measured = noisy(cells, counts_of(cells, rng, 1.0), laplace_tree(cells, "5"), rng)
+    infer(measured, TreeExact(tier=tier), spec=tree_constraints(cells), draws=2, progress=heard)
+    assert any(" in all" in text for text in heard.texts)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import ChainLimit, OutOfTimeError, in_all, told_in_draws
+from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws
 from trueup.inferring.method import Progress, announce
 from trueup.run import Deadline
 from trueup.run.local import cores
@@ -160,7 +160,7 @@ def until_long_enough(
             return Judged(begun, run, found, True)
         wall = longer.seconds / min(engine.chains, cores())
         announce(
-            progress, f"chains are too short: {longer.text}, {in_all(engine.limit.deadline, wall)} predicted"
+            progress, f"chains are too short: {longer.text}, {engine.limit.deadline.in_all(wall)} predicted"
         )
         try:
             run = longer.run(tell)

@@ -17,7 +17,7 @@ from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
 from trueup.model.tree import Tree
-from trueup.run import Deadline
+from trueup.run import Deadline, told_time
 from trueup.run.local import cores
 
 ESS = 400.0
@@ -44,16 +44,6 @@ def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | Non
 def told_cost(seconds: float, memory: float) -> str:
     """Return the predicted time and memory (bytes) of chains in words."""
     return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
-
-
-def told_time(seconds: float) -> str:
-    """Return a time in words."""
-    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
-
-
-def in_all(deadline: Deadline, seconds: float) -> str:
-    """Return in words how long the whole command is predicted to take, with so many seconds from now on."""
-    return f"about {told_time(deadline.allowed - deadline.left() + seconds)} in all"
 
 
 class OutOfTimeError(Exception):

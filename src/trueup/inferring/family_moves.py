@@ -28,7 +28,6 @@ from trueup.inferring.chains import (
     ChainLimit,
     OutOfTimeError,
     diagnosed_in_pieces,
-    in_all,
     run_side_by_side,
     thinned,
 )
@@ -230,7 +229,7 @@ class _FamilyChains:
         for _ in range(TUNING_ROUNDS):
             tally = self._walk(TUNING_SWEEPS, TUNING_SWEEPS, silent)[1]
             self.means = [tuned(mean, counted) for mean, counted in zip(self.means, tally, strict=True)]
-        told = in_all(self.limit.deadline, self.seconds * self.kept)
+        told = self.limit.deadline.in_all(self.seconds * self.kept)
         announce(self.progress, f"{self.chains} Markov chains, {told} predicted")
         run = self._run(tell)
         if self.method.tier == "auto":

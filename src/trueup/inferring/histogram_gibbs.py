@@ -25,7 +25,6 @@ from trueup.inferring.chains import (
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
-    in_all,
     refuse_forecast,
     refuses_settings,
     thinned,
@@ -183,7 +182,7 @@ class HistogramGibbs(InferenceMethod):
             walk.run(1, timed, silent)  # times do not decide what is run
             plan = self.plan(walk, draws).within(deadline)
             plan.refuse(deadline)
-            announce(progress, f"{plan.text}; {in_all(deadline, plan.seconds)}")
+            announce(progress, f"{plan.text}; {deadline.in_all(plan.seconds)}")
             if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
                 walk.keep = Checkpoint.of(checkpoint, key)
                 announce(progress, f"checkpoints in '{checkpoint}': the same command goes on from them")

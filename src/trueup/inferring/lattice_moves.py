@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.inferring.chain_driver import Longer, OfWalk, out_of_time, until_long_enough
-from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, in_all, thinned
+from trueup.inferring.chains import MIN_DIAGNOSED_DRAWS, OutOfTimeError, thinned
 from trueup.inferring.components import components, fixed_alone, pinned_counts
 from trueup.inferring.estimated import estimated_where_tables_cross
 from trueup.inferring.method import InferenceMethod, Progress, announce
@@ -175,7 +175,7 @@ class _Chains(OfWalk):
         walk = self.walk
         walk.warm_up()
         more = walk.seconds * self.kept * min(USUAL_THINNING, self.longest)
-        told = f"{self.chains} Markov chains, {in_all(self.limit.deadline, more)} predicted"
+        told = f"{self.chains} Markov chains, {self.limit.deadline.in_all(more)} predicted"
         announce(self.progress, told)
         return walk.run(self.kept, 1, tell)
 

@@ -20,7 +20,6 @@ from trueup.inferring.chains import (
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
-    in_all,
     refuse_forecast,
     refuses_settings,
     thinned,
@@ -164,7 +163,7 @@ class _Chains(OfWalk):
         """Announce the predicted cost, and refuse what takes too long."""
         text, seconds, memory = self.walk.forecast(self.kept, self.thin)
         refuse_forecast(text, seconds, memory, self.limit.deadline, self.walk.problem.cells.tree)
-        announce(self.progress, f"{text}; {in_all(self.limit.deadline, seconds)}")
+        announce(self.progress, f"{text}; {self.limit.deadline.in_all(seconds)}")
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
         """Return diagnostics of counts and ratios."""

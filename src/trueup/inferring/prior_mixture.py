@@ -1,7 +1,8 @@
 """Uncertain hyperparameters, integrated over: importance sampling from a t distribution about their mode.
 
-Points are spread evenly; Pareto's k of their weights (Vehtari et al. 2024) stands in the record, with whatever makes the
-integral doubtful. At each point only the levels whose splits vary are solved again (`trueup.kernel.messages.resolve`).
+One file: points, their weights, and what makes these doubtful.
+Points are spread evenly; Pareto's k of their weights (Vehtari et al. 2024) stands in the record.
+At each point only the levels whose splits vary are solved again (`trueup.kernel.messages.resolve`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.hierarchical import Estimate
-from trueup.inferring.method import Progress, announce
+from trueup.inferring.method import Progress
 from trueup.inferring.tree_parts import Weighted
+from trueup.inferring.tree_work import in_turn
 from trueup.kernel.messages.resolve import solve_above
 from trueup.kernel.messages.solve import Solved, marginals
 from trueup.layouts.splits import Splits
+from trueup.run import Deadline
 
 Reals = NDArray[np.float64]
 
@@ -36,6 +39,15 @@ FREEDOM = 5.0
 
 SMALLER = 2.5
 """By how much the logit of how small parts are is lowered to see how far it may be."""
+
+
+DRAWN_IN_POINTS = 8
+"""Predicted time of drawing from solutions, in points."""
+
+
+def count_points(nodes: int) -> int:
+    """Return how many points are integrated over where so many nodes are solved at each."""
+    return POINTS if nodes <= POINTS_AT_ONCE else FEW_POINTS
 
 
 def points(
@@ -234,15 +246,15 @@ class Spread:
         draws: int,
         rng: np.random.Generator,
         progress: Progress,
+        deadline: Deadline,
     ) -> PriorMixture:
         """Solve at points about the mode, weighed by posterior density over proposal density."""
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
-        count = POINTS if self.first <= POINTS_AT_ONCE else FEW_POINTS
+        count = count_points(self.first)
         thetas, log_density = points(estimate, free, count, rng, self._left(estimate, free))
         solutions, log_weights = [], np.empty(count)
-        for i, theta in enumerate(thetas):
-            announce(progress, f"integrating over the prior, {i + 1} of {count} points")
+        for i, theta in in_turn(thetas, deadline, progress, DRAWN_IN_POINTS):
             solved = self.at(theta)
             if solved and not np.isfinite(marginals(solved)[2]).all():
                 solved = None  # its tilts are so steep that messages end where floating-point numbers do

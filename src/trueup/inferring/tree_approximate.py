@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import OutOfTimeError, in_all, refuses_settings
+from trueup.inferring.chains import OutOfTimeError, refuses_settings
 from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
-from trueup.inferring.method import Progress, announce
+from trueup.inferring.method import Progress, announce, silent
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
 from trueup.inferring.tree_grid import Settled, TreeGrid
 from trueup.inferring.tree_state import TreeState
-from trueup.inferring.tree_work import FamilySample
+from trueup.inferring.tree_work import FamilySample, in_turn
 from trueup.kernel.messages.pmf import no_splits
 from trueup.layouts import refuses_columns
 from trueup.layouts.factors import Split
@@ -57,8 +57,8 @@ SOUGHT = 0.6
 """Share of the time allowed after which hyperparameters of a large tree are sought no further."""
 POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
 """Most nodes of a tree, and points of the hyperparameters that are integrated over."""
-DRAWN_IN_POINTS = 20
-"""Predicted time of drawing, in points of the hyperparameters."""
+DRAWN_IN_POINTS, SECONDS_DRAWN = 20, 5e-9
+"""Predicted time of drawing: in points of the hyperparameters, and for each draw at each point of a grid."""
 WEAK_R_HAT = 1.2
 """Largest R-hat from which on chains are called weak."""
 ONE_COLUMN = (Attribute("counted", ("all",)),)
@@ -99,10 +99,8 @@ class ApproximateTree:
         if self.replaced and grid.nodes > LARGE:
             grid.first_rounds = FEW_ROUNDS
         nested = self.state.problem.nested
-        if not isinstance(prior, Hierarchical):
-            return self._given(grid, no_splits(grid.nodes), draws, rng, {})
-        splits = splits_of(prior, nested, self.state.problem.bounds()[1])
-        if not splits.names:
+        upper = self.state.problem.bounds()[1]
+        if not isinstance(prior, Hierarchical) or not (splits := splits_of(prior, nested, upper)).names:
             return self._given(grid, no_splits(grid.nodes), draws, rng, {})
         if prior.concentrations:
             record = {"prior": {"concentrations": "given"}}
@@ -110,7 +108,8 @@ class ApproximateTree:
         sample = FamilySample.of(self.state, MANY_PARTS) if grid.nodes > LARGE else None
         splits, estimate = self._estimated(grid, splits, prior.most_kinds, sample)
         _, free = uncertain(splits, estimate, len(nested.margins))
-        mode, moved = _refined(grid, splits.parameters(estimate.theta))
+        told = silent if free.any() else self.progress  # points predict the time better
+        mode, moved = _refined(grid, splits.parameters(estimate.theta), draws, told)
         parts, log_weights = self._mixture(grid, mode, splits, estimate, free, draws, rng)
         known = PriorMixture([], log_weights).record(splits, estimate, free)
         if sample is not None:
@@ -121,7 +120,7 @@ class ApproximateTree:
         self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
     ) -> Drawn:
         """Draw under a prior that is known."""
-        solved, moved = _refined(grid, split)
+        solved, moved = _refined(grid, split, draws, self.progress)
         return self._drawn([(solved, draws)], moved, draws, rng, record)
 
     def _estimated(
@@ -163,11 +162,7 @@ class ApproximateTree:
         count = next(points for nodes, points in POINTS if grid.nodes <= nodes)
         thetas, log_density = points(estimate, free, count, rng)
         log_weights = np.empty(count)
-        began = time.monotonic()
-        for i, theta in enumerate(thetas):
-            each = (time.monotonic() - began) / max(i, 1)
-            told = f", {in_all(self.deadline, each * (count - i + DRAWN_IN_POINTS))}" if i else ""
-            announce(self.progress, f"integrating over the prior, {i + 1} of {count} points{told}")
+        for i, theta in in_turn(thetas, self.deadline, self.progress, DRAWN_IN_POINTS):
             log_weights[i] = grid.glance(splits, theta) + splits.log_hyperprior(theta)[0] - log_density[i]
         counts = rng.multinomial(draws, normalised(log_weights))
         found = ((grid.solve(splits.parameters(theta)), int(k)) for theta, k in zip(thetas, counts) if k)
@@ -184,6 +179,7 @@ class ApproximateTree:
         """Draw from every part of a mixture, in random order; `moved` is the error of the grids."""
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
+        announce(self.progress, "drawing from messages on grids")
         for solved, count in parts:
             points = len(solved.grids.x)
             most = max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))
@@ -207,16 +203,23 @@ class ApproximateTree:
         )
 
 
-def _refined(grid: TreeGrid, split: Split) -> tuple[Settled, float]:
+def _refined(
+    grid: TreeGrid, split: Split, draws: int = 0, progress: Progress = silent
+) -> tuple[Settled, float]:
     """Solve on grids that are fine enough for draws, as far as `MOST_POINTS` allow.
 
+    A grid takes about as long as the one before: twice the points, fewer moves. So the whole time is predicted.
     Return also by how much grids twice as coarse move means (sd and a tenth of a count): errors fall with the square of the gaps,
     so that about a third of the move is left.
     """
     grid.step = 2 * (DRAWING if grid.nodes <= LARGEST else DRAWING_LARGEST)
+    began = time.monotonic()
     known = grid.settle(split)[1]
     coarse = grid.moments(known.p)
     while True:
+        left = time.monotonic() - began + SECONDS_DRAWN * draws * 2 * len(grid.grids.x)
+        announce(progress, f"refining grids, {grid.deadline.in_all(left)}")
+        began = time.monotonic()
         grid.step /= 2
         grid.move(known)
         solved, known = grid.settle(split)

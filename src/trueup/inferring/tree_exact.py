@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.hierarchical import given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
-from trueup.inferring.prior_mixture import Spread, uncertain
+from trueup.inferring.prior_mixture import Spread, count_points, uncertain
 from trueup.inferring.solved_tree import SolvedTree, stats_of
 from trueup.inferring.tree_estimate import (
     FAILURES,
@@ -29,7 +29,7 @@ from trueup.inferring.tree_estimate import (
 from trueup.inferring.tree_parts import drawn_from
 from trueup.inferring.tree_search import SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
-from trueup.inferring.tree_work import AllowedWork, TooCostly, pass_cost, spent_exactly
+from trueup.inferring.tree_work import AllowedWork, FamilySample, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.resolve import mixed_marginals
 from trueup.kernel.messages.solve import joint_draws, mode, rounded_marginals
@@ -45,6 +45,8 @@ from trueup.run.local import LocalThreads
 DRAWS_AT_ONCE = 1000
 MAX_WHOLE_NODES = 1 << 14
 """Nodes of the largest tree that is worked on whole."""
+PASSES_LEFT = 6
+"""Evaluations of hyperparameters that finer messages on the whole tree, its marginals and draws take as long as."""
 PART = 1 << 9
 """Nodes of a part of a larger one."""
 
@@ -206,15 +208,17 @@ class TreeExact(InferenceMethod):
         families = None if self.mode else cut_above_families(state, splits, PART)
         most = state.deepest_top if families is None else families_at(state) - 1
         level, free = uncertain(splits, estimate, most)
-        odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
         cut = self._cut_below(state, level)
+        parents, first = state.problem.nested.level_ptr[level : level + 2].tolist()
+        points = count_points(first) if free.any() and cut is None else 0
+        _announce_rest(search, sample, points, progress)
+        odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
         top = odds.top if odds else search.by_parts(cut, self.tolerance) if cut else None
         solved = top.solved if top else search.whole(self.tolerance)
         deeper = partial(search.at, splits, self.tolerance)
         deeper = until_given_up(deeper) if splits.mean else deeper
-        parents, first = state.problem.nested.level_ptr[level : level + 2].tolist()
         spread = Spread(solved, first, parents, splits, self.tolerance, None if top else deeper)
-        mixture = spread.parts(estimate, free, draws, rng, progress)
+        mixture = spread.parts(estimate, free, draws, rng, progress, search.work.deadline)
         if splits.mean and mixture.unsolved >= FAILURES:
             raise ConvergenceError(
                 "the posterior under two kinds of parts could not be computed", remedy="set most_kinds = 1"
@@ -275,6 +279,17 @@ def _begin_work(state: TreeState, values: NDArray, work: AllowedWork) -> None:
     leaves = state.problem.nested.at(state.problem.nested.margins[-1])
     work.refuse_wide(low[leaves], high[leaves])
     work.begin_pass(pass_cost(state.child_ptr, low, high))
+
+
+def _announce_rest(
+    search: SolutionSearch, sample: FamilySample | None, points: int, progress: Progress
+) -> None:
+    """Predict the time of the whole command once its hyperparameters are known."""
+    work, nodes = search.work, len(search.state.child_ptr) - 1
+    seen = nodes if sample is None else len(sample.nodes)
+    left = work.usual * (PASSES_LEFT * nodes / seen + points)
+    if left:
+        announce(progress, f"solving the whole tree, {work.deadline.in_all(left)}")
 
 
 def refuse_endless(masses: NDArray) -> None:

@@ -16,6 +16,7 @@ noisy or places differ more than the prior says.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
+from trueup.inferring.method import Progress, announce
 from trueup.inferring.tree_state import DEPTHS, TreeState
 from trueup.kernel.messages.kinds import with_divisors
 from trueup.kernel.messages.partition import take_factors
@@ -32,6 +34,7 @@ from trueup.layouts.factors import Split
 from trueup.layouts.splits import Splits
 from trueup.run import Deadline
 
+Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 DIRECT = 1500.0
@@ -96,16 +99,36 @@ class AllowedWork:
         if multiplications > RATE * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
+    @property
+    def usual(self) -> float:
+        """Return the seconds that the last points of the hyperparameters took; 0 of none."""
+        return min(self.times[-JUDGED:], default=0.0)
+
     def end_evaluation(self) -> None:
         """Count one point of the hyperparameters."""
         now = time.process_time()
         if self.ended is not None:
             self.times.append(now - self.ended)
         self.ended = now
-        usual = min(self.times[-JUDGED:]) if len(self.times) >= JUDGED else 0.0
+        usual = self.usual if len(self.times) >= JUDGED else 0.0
         spent = sum(min(one, MOST_UNUSUAL * usual) for one in self.times)
         if spent + usual * max(EVALUATIONS - len(self.times), 0) > self.seconds:
             raise TooCostly
+
+
+def in_turn(
+    thetas: Reals, deadline: Deadline, progress: Progress, drawn_in: float
+) -> Iterator[tuple[int, Reals]]:
+    """Yield the numbers and points of a mixture; from the second on, the time of the whole command is predicted.
+
+    Drawing takes as long as `drawn_in` points.
+    """
+    began, count = time.monotonic(), len(thetas)
+    for i, theta in enumerate(thetas):
+        each = (time.monotonic() - began) / max(i, 1)
+        told = f", {deadline.in_all(each * (count - i + drawn_in))}" if i else ""
+        announce(progress, f"integrating over the prior, {i + 1} of {count} points{told}")
+        yield i, theta
 
 
 def spent_exactly(deadline: Deadline) -> ConvergenceError:

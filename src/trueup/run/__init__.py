@@ -19,6 +19,13 @@ MINUTES = 10.0
 FEWEST_MINUTES = 1.0
 
 
+def told_time(seconds: float) -> str:
+    """Return a time in words."""
+    if seconds < 1.5:
+        return "a second"
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:.0f} minutes"
+
+
 @dataclass(frozen=True)
 class Deadline:
     """A point in wall time, and the time allowed until then.
@@ -68,6 +75,16 @@ class Deadline:
         (60.0, True)
         """
         return Deadline(self.ends - (1 - share) * self.allowed, share * self.allowed)
+
+    def in_all(self, seconds: float) -> str:
+        """Return in words how long the whole command is predicted to take, with so many seconds from now on.
+
+        Examples
+        --------
+        >>> Deadline.of(2).in_all(90), Deadline.of(9).in_all(300)
+        ('about 90 seconds in all', 'about 5 minutes in all')
+        """
+        return f"about {told_time(self.allowed - self.left() + seconds)} in all"
 
     def spent(self, method: str, done: str, remedy: str) -> ConvergenceError:
         """Return the error for a deadline that passed before a method had any result.

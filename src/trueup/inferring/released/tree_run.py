@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, SpecError
-from trueup.inferring.chains import told_time
 from trueup.inferring.released.tree import ReleasedTree
 from trueup.kernel.released.tree import DRAWN
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance
 from trueup.model.records.drawn import Drawn
-from trueup.run import Deadline
+from trueup.run import Deadline, told_time
 
 Integers = NDArray[np.int64]
 
