@@ -135,6 +135,26 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
     )
 
 
+def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> Reals:
+    """Start the log weights of attribute values from sums of noisy counts, of at least one standard deviation of the noise.
+
+    `noisy` and `variance` are of all nodes (counts, counts squared), the variance infinite where nothing was measured. A search
+    from equal weights takes the differences between values for differences between places, and many steps to see that.
+    """
+    begin, many = splits.concentrations + splits.covariates.shape[1], len(splits.held())
+    held = (splits.category >= 0) & np.isfinite(variance)
+    of = splits.category[held]
+    sums, squares, offered = (
+        np.bincount(of, each[held], many) for each in (noisy, variance, np.exp(splits.log_share))
+    )
+    start, own = theta.copy(), slice(begin, begin + many)
+    log = np.log(np.maximum(np.maximum(sums, np.sqrt(squares)), 1.0) / np.maximum(offered, 1e-300))
+    for depth in np.unique(splits.depths[own]):
+        at = (splits.depths[own] == depth) & (offered > 0)
+        start[own][at] = log[at] - log[at].mean() if at.any() else 0.0
+    return start
+
+
 def varied(few: Integers, splits: Splits) -> Integers:
     """Return the hyperparameters varied for the curvature: the `few`, or among many their concentrations."""
     return few if len(few) <= VARIED else few[few < splits.concentrations]

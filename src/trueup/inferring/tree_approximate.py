@@ -1,4 +1,7 @@
-"""Trees whose exact messages would cost too much: the same prior and likelihood on grids, with a stated error."""
+"""Trees whose exact messages would cost too much: the same prior and likelihood on grids, with a stated error.
+
+One file: the search on coarse grids, finer ones for draws with the error of these, and chains where no grids hold a posterior.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,16 @@ from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
 from trueup.inferring.chains import OutOfTimeError, refuses_settings
-from trueup.inferring.hierarchical import NEARLY, Estimate, ascend, given, start_of, varied, with_curvature
+from trueup.inferring.hierarchical import (
+    NEARLY,
+    Estimate,
+    ascend,
+    given,
+    noisy_start,
+    start_of,
+    varied,
+    with_curvature,
+)
 from trueup.inferring.method import Progress, announce, silent
 from trueup.inferring.prior_mixture import PriorMixture, normalised, points, uncertain
 from trueup.inferring.tree_estimate import Beginning
@@ -131,10 +143,14 @@ class ApproximateTree:
         theta, guess, few = start_of(splits)
         # Many families inform what is sought: the mode's neighbourhood, and one kind of parts, will do.
         if grid.nodes > LARGE:
+            problem = self.state.problem
+            noisy = problem.values(np.asarray(self.values, float))
+            theta = noisy_start(theta, splits, noisy, problem.variance)
             part = grid if sample is None else replace(grid, sample=sample)
             objective = part.objective(sample.splits(splits) if sample else splits, self.progress)
+            few = few[few < splits.concentrations]
             found = ascend(objective, theta, guess, few, NEARLY, LARGE_STEPS, self._late)
-            few = few[few < splits.concentrations] if grid.nodes <= LARGEST else few[:0]
+            few = few if grid.nodes <= LARGEST else few[:0]
             return splits, with_curvature(objective, found, guess, few)
         beginning = Beginning(grid, None, self.progress)  # pyright: ignore[reportArgumentType]
         splits, begun = beginning.chosen(splits, grid.noisy_total if kinds > 1 else None)

@@ -247,9 +247,30 @@ class TreeGrid:
             expected = expected_slopes(self.grids.ptr, self.grids.x, p, split, splits.free)
             scores = splits.scores(theta, expected[0], expected[1], expected[2:])
             slope = gradient + scores.sum(axis=0)
-            return Density(solved.evidence + value, slope, self.moments(p), splits.information(scores))
+            counts, known = self.moments(p), splits.information(scores)
+            if len(held := splits.held()):
+                own = slice(at := splits.concentrations + splits.covariates.shape[1], at + len(held))
+                known[own] = known[:, own] = 0.0
+                known[own, own] = np.diag(self._of_weights(splits, split, counts[0]))
+            return Density(solved.evidence + value, slope, counts, known)
 
         return density
+
+    def _of_weights(self, splits: Splits, split: Split, mean: Reals) -> Reals:
+        """Return about how much the values say of each log weight of an attribute value.
+
+        A part of a sum T with share m has mean T m and variance T m (T + A) / (1 + A) for a total A of parameters, and its value
+        has the noise's variance more; a family's values say `(T m)^2` over that.
+        """
+        at = np.flatnonzero(splits.category >= 0)
+        parent = np.repeat(np.arange(self.nodes), np.diff(self.tree.child_ptr))[at - 1]
+        noise = self.state.problem.variance
+        noise = (noise[self.sample.nodes] if self.sample else noise)[at]
+        whole, total = np.maximum(mean[parent], 1.0), split[1][parent]
+        part = whole * split[0][at] / total
+        each = part**2 / (noise + part * (whole + total) / (1 + total))
+        known = np.bincount(splits.category[at], np.where(splits.free[at], each, 0.0), len(splits.held()))
+        return np.asarray(known, np.float64)
 
     # What the search for two kinds of parts asks of a solver (`trueup.inferring.tree_estimate`).
     def for_kinds(self) -> TreeGrid:
