@@ -8,7 +8,7 @@ import pytest
 
 import trueup as tu
 from trueup.assessing.comparators import comparators
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.errors import TrueupError
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.tree import Tree

@@ -10,7 +10,7 @@ import pandas
 
 import trueup
 from tests.io.nmf_writer import write_nmf
-from trueup.inferring.checkpoint import Checkpoint, key_of
+from trueup.inferring.chains import Checkpoint, key_of
 from trueup.io.bundle.posterior import write_posterior
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.model.cells import Margin

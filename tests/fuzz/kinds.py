@@ -21,7 +21,7 @@ from trueup.cli.published import read_source
 from trueup.errors import TrueupError
 from trueup.files import Encoded
 from trueup.files.source import open_table
-from trueup.inferring.checkpoint import Checkpoint, key_of
+from trueup.inferring.chains import Checkpoint, key_of
 from trueup.inferring.questions import ask
 from trueup.io.bundle.areas import write_areas
 from trueup.io.bundle.kept_posterior import read_posterior

@@ -29,7 +29,7 @@ from tests.inferring.problems import noisy
 from trueup import run as deadline_of_run
 from trueup.errors import BundleError, ConvergenceError, SpecError, TrueupError
 from trueup.inferring import chain_driver, chains, histogram_gibbs, histogram_walk, infer
-from trueup.inferring.checkpoint import Checkpoint
+from trueup.inferring.chains import Checkpoint
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.questions import infer_areas

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 import trueup
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import infer, released_multinomial
 from trueup.inferring.released_multinomial import LEAST_ESS, ReleasedMultinomial

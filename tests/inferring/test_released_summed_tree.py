@@ -17,7 +17,7 @@ from tests.reference.released import enumerate_summed_tree
 from trueup.errors import ConvergenceError, SpecError
 from trueup.inferring.released.summed import SummedTreeChain
 from trueup.inferring.released.summed_splits import compatible_order, refuse_large_splits
-from trueup.inferring.released.tree_run import draw_tree
+from trueup.inferring.released.tree import draw_tree
 from trueup.inferring.released_multinomial import ReleasedMultinomial
 from trueup.kernel.multinomial.mode import multinomial_mode
 from trueup.model.prior import FLAT, Bounded, Poisson, Prior

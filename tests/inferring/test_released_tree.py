@@ -19,8 +19,7 @@ from tests.reference.released import (
 )
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
 from trueup.inferring import infer
-from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain
-from trueup.inferring.released.tree_run import draw_tree
+from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain, draw_tree
 from trueup.inferring.released_multinomial import ReleasedMultinomial, own_decide
 from trueup.io.published.sdhc import PUBLISHED
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED

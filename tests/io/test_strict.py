@@ -14,11 +14,11 @@ import trueup
 from tests.fuzz.honest import GOLDEN, PERTURBED, published
 from tests.fuzz.mutate import signed
 from trueup.checking.bundle import check
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.errors import BundleError, DataError, SpecError, TrueupError
 from trueup.files.source import open_table
 from trueup.files.workbook import open_workbook
-from trueup.inferring.checkpoint import Checkpoint, key_of
+from trueup.inferring.chains import Checkpoint, key_of
 from trueup.io.bundle.areas import write_areas
 from trueup.io.bundle.manifest import listed, read_manifest, refuse_altered
 from trueup.io.bundle.read import read_measurements, read_release

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trueup.kernel import compiled
-from trueup.kernel.announce import telling_of_compilation
+from trueup.kernel import compiled, telling_of_compilation
 
 CALLED = (
     "from trueup.kernel.compiled import njit\n@njit(cache=True)\ndef called(x):\n    return x + {added}\n"

@@ -27,7 +27,7 @@ from trueup.kernel.table_walks.gibbs_steps import (
     left_after,
     occupied,
 )
-from trueup.kernel.table_walks.sizes import _draw_size
+from trueup.kernel.table_walks.rates import _draw_size
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Constraints

@@ -16,7 +16,7 @@ from trueup.kernel.inequalities.tilted import (
     best_tilt,
     draw_inequalities,
 )
-from trueup.kernel.linear.feasible import Region, feasible_point
+from trueup.kernel.linear.absolute_deviations import Region, feasible_point
 from trueup.kernel.statistics.diagnostics import diagnose
 
 ROWS = np.array([[1.0, 2.0], [3.0, -1.0]])  # x + 2 y >= 14, y <= 3 x

@@ -10,7 +10,7 @@ import sys
 import duckdb  # noqa: F401  (loaded before the fork, like all that follows)
 
 from trueup import cli
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.reconciling.populations import warm
 from trueup.reconciling.tree_topdown import TreeTopDown
 from trueup.releasing import pipeline as workflow  # noqa: F401

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from trueup import Problem, reconcile, simulate
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.errors import SpecError, TrueupError
 
 PROBLEM = Problem.of(AREAS, pandas.DataFrame({"area": ["a", "b"]}))

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from trueup.cli import run_app
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.errors import ResourceError
 from trueup.files.database import writing_by_duckdb
 from trueup.ledger.account import Account

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import trueup
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.model.problem import Problem
 from trueup.reconciling.tree_topdown import TreeTopDown
 from trueup.releasing import pipeline

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tests.reporting.records import CROSSED, PLAIN, RATIOS, posterior, released
 from trueup.cli.release import show_release
-from trueup.demo.areas import AREAS
+from trueup.demo import AREAS
 from trueup.inferring.questions import infer_areas
 from trueup.measuring import simulate
 from trueup.model.cells import Cells, Margin

@@ -127,7 +127,7 @@ def assess(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> areas = pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})
     >>> found = assess(AREAS, areas, replicates=4000, public_truth=True)
     >>> found

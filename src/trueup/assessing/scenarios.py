@@ -59,7 +59,7 @@ def scaled_budgets(spec: Spec, scale: Fraction) -> Spec:
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> str(scaled_budgets(AREAS, Fraction(1, 3)).queries[0].budgets["area"])
     '1/6'
     """

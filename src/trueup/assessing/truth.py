@@ -137,7 +137,7 @@ def made_up_truth(
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.model.tree import Tree
     >>> truth = made_up_truth(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
     >>> truth.public, truth.counts.shape

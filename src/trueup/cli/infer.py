@@ -143,7 +143,6 @@ def infer_command(
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
     from trueup.io.bundle.read import refuse_beyond
-    from trueup.model.records.together import link_periods
 
     refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
     needed = "--perturbed or --released"
@@ -171,7 +170,7 @@ def infer_command(
     inferred = measurements
     if later:
         inferred = read_periods(bundle, measurements, later)
-        spec, measurements = None, link_periods(inferred)[0]
+        spec, measurements = None, _linked(inferred)
     if bundle is None:
         refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
     if estimates is not None:
@@ -285,12 +284,21 @@ def _missed(measurements, posterior) -> list[dict]:
     ]
 
 
+def _linked(periods: Mapping[str, Any]) -> Any:
+    """Return the measurements of all periods as one record."""
+    from trueup.model.records.together import link_periods
+
+    return link_periods(periods)[0]
+
+
 def _inferred(measurements: Any, within: str | None) -> Any:
     """Return the cells whose counts are inferred."""
+    cells = measurements.cells
+    if within is None:
+        return cells
     from trueup.inferring.recast import cells_within, place_named
 
-    cells = measurements.cells
-    return cells if within is None else cells_within(cells, *place_named(cells, within))
+    return cells_within(cells, *place_named(cells, within))
 
 
 def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:

@@ -97,11 +97,11 @@ def memory_limit(memory: str | None) -> int | None:
 
 def with_encoding(path: Any, encoding: str | None) -> Any:
     """Return the path of a file with the user's encoding, unless it is UTF-8, Parquet or a workbook."""
+    if not encoding or path is None:
+        return path
     from trueup.files import Encoded, is_csv
     from trueup.files.csv_files import is_utf8
 
-    if not encoding or path is None:
-        return path
     encoded = Encoded(str(path), encoding)
     return encoded if is_csv(Path(path)) and not is_utf8(Path(path)) else path
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trueup.files.writing import writing
-from trueup.kernel.announce import telling_of_compilation
+from trueup.kernel import telling_of_compilation
 from trueup.version import __version__
 
 

@@ -1,4 +1,7 @@
-"""The demonstration: a synthetic geography and a fictitious table, released end to end."""
+"""The demonstration: a synthetic geography and a fictitious table, released end to end.
+
+Here too: the smallest useful specs, for the examples in docstrings: two areas and their total.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from trueup.demo.synthetic import synthetic_blocks
 from trueup.files.target import refuse_occupied
 from trueup.files.writing import write_csv
 from trueup.model.records.release import Release
+from trueup.model.spec import Spec, parse_spec
 from trueup.releasing.pipeline import release
 
 TABLES = ("blocks", "children")
@@ -42,3 +46,29 @@ def run_demo(folder: Path, tell: Callable[[str], None] = lambda stage: None) -> 
             tell=lambda stage, name=name: tell(f"{name}: {stage}"),
         )
     return released
+
+
+_AREAS = """
+format = 2
+title = "Two areas"
+table = { name = "demo", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "all" }, { name = "area", column = "area" }]
+"""
+
+
+def _areas(*rest: str) -> Spec:
+    return parse_spec(_AREAS + "\n".join(rest))
+
+
+AREAS = _areas('query = [{ name = "total", epsilon = { all = "1/2", area = "1/2" } }]')
+"""Half of epsilon for the total, half for the areas."""
+AREAS_RHO = _areas(
+    'query = [{ name = "total", noise = "discrete-gaussian", rho = { all = "1/2", area = "1/2" } }]'
+)
+"""The same with discrete Gaussian noise."""
+AREAS_BY_SEX = _areas(
+    'attribute = [{ name = "sex", values = ["f", "m"] }]',
+    'query = [{ name = "detailed", attributes = ["sex"], epsilon = { all = "1/2", area = "1/2" } }]',
+)
+"""Counts by sex."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring.conflict import conflicts
@@ -37,7 +37,9 @@ from trueup.model.tables import probability_of
 from trueup.model.verb import describe, entry_of, make, refuse_method, takes_records
 from trueup.registry import Registry
 from trueup.run import Deadline, Executor
-from trueup.run.local import LocalPool, LocalThreads
+
+if TYPE_CHECKING:
+    from trueup.run.local import LocalPool
 
 METHODS: Registry[InferenceMethod] = Registry(
     "trueup.inferring",
@@ -127,7 +129,7 @@ def infer(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.measuring import measure
     >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
     >>> posterior = infer(noisy)
@@ -163,8 +165,8 @@ def infer(
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
     values = values_for(chosen, source, used, within)
-    own = LocalPool(workers) if workers > 1 else LocalThreads()
-    with nullcontext(executor) if executor else own as engine:
+    own = executor is None and chosen.parallel
+    with _executor_of(workers) if own else nullcontext(executor) as engine:
         more: dict[str, Any] = {"deadline": deadline} | ({"executor": engine} if chosen.parallel else {})
         if chosen.continues and checkpoint is not None:
             more["checkpoint"] = Path(checkpoint)
@@ -194,6 +196,13 @@ def infer(
         frame=measured.frame,
         spec=measured.spec if spec is None or isinstance(spec, Constraints) else measured.by(spec).spec,
     )
+
+
+def _executor_of(workers: int) -> LocalPool:
+    """Return threads of this process, or as many processes as are asked for."""
+    from trueup.run.local import LocalPool, LocalThreads
+
+    return LocalPool(workers) if workers > 1 else LocalThreads()
 
 
 def _with_named_values(

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from trueup.errors import ConvergenceError
 from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws
 from trueup.inferring.method import Progress, announce
-from trueup.run import Deadline
-from trueup.run.local import cores
+from trueup.run import Deadline, cores
 
 MOST_APART = 2.0
 """Largest R-hat of chains that time ended and that still give a rough answer: their starts are well forgotten."""

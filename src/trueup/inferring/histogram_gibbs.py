@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,27 +24,27 @@ from trueup.inferring.chain_driver import (
 from trueup.inferring.chains import (
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
+    Checkpoint,
     OutOfTimeError,
+    key_of,
     refuse_forecast,
     refuses_settings,
     thinned,
     told_cost,
     told_in_draws,
 )
-from trueup.inferring.checkpoint import Checkpoint, key_of
-from trueup.inferring.histogram_check import agreement
-from trueup.inferring.histogram_check import sweeps as sweeps_of_check
 from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
-from trueup.inferring.recast import AsPlaces
 from trueup.layouts import refuses_columns
 from trueup.layouts.columns import MOVED, ColumnProblem
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
-from trueup.run import Deadline
-from trueup.run.local import cores
+from trueup.run import Deadline, cores
+
+if TYPE_CHECKING:
+    from trueup.inferring.recast import AsPlaces
 
 WARM_UP, THIN = 100, 2
 """Sweeps before the first run, and between its draws."""
@@ -138,7 +138,7 @@ class HistogramGibbs(InferenceMethod):
         """Return the reason if counts may be negative, laws are bounded, or levels are measured in part; or None."""
         wrong = refuses_settings(self.prior, "cells", self.chains)
         if wrong is None and constraints.structure() == "margins":
-            if (laid := AsPlaces.of(constraints, headers)) is None:
+            if (laid := _as_places(constraints, headers)) is None:
                 return "without places it takes nested invariants, and an attribute that no recode and no condition names"
             constraints, headers = laid.constraints, laid.headers
         return wrong or refuses_columns(constraints, headers)
@@ -168,7 +168,7 @@ class HistogramGibbs(InferenceMethod):
         """
         deadline = deadline or Deadline.of()
         constraints, headers = state
-        if constraints.structure() == "margins" and (laid := AsPlaces.of(constraints, headers)):
+        if constraints.structure() == "margins" and (laid := _as_places(constraints, headers)):
             own, more = laid.values(values, headers), (draws, rng, progress, checkpoint, deadline)
             return laid.restored(self.apply((laid.constraints, laid.headers), own, *more))
         parts, given = tuple(split(values, headers, constraints.cells)), self.prior.concentrations
@@ -248,6 +248,8 @@ class HistogramGibbs(InferenceMethod):
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
         """Report how far chains agree in a tier that does not require it, and compare them with chains on single places."""
+        from trueup.inferring.histogram_check import agreement
+
         announce(progress, "comparing the chains")
         found = walk.diagnosed(run, SOME, rng)
         announce(progress, "holding places against chains of their own")
@@ -268,6 +270,13 @@ class HistogramGibbs(InferenceMethod):
         ran = {"chains": len(run), "check": check.record, "interrupted": made < plan.draws}
         stats = _stats(plan, found) | ran
         return Drawn(kept, independent=False, approximate=text, stats=stats, tables=tuple(walk.margins))
+
+
+def _as_places(constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
+    """Return a table without places as a histogram of places, if it can be laid out so."""
+    from trueup.inferring.recast import AsPlaces
+
+    return AsPlaces.of(constraints, headers)
 
 
 def _stats(plan: Plan, found: Mapping[str, Any]) -> dict[str, Any]:
@@ -370,12 +379,14 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Return predicted seconds of wall time, including the comparison at the end."""
-        each, side = self.walk.seconds / self.stages, max(1.0, self.chains / cores())
+        each, side, check = self.walk.seconds / self.stages, max(1.0, self.chains / cores()), 0.0
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
         chains = (each * (self.warm_up + first) + longer) * side
-        checks = self.tier == "approximate" and self.checked
-        check = self.walk.seconds * sweeps_of_check(self.walk.problem, self.checked) if checks else 0.0
+        if self.tier == "approximate" and self.checked:
+            from trueup.inferring.histogram_check import sweeps
+
+            check = self.walk.seconds * sweeps(self.walk.problem, self.checked)
         return (chains + check) * self.walk.slower
 
     @property

@@ -21,11 +21,11 @@ from trueup.inferring.chains import (
     AWAY,
     CHUNK,
     ChainLimit,
+    Checkpoint,
     OutOfTimeError,
     diagnosed_in_pieces,
     run_side_by_side,
 )
-from trueup.inferring.checkpoint import Checkpoint
 from trueup.inferring.method import Progress
 from trueup.kernel.histogram import marginalise
 from trueup.kernel.settling.split_draws import HYPERPRIOR
@@ -36,8 +36,7 @@ from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
 from trueup.model.prior import FLAT
-from trueup.run import Deadline
-from trueup.run.local import cores
+from trueup.run import Deadline, cores
 
 CELLS_AT_ONCE = 100_000
 """Cells that are moved in one go, in several sweeps: an interruption waits for them."""

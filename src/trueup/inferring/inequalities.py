@@ -25,7 +25,7 @@ from trueup.kernel.inequalities.tilted import (
     TWO_SIDED_GEOMETRIC,
     draw_inequalities,
 )
-from trueup.kernel.linear.feasible import Region, extreme_point, feasible_point
+from trueup.kernel.linear.absolute_deviations import Region, extreme_point, feasible_point
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.constraints import Constraints, name_mask
 from trueup.model.header import Measured, split

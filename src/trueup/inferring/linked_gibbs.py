@@ -31,8 +31,7 @@ from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
 from trueup.model.records.drawn import Drawn
-from trueup.run import Deadline
-from trueup.run.local import cores
+from trueup.run import Deadline, cores
 
 THIN = 2
 """Sweeps between draws where places are neither drawn whole nor exchange households."""

@@ -67,7 +67,7 @@ def ask(
     Examples
     --------
     >>> import pandas, trueup
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> noisy = trueup.measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
     >>> posterior = trueup.infer(noisy)
     >>> ask(posterior, "'area=b' > 'area=a'").probability

@@ -19,8 +19,7 @@ from trueup.inferring.method import InferenceMethod, Progress, in_blocks
 from trueup.inferring.released import own_decides, two_parts
 from trueup.inferring.released.posterior import ModePosterior, draw_posterior
 from trueup.inferring.released.summed import SummedTreeChain
-from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain
-from trueup.inferring.released.tree_run import draw_tree
+from trueup.inferring.released.tree import ReleasedTree, ReleasedTreeChain, draw_tree
 from trueup.inferring.released.zero import ZeroPosterior
 from trueup.kernel.released.tree import DRAWN, FIRST, SHUFFLED
 from trueup.kernel.statistics.diagnostics import diagnose, r_hat_by_chance

@@ -44,7 +44,7 @@ def read_released(spec: Spec | Problem | str | Path, source: Any, geography: Any
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> spec = AREAS.model_copy(update={"reconcile": {"method": "multinomial-mode"}})
     >>> read_released(spec, pandas.DataFrame({"area": ["a", "b"], "released": [300, 400]}))
     Released counts: Two areas

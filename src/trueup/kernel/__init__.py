@@ -1,8 +1,13 @@
-"""Pure numerics on arrays, compiled when first used, and the outcomes of a problem: one list of words for every solver."""
+"""Pure numerics on arrays, compiled when first used.
+
+Here: the outcomes of a problem, one list of words for every solver, and announcements before compilation, which are apart from
+the compiler because it takes long to load.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from math import isnan, nan
 
@@ -42,3 +47,30 @@ def largest(amounts: Iterable[float]) -> float:
     """
     every = [0.0, *map(float, amounts)]
     return nan if any(map(isnan, every)) else max(every)
+
+
+_LISTENERS: list[Callable[[], None]] = []
+
+
+@contextmanager
+def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
+    """Call a function once, before the first uncached kernel is compiled, which takes up to half a minute.
+
+    Examples
+    --------
+    >>> with telling_of_compilation(lambda: print("compiling")):
+    ...     announce_compilation()
+    ...     announce_compilation()
+    compiling
+    """
+    _LISTENERS.append(tell)
+    try:
+        yield
+    finally:
+        _LISTENERS.clear()
+
+
+def announce_compilation() -> None:
+    """Announce compilation to listeners not told yet."""
+    while _LISTENERS:
+        _LISTENERS.pop()()

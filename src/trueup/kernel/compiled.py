@@ -45,7 +45,7 @@ from numba.core.runtime.nrt import rtsys
 from numba.core.sigutils import normalize_signature
 from numba.core.types import unliteral
 
-from trueup.kernel.announce import announce_compilation
+from trueup.kernel import announce_compilation
 from trueup.kernel.machine_code import make_code_late, stamp
 from trueup.version import __version__
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.histogram import Marginal, marginalise, refines, shape
-from trueup.kernel.histogram.anova import Domain
-from trueup.kernel.histogram.node_filter import determines
+from trueup.kernel.histogram.anova import Domain, determines
 from trueup.kernel.histogram.structural_zeros import Fold
 from trueup.kernel.settling.descend import settling_sequence
 from trueup.layouts import OF_HISTOGRAMS, refuse_wide_levels

@@ -60,7 +60,7 @@ def measure(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]}))
     >>> noisy.guarantee.amount, [len(v) for v in noisy.values]
     (Fraction(1, 1), [1, 2])
@@ -147,7 +147,7 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> import pandas
     >>> problem = Problem.of(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
     >>> noisy = simulate(problem, np.array([300, 400]), np.random.default_rng(1))

@@ -22,7 +22,7 @@ from trueup.arrays.lattice import additive_rows, bind
 from trueup.arrays.within import NoiseWithin
 from trueup.errors import InfeasibleError, SpecError
 from trueup.kernel.lattice.structure import Lattice
-from trueup.kernel.linear.feasible import Region, feasible_point
+from trueup.kernel.linear.absolute_deviations import Region, feasible_point
 from trueup.model.build import build_constraints, query_margin
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints

@@ -70,7 +70,7 @@ class Problem(ThreeLines):
         Examples
         --------
         >>> import pandas
-        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.demo import AREAS
         >>> problem = Problem.of(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
         >>> problem
         Problem: Two areas

@@ -50,7 +50,7 @@ class Reading:
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> Reading.of(AREAS).places["levels"]
     [{'name': 'all'}, {'name': 'area', 'column': 'area'}]
     """

@@ -188,7 +188,7 @@ class Spec(ThreeLines, SpecDocument):
 
         Examples
         --------
-        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.demo import AREAS
         >>> parse_spec(AREAS.text()) == AREAS
         True
         """

@@ -203,7 +203,7 @@ def planned_spec(spec: Spec | Problem | str | Path, plan: Allocation) -> Spec:
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.planning.plan import plan
     >>> found = plan(AREAS, pandas.DataFrame({"area": ["a", "b"]}), targets=["area=10@95%"])
     >>> sum(planned_spec(AREAS, found).queries[0].budgets.values()) == found.total

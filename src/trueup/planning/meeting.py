@@ -226,7 +226,7 @@ class Planner:
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS_RHO
+    >>> from trueup.demo import AREAS_RHO
     >>> planner = Planner(AREAS_RHO, pandas.DataFrame({"area": ["a", "b"]}))
     >>> [round(float(planner.plan({"area": f"{counts}@95%"}).total), 4) for counts in (20, 10)]
     [0.0048, 0.0192]

@@ -87,7 +87,7 @@ def plan(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS_RHO
+    >>> from trueup.demo import AREAS_RHO
     >>> planned = plan(AREAS_RHO, pandas.DataFrame({"area": ["a", "b"]}), targets=["area=10@95%", "all=12@95%"])
     >>> planned.levels, sum(planned.budgets) == planned.total, round(float(planned.total), 4)
     (('all', 'area'), True, 0.0208)

@@ -142,7 +142,7 @@ def reconcile(
     --------
     >>> import pandas
     >>> from trueup.measuring import measure
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> released = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [3, 4]})))
     >>> int(released.counts.sum()) == int(released.sums("all")[0]), bool((released.counts >= 0).all())
     (True, True)

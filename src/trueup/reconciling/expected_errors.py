@@ -231,7 +231,7 @@ def expected_errors(
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.model.tree import Tree
     >>> from trueup.reconciling import choose
     >>> problem = Problem.of(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))

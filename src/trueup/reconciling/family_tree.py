@@ -27,8 +27,8 @@ from trueup.layouts.histogram import UNSETTLED
 from trueup.model.cells import Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.reconciling.from_the_top import FromTheTop, in_chunks, settling_stats
 from trueup.reconciling.histogram_parts import Answers, Settlement
+from trueup.reconciling.histogram_tree import FromTheTop, in_chunks, settling_stats
 from trueup.reconciling.method import Solution
 
 

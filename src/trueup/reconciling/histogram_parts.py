@@ -31,7 +31,7 @@ from trueup.kernel.histogram.spine import Lower, close_bounds
 from trueup.kernel.settling.descend import Settling, node_keys, settle
 from trueup.kernel.settling.nearest import tolerance_for
 from trueup.layouts.histogram import CONFLICT, UNSETTLED
-from trueup.reconciling.from_the_top import settling_stats
+from trueup.reconciling.histogram_tree import settling_stats
 from trueup.reconciling.segments import Exact, Segment, summed_up
 
 Answers = Sequence[Sequence[NDArray]]

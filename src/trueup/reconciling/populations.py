@@ -49,7 +49,7 @@ def drawn_populations(
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.model.problem import Problem
     >>> from trueup.model.tree import Tree
     >>> problem = Problem.of(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
@@ -146,7 +146,7 @@ def warm(spec: Spec, headers: Sequence[Measured], method: Method) -> None:
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.reconciling.tree_topdown import TreeTopDown
     >>> warm(AREAS, [], TreeTopDown())
     """

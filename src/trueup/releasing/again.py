@@ -23,8 +23,8 @@ from trueup.io.bundle.assessment import holds_assessment, read_assessment, write
 from trueup.io.bundle.kept_posterior import is_posterior
 from trueup.io.bundle.manifest import read_manifest, read_spec, refuse_altered
 from trueup.io.bundle.places import write_places
-from trueup.io.bundle.published import write_published
 from trueup.io.bundle.read import StoredRelease, read_measurements, refuse_beyond
+from trueup.io.bundle.tables import write_published
 from trueup.io.bundle.write import begin_bundle, describe_measured, finish_bundle, write_release
 from trueup.io.published.perturbed import read_perturbed
 from trueup.model.header import Measured

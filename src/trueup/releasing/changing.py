@@ -183,7 +183,7 @@ def changes(
     Examples
     --------
     >>> import pandas, trueup
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> years = [pandas.DataFrame({"area": ["a", "b"], "n": n}) for n in ([300, 400], [900, 410])]
     >>> one, two = (trueup.reconcile(trueup.measure(AREAS, year)) for year in years)
     >>> str(changes(one, two).direction[0])

@@ -58,7 +58,7 @@ def default_engine(problem: Problem, memory: int) -> str:
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS_BY_SEX
+    >>> from trueup.demo import AREAS_BY_SEX
     >>> from trueup.model.tree import Tree
     >>> problem = Problem.of(AREAS_BY_SEX, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
     >>> default_engine(problem, 10**9), default_engine(problem, 100)

@@ -200,7 +200,7 @@ def explain(
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> plan = explain(AREAS, pandas.DataFrame({"area": ["a", "b"]}))
     >>> plan.structure, plan.method["method"], [round(e.most, 2) for e in plan.expected]
     ('sum', 'tree-topdown', [2.29, 2.29])

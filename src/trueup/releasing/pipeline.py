@@ -132,7 +132,7 @@ def release(
     Examples
     --------
     >>> import pandas, tempfile
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> out = Path(tempfile.mkdtemp()) / "out"
     >>> released = release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
     >>> all(released.checks.values()), sorted(p.name for p in out.iterdir())

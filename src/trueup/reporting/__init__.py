@@ -269,7 +269,7 @@ def report(
     Examples
     --------
     >>> import pandas, trueup
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> noisy = trueup.measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
     >>> page = report(trueup.reconcile(noisy))
     >>> [picture.section for picture in page.pictures]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from trueup.errors import ConvergenceError, ResourceError, SpecError, TrueupErro
 MINUTES = 10.0
 """Wall time that `infer` may take where nothing else is asked for."""
 FEWEST_MINUTES = 1.0
+
+
+def cores() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def told_time(seconds: float) -> str:

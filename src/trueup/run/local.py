@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from trueup.errors import ResourceError, TrueupError
-from trueup.run import WORKER_ENVIRONMENT, Item, Result, out_of_memory, told
+from trueup.run import WORKER_ENVIRONMENT, Item, Result, cores, out_of_memory, told
 
 ATTEMPTS = 3
 """How often an item is tried whose worker is killed."""
@@ -122,11 +122,6 @@ class LocalPool:
             return None
         self._pool.append(_Worker())
         return self._pool[-1]
-
-
-def cores() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class LocalThreads(LocalPool):

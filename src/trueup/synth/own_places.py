@@ -40,7 +40,7 @@ def made_up_counts(
 
     Examples
     --------
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> problem = Problem.of(AREAS, Tree.from_columns(["all", "area"], [{}, {"area": ["a", "b"]}]))
     >>> counts = made_up_counts(problem, np.random.default_rng(1), persons=700)
     >>> counts.shape, int(counts.sum())

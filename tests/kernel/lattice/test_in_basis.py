@@ -11,7 +11,8 @@ import pytest
 from tests.arrays.matrices import chance, counted
 from tests.reference.lattice import law_of
 from trueup.kernel.lattice.structure import Lattice
-from trueup.noise.lattice import LatticeLaplace, in_basis
+from trueup.noise.lattice import LatticeLaplace
+from trueup.noise.lattice import draw as in_basis
 
 FALSE_ALARM = 1e-6
 TWO_WAY = np.vstack(

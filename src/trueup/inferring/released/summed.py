@@ -29,8 +29,7 @@ from trueup.inferring.released.summed_splits import (
     join_split,
     mode_events,
 )
-from trueup.inferring.released.tree import DEPTHS, TOLERANCE, ReleasedTree, far_apart, first_rate
-from trueup.inferring.released.tree_run import spent
+from trueup.inferring.released.tree import DEPTHS, TOLERANCE, ReleasedTree, far_apart, first_rate, spent
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
 from trueup.kernel.released.exact import small_product

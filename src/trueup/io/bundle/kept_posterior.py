@@ -58,7 +58,7 @@ def read_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
     Examples
     --------
     >>> import pandas, tempfile, trueup
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.io.bundle.posterior import write_posterior
     >>> noisy = trueup.measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
     >>> posterior, out = trueup.infer(noisy), Path(tempfile.mkdtemp()) / "posterior"

@@ -55,7 +55,7 @@ def read_measurements(folder: str | Path) -> Measurements:
     Examples
     --------
     >>> import pandas, tempfile, trueup
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> out = Path(tempfile.mkdtemp()) / "areas"
     >>> released = trueup.release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
     >>> read_measurements(out).digest == released.measurements.digest
@@ -78,7 +78,7 @@ def read_release(folder: str | Path) -> Release:
     Examples
     --------
     >>> import pandas, tempfile, trueup
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> out = Path(tempfile.mkdtemp()) / "areas"
     >>> released = trueup.release(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}), out)
     >>> bool((read_release(out).counts == released.counts).all())
@@ -214,7 +214,7 @@ def unverified_measurements(folder: Path, manifest: Mapping[str, Any]) -> Measur
     refuse_large(folder, cells)
     alone = None
     if manifest["guarantee"].get("kind") == "none":
-        from trueup.io.bundle.published import read_published
+        from trueup.io.bundle.tables import read_published
 
         headers, values = read_published(folder / "public", cells, manifest)
     else:

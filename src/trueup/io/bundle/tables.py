@@ -1,13 +1,16 @@
-"""The Parquet tables of a bundle: measurements, and released counts.
+"""The Parquet tables of a bundle: measurements, released counts, and what somebody else published.
 
 A file of measurements has one row for each place and query, with the list of its values in the order of the margin's
 groups, as the noisy-measurement files of the 2020 census have. A table of counts has a row for each cell that it lists,
 under its keys; a cell of the public domain that it does not list is zero.
+
+Measurements are of all groups of a margin, and whole; published values are of some, and may be fractions.
+`public/published.parquet` holds them, one row a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ from trueup.errors import BundleError
 from trueup.files.database import TEXTS_AT_ONCE, connect, parquet, quiet_duckdb, quoted
 from trueup.files.values import as_text
 from trueup.files.writing import write_parquet
-from trueup.io.bundle.strict import columns_of, refuse_untyped
+from trueup.io.bundle.manifest import header_in
+from trueup.io.bundle.strict import columns_of, read_typed, refuse_untyped
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.spec_queries import LeftOutPart
@@ -276,3 +280,50 @@ def _escaped(keys: NDArray) -> NDArray:
         # NumPy cuts a Python text to the width of the keys: texts of its own keep theirs.
         keys = np.char.replace(keys, np.str_(plain), np.str_(escape))
     return keys
+
+
+PUBLISHED = "published.parquet"
+LARGEST = 2.0**63 - 2.0**10
+"""No value is larger: the largest double that is a whole number of 64 bits."""
+
+
+def write_published(
+    public: Path, cells: Cells, headers: Sequence[Measured], values: Sequence[NDArray], connection: Any
+) -> None:
+    """Write the values of all headers."""
+    groups = [np.arange(cells.size(h.margin)) if h.groups is None else h.groups for h in headers]
+    columns = {
+        "header": np.repeat(np.arange(len(headers)), [len(each) for each in groups]),
+        "group": np.concatenate(groups),
+        "value": np.concatenate([np.asarray(each, np.float64) for each in values]),
+    }
+    write_parquet(public / PUBLISHED, columns, connection)
+
+
+def read_published(
+    public: Path, cells: Cells, manifest: Mapping[str, Any]
+) -> tuple[list[Measured], list[NDArray]]:
+    """Read headers and values."""
+    stated = [header_in(entry) for entry in manifest["headers"]]
+    most = sum(cells.size(header.margin) for header in stated)
+    rows = read_typed(public / PUBLISHED, {"header": "whole", "group": "whole", "value": "number"}, most)
+    headers, found = [], []
+    for k, header in enumerate(stated):
+        here = rows["header"] == k
+        groups = np.asarray(rows["group"][here], np.int64)
+        size = cells.size(header.margin)
+        if not len(groups) or groups.min() < 0 or groups.max() >= size or (np.diff(groups) <= 0).any():
+            raise BundleError(
+                f"'{PUBLISHED}' does not hold the values of '{header.query}'", remedy="restore the bundle"
+            )
+        values = np.asarray(rows["value"][here], np.float64)
+        if not (np.abs(values) <= LARGEST).all() or (header.law.discrete and (values % 1).any()):
+            raise BundleError(
+                f"'{PUBLISHED}' holds a value of '{header.query}' that its noise cannot give",
+                remedy="restore the bundle",
+            )
+        headers.append(
+            Measured(header.query, header.margin, header.law, None if len(groups) == size else groups)
+        )
+        found.append(values.astype(np.int64) if header.law.discrete else values)
+    return headers, found

@@ -75,7 +75,7 @@ def export(
     Examples
     --------
     >>> import pandas, tempfile
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.measuring import measure
     >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))
     >>> out = export(noisy, Path(tempfile.mkdtemp()) / "tables", "csv")
@@ -110,7 +110,7 @@ def export(
 
 def _write_records(folder: Path, record: Record, held: Exported) -> None:
     """Write made-up records of a release, with a description."""
-    from trueup.io.export.records import ABOUT, record_columns
+    from trueup.io.export.files import ABOUT, record_columns
 
     if not isinstance(record, Release):
         raise SpecError(

@@ -77,7 +77,7 @@ def read_nmf(spec: Spec, root: str | Path) -> Measurements:
     Examples
     --------
     >>> import tempfile
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> read_nmf(AREAS, tempfile.mkdtemp())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     trueup.errors.DataError: ...

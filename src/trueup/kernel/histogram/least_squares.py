@@ -26,9 +26,9 @@ import numpy as np
 
 from trueup.errors import SpecError
 from trueup.kernel.histogram import Marginal, cell_groups, spread
-from trueup.kernel.histogram.anova import Component, Domain
-from trueup.kernel.histogram.helmert import add_spread
-from trueup.kernel.histogram.node_filter import (
+from trueup.kernel.histogram.anova import (
+    Component,
+    Domain,
     Filter,
     Measured,
     condition,
@@ -38,6 +38,7 @@ from trueup.kernel.histogram.node_filter import (
     product,
     pseudo_inverse,
 )
+from trueup.kernel.histogram.helmert import add_spread
 from trueup.kernel.histogram.spine import Spine
 
 

@@ -30,8 +30,15 @@ from trueup.kernel.histogram.least_squares import HistogramLeastSquares
 from trueup.kernel.histogram.spine import Lower
 from trueup.kernel.settling.nearest import TOLERANCE, Metric, tolerance_for
 from trueup.kernel.settling.posterior_mean import posterior_means
-from trueup.kernel.settling.refine import Coarse, SettlingStage, settle_marginals
-from trueup.kernel.settling.table_draws import drawn_cells, drawn_columns, drawn_parts, total_of
+from trueup.kernel.settling.refine import (
+    Coarse,
+    SettlingStage,
+    drawn_cells,
+    drawn_columns,
+    drawn_parts,
+    settle_marginals,
+    total_of,
+)
 from trueup.kernel.settling.transport import mixed_keys
 
 PIECE = 100_000  # cells that are settled together
@@ -91,7 +98,7 @@ class Settling:
         zero; parents for which that fails as without it
     first : marginals of a root that has no fixed tables, nested or not, which are settled before its cells
         are held at zero (see `settle_marginals`); tables that are whole keep those of the chain exactly, others nearly
-    drawn : draw whole tables in place of posterior means; see `kernel.settling.table_draws`
+    drawn : draw whole tables in place of posterior means; see `kernel.settling.refine`
     leaves : mask of the last level's nodes; of other nodes those alone are settled that they depend on, and the rest is zero
     """
 

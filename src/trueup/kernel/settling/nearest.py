@@ -24,9 +24,8 @@ import numpy as np
 
 from trueup.kernel.compiled import copy_line, copy_table, njit
 from trueup.kernel.histogram import Marginal
-from trueup.kernel.histogram.anova import Component, Domain
+from trueup.kernel.histogram.anova import Component, Domain, product, pseudo_inverse
 from trueup.kernel.histogram.helmert import backward, forward
-from trueup.kernel.histogram.node_filter import product, pseudo_inverse
 
 TOLERANCE = 1e-6  # counts
 PRECISION = (

@@ -45,7 +45,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.kernel.compiled import add_line, copy_line, copy_table, njit, row_sums
-from trueup.kernel.histogram.node_filter import product
+from trueup.kernel.histogram.anova import product
 from trueup.kernel.messages import digamma
 from trueup.kernel.settling.nearest import Metric, flat
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior

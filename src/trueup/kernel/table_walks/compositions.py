@@ -46,7 +46,7 @@ from trueup.kernel.table_walks.gibbs_steps import (
     occupied,
     parts,
 )
-from trueup.kernel.table_walks.sizes import LARGEST_SIZE
+from trueup.kernel.table_walks.rates import LARGEST_SIZE
 
 PRODUCT = 32
 """Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""

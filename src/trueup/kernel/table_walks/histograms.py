@@ -9,7 +9,7 @@ from trueup.kernel.compiled import copy_table, njit
 from trueup.kernel.table_walks.columns import column_sweep
 from trueup.kernel.table_walks.compositions import draw_prior
 from trueup.kernel.table_walks.rate_moves import move_rates
-from trueup.kernel.table_walks.sizes import draw_sizes
+from trueup.kernel.table_walks.rates import draw_sizes
 
 EVERY, SELDOM = 3, 6
 """Sweeps between two draws of compositions, which many places inform, and of concentrations and factors, which take longer."""

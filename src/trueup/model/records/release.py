@@ -151,7 +151,7 @@ class Release(Tabled):
         Examples
         --------
         >>> import pandas
-        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.demo import AREAS
         >>> from trueup.measuring import measure
         >>> from trueup.reconciling import reconcile
         >>> release = reconcile(measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})))

@@ -120,7 +120,7 @@ class Tabled(ThreeLines):
         Examples
         --------
         >>> import pandas
-        >>> from trueup.demo.areas import AREAS
+        >>> from trueup.demo import AREAS
         >>> from trueup.measuring import measure
         >>> from trueup.reconciling import reconcile
         >>> noisy = measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]}))

@@ -30,7 +30,7 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.measuring import measure
     >>> twice = [measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": [300, 400]})) for _ in range(2)]
     >>> len(read_together(twice).headers), read_together(twice[:1]) is twice[0]
@@ -130,7 +130,7 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
     Examples
     --------
     >>> import pandas
-    >>> from trueup.demo.areas import AREAS
+    >>> from trueup.demo import AREAS
     >>> from trueup.measuring import measure
     >>> years = [measure(AREAS, pandas.DataFrame({"area": ["a", "b"], "n": n})) for n in ([300, 400], [310, 390])]
     >>> measured, constraints = link_periods(dict(zip(["2025", "2026"], years)))
