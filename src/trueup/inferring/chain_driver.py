@@ -17,15 +17,50 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import ConvergenceError
+from trueup.errors import ConvergenceError, SpecError
+from trueup.files.memory import available
 from trueup.inferring.chains import ChainLimit, OutOfTimeError, told_in_draws
 from trueup.inferring.method import Progress, announce
-from trueup.run import Deadline, cores
+from trueup.model.tree import Tree
+from trueup.run import Deadline, cores, told_time
 
 MOST_APART = 2.0
 """Largest R-hat of chains that time ended and that still give a rough answer: their starts are well forgotten."""
 MIN_EFFECTIVE_SIZE, MIN_SUFFICIENT_SHARE = 100.0, 0.95
 """Effective size of a count that its interval needs, and the share of a table's counts that must have it."""
+
+
+def told_cost(seconds: float, memory: float) -> str:
+    """Return the predicted time and memory (bytes) of chains in words."""
+    return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
+
+
+def refuse_forecast(
+    text: str, seconds: float, memory: float, deadline: Deadline, remedy: str, other: str = ""
+) -> None:
+    """Refuse chains that are predicted to take more time than is left, or more memory (bytes) than there is.
+
+    Parameters
+    ----------
+    text, seconds
+        The prediction in words; wall time.
+    remedy, other
+        What takes less of both; what else would take less time, if anything.
+    """
+    if seconds > (left := deadline.left()):
+        raise SpecError(
+            f"{text}, longer than the {told_time(max(left, 0.0))} that are left of {deadline.allowed / 60:g} minutes",
+            remedy=f"{other}allow more `minutes`, or {remedy}",
+        )
+    if memory > (there := available()):
+        raise SpecError(f"{text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
+
+
+def ask_for_less(tree: Tree) -> str:
+    """Return the advice to infer one place of a tree, or fewer draws."""
+    place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}" if len(tree.levels) > 1 else ""
+    within = f"infer one place with all below it (`--within '{place}'`, any level), or " if place else ""
+    return f"{within}ask for fewer draws"
 
 
 class Longer(NamedTuple):

@@ -26,14 +26,12 @@ from zipfile import ZIP_STORED, ZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.errors import BundleError, SpecError
-from trueup.files.memory import available
+from trueup.errors import BundleError
 from trueup.files.writing import replace_whole, replacing, writing
 from trueup.inferring.method import Progress
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.model.prior import Hierarchical
-from trueup.model.tree import Tree
-from trueup.run import Deadline, cores, told_time
+from trueup.run import Deadline, cores
 from trueup.version import __version__
 
 ESS = 400.0
@@ -55,11 +53,6 @@ def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | Non
     if len(prior.concentrations) not in (0, 2):
         return f"it takes two concentrations: of totals and of {of}"
     return "it compares chains, so it takes two or more" if chains < 2 else None
-
-
-def told_cost(seconds: float, memory: float) -> str:
-    """Return the predicted time and memory (bytes) of chains in words."""
-    return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
 
 
 class OutOfTimeError(Exception):
@@ -93,33 +86,6 @@ class ChainLimit:
         return wall <= self.deadline.left() and processor <= self.processor - (
             time.process_time() - self.began
         )
-
-
-def refuse_forecast(
-    text: str, seconds: float, memory: float, deadline: Deadline, tree: Tree, other: str = ""
-) -> None:
-    """Refuse chains that are predicted to take more time than is left, or more memory (bytes) than there is.
-
-    Parameters
-    ----------
-    text
-        The prediction in words.
-    seconds
-        Of wall time.
-    other
-        What else would take less time, if anything.
-    """
-    place = f"{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}" if len(tree.levels) > 1 else ""
-    within = f"infer one place with all below it (`--within '{place}'`, any level), or " if place else ""
-    remedy = f"{within}ask for fewer draws"
-    if seconds > (left := deadline.left()):
-        minutes = f"{deadline.allowed / 60:g} minutes"
-        raise SpecError(
-            f"{text}, longer than the {told_time(max(left, 0.0))} that are left of {minutes}",
-            remedy=f"{other}allow more `minutes`, or {remedy}",
-        )
-    if memory > (there := available()):
-        raise SpecError(f"{text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
 
 
 def run_side_by_side(

@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
+    ask_for_less,
     chains_too_short,
     out_of_time,
+    refuse_forecast,
+    told_cost,
     until_long_enough,
 )
 from trueup.inferring.chains import (
@@ -27,10 +30,8 @@ from trueup.inferring.chains import (
     Checkpoint,
     OutOfTimeError,
     key_of,
-    refuse_forecast,
     refuses_settings,
     thinned,
-    told_cost,
     told_in_draws,
 )
 from trueup.inferring.histogram_walk import HistogramWalk
@@ -439,7 +440,8 @@ class Plan:
     def refuse(self, deadline: Deadline) -> None:
         """Refuse a run that takes too long or does not fit in memory."""
         other = 'take tier = "approximate", or ' if self.tier == "chains" else ""
-        refuse_forecast(self.text, self.shortest, self.memory, deadline, self.walk.problem.cells.tree, other)
+        less = ask_for_less(self.walk.problem.cells.tree)
+        refuse_forecast(self.text, self.shortest, self.memory, deadline, less, other)
 
 
 def _warming(progress: Progress, stages: int) -> Progress:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from trueup.inferring.chain_driver import (
     Longer,
     OfWalk,
+    ask_for_less,
     out_of_time,
+    refuse_forecast,
     until_long_enough,
 )
 from trueup.inferring.chains import (
@@ -20,7 +22,6 @@ from trueup.inferring.chains import (
     MIN_DIAGNOSED_DRAWS,
     ChainLimit,
     OutOfTimeError,
-    refuse_forecast,
     refuses_settings,
     thinned,
 )
@@ -161,7 +162,9 @@ class _Chains(OfWalk):
     def _refuse(self) -> None:
         """Announce the predicted cost, and refuse what takes too long."""
         text, seconds, memory = self.walk.forecast(self.kept, self.thin)
-        refuse_forecast(text, seconds, memory, self.limit.deadline, self.walk.problem.cells.tree)
+        refuse_forecast(
+            text, seconds, memory, self.limit.deadline, ask_for_less(self.walk.problem.cells.tree)
+        )
         announce(self.progress, f"{text}; {self.limit.deadline.in_all(seconds)}")
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.inferring.chain_driver import Verdict
-from trueup.inferring.chains import AWAY, ESS, ChainLimit, diagnosed_in_pieces, run_side_by_side, told_cost
+from trueup.inferring.chain_driver import Verdict, told_cost
+from trueup.inferring.chains import AWAY, ESS, ChainLimit, diagnosed_in_pieces, run_side_by_side
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
 from trueup.kernel.statistics.diagnostics import r_hat_by_chance

@@ -1,13 +1,14 @@
 """Released counts of a tree of several sums: chains that alternate noisy and true counts.
 
-Chains are run side by side and doubled until they have mixed; their time is predicted first.
+One file: the chain of a tree, and how many run for how long.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError, InfeasibleError, SpecError
+from trueup.inferring.chain_driver import Longer, refuse_forecast, until_long_enough
+from trueup.inferring.chains import ESS, MIN_DIAGNOSED_DRAWS, ChainLimit, OutOfTimeError, thinned
+from trueup.inferring.method import Progress
 from trueup.kernel.messages.pmf import SPLIT, Factors
 from trueup.kernel.messages.solve import joint_draws, solve
 from trueup.kernel.released.events import log_even
@@ -33,7 +37,7 @@ from trueup.layouts.released import MAX_RELEASED_COUNT, half_width, redrawn, ref
 from trueup.layouts.tree import TreeProblem
 from trueup.model.prior import Prior
 from trueup.model.records.drawn import Drawn
-from trueup.run import Deadline, told_time
+from trueup.run import Deadline, cores, told_time
 
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -239,13 +243,60 @@ def far_apart() -> InfeasibleError:
     )
 
 
-Integers = NDArray[np.int64]
-
-CHAINS, MIN_DIAGNOSED_DRAWS, WARM_UP = 4, 1000, 100
+CHAINS, WARM_UP = 4, 100
 TIMED_STEPS = 3
 """Steps of which the quickest predicts the time of the others; the first may compile kernels."""
-ESS = 400.0
-"""Effective size that every count of the tree needs before draws are called a posterior."""
+
+
+@dataclass(eq=False)
+class _TreeChains:
+    """The chain engine of released trees, for the driver: a run is made longer with draws twice as far apart.
+
+    Attributes
+    ----------
+    steps
+        One of each chain, which returns the `(nodes,)` counts that it leads to.
+    kept, thin
+        Draws of each chain, and steps between them in the last run.
+    sweeps
+        Steps of each chain in a run, at most.
+    """
+
+    steps: list[Callable[[], Integers]]
+    kept: int
+    sweeps: int
+    limit: ChainLimit
+    thin: int = 1
+    seconds: float = 0.0
+
+    @property
+    def chains(self) -> int:
+        """Return how many chains there are."""
+        return len(self.steps)
+
+    def run(self, tell: Progress, thin: int = 1) -> Integers:
+        """Return `(chains, kept, nodes)` counts, so many steps apart."""
+        began, runs = time.monotonic(), []
+        for step in self.steps:
+            runs.append(_run(step, self.kept, thin, self.limit))
+            tell(len(runs), self.chains)
+        self.thin, self.seconds = thin, time.monotonic() - began
+        return np.array(runs)
+
+    def diagnosed(self, run: NDArray) -> dict[str, Any]:
+        """Return diagnostics of every count of the tree."""
+        r_hat, ess = diagnose(run)
+        allowed, worst, least = r_hat_by_chance(run.shape[2], ESS), float(r_hat.max()), float(ess.min())
+        record = {"largest_r_hat": worst, "r_hat_allowed": allowed, "smallest_ess": least}
+        return {"r_hat": r_hat, "ess": ess, "passed": worst <= allowed and least >= ESS, "record": record}
+
+    def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
+        """Return a run of twice the steps, if that many may be made; chains take turns."""
+        twice = 2 * self.thin
+        if twice * self.kept > self.sweeps:
+            return None
+        seconds = 2 * self.seconds * min(self.chains, cores())
+        return Longer(seconds, f"{twice} steps to a draw", partial(self.run, thin=twice))
 
 
 def draw_tree(
@@ -253,7 +304,7 @@ def draw_tree(
     draws: int,
     rng: np.random.Generator,
     sweeps: int,
-    progress: Callable[[int, int], Any],
+    progress: Progress,
     deadline: Deadline,
     chain_of: Callable[[ReleasedTree, np.random.Generator], Any],
 ) -> Drawn:
@@ -266,38 +317,36 @@ def draw_tree(
     SpecError
         If it is predicted not to be finished in time.
     """
-    chains = [chain_of(tree, child).step for child in rng.spawn(CHAINS)]
-    kept, thin = -(-max(draws, MIN_DIAGNOSED_DRAWS) // CHAINS), 1
-    _refuse_slow(chains[0], CHAINS * (WARM_UP + kept), deadline)
-    for chain in chains:
-        _run(chain, WARM_UP, 1, deadline)
-    while True:
-        began = time.monotonic()
-        run = np.empty((CHAINS, kept, tree.counts.size), np.int64)
-        for i, chain in enumerate(chains):
-            run[i] = _run(chain, kept, thin, deadline)
-            progress(draws * (i + 1) // CHAINS, draws)
-        r_hat, ess = diagnose(run)
-        allowed = r_hat_by_chance(tree.counts.size, ESS)
-        agree = r_hat.max() <= allowed and ess.min() >= ESS
-        late = 2 * (time.monotonic() - began) > deadline.left()
-        if agree or late or 2 * thin * kept > sweeps:
-            break
-        thin *= 2
-    more = "allow more `minutes`" if late else f"allow more sweeps, sweeps = {4 * sweeps} below [infer]"
-    refused = (
-        ""
-        if agree
-        else f"R-hat {r_hat.max():.3f} (at most {allowed:.3f} is asked for), effective draws {ess.min():.0f} (at "
-        f"least {ESS:.0f}) after {thin * kept:,} sweeps; {more}"
+    steps = [chain_of(tree, child).step for child in rng.spawn(CHAINS)]
+    kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // CHAINS)
+    _refuse_slow(steps[0], CHAINS * (WARM_UP + kept), deadline)
+    chains = _TreeChains(steps, kept, sweeps, ChainLimit(deadline))
+    try:
+        for step in steps:
+            _run(step, WARM_UP, 1, chains.limit)
+        judged = until_long_enough(chains, chains.run, draws, progress)
+    except OutOfTimeError:
+        raise spent(deadline, "a part of its first run") from None
+    found, leaves, refused = judged.found, tree.problem.nested.nodes[-1], ""
+    if not judged.enough:
+        more = (
+            "allow more `minutes`"
+            if judged.late
+            else f"allow more sweeps, sweeps = {4 * sweeps} below [infer]"
+        )
+        refused = (
+            "R-hat {largest_r_hat:.3f} (at most {r_hat_allowed:.3f} is asked for), effective draws {smallest_ess:.0f} "
+            "(at least {ess:.0f}) after {sweeps:,} sweeps; {more}"
+        ).format(**found["record"], ess=ESS, sweeps=chains.thin * kept, more=more)
+    return Drawn(
+        np.ascontiguousarray(thinned(judged.run, draws)[:, :, leaves]),
+        independent=False,
+        connected=_connected(tree),
+        r_hat=found["r_hat"][leaves],
+        ess=found["ess"][leaves],
+        refused=refused,
+        stats={"chains": CHAINS, "thinned_by": chains.thin, **found["record"]},
     )
-    each = np.linspace(0, kept - 1, min(-(-draws // CHAINS), kept)).round().astype(int)
-    leaves = tree.problem.nested.nodes[-1]
-    stats = {"chains": CHAINS, "thinned_by": thin, "largest_r_hat": float(r_hat.max()),
-             "r_hat_allowed": allowed, "smallest_ess": float(ess.min())}  # fmt: skip
-    counts = np.ascontiguousarray(run[:, each][:, :, leaves])
-    found = {"r_hat": r_hat[leaves], "ess": ess[leaves], "refused": refused, "stats": stats}
-    return Drawn(counts, independent=False, connected=_connected(tree), **found)
 
 
 def _refuse_slow(step: Callable[[], Integers], steps: int, deadline: Deadline) -> None:
@@ -307,12 +356,10 @@ def _refuse_slow(step: Callable[[], Integers], steps: int, deadline: Deadline) -
         began = time.monotonic()
         step()
         seconds = min(seconds, time.monotonic() - began)
-    if steps * seconds > (left := deadline.left()) > 0:
-        raise SpecError(
-            f"{steps:,} steps of Markov chains are predicted to take {told_time(steps * seconds)}, longer than the "
-            f"{told_time(left)} that are left of {deadline.allowed / 60:g} minutes",
-            remedy="allow more `minutes`, or use the measurements with 'tree-exact', where they are public",
-        )
+    if not deadline.passed:
+        text = f"{steps:,} steps of Markov chains are predicted to take {told_time(steps * seconds)}"
+        less = "use the measurements with 'tree-exact', where they are public"
+        refuse_forecast(text, steps * seconds, 0.0, deadline, less)
 
 
 def _connected(tree: ReleasedTree) -> bool:
@@ -330,12 +377,12 @@ def spent(deadline: Deadline, done: str) -> ConvergenceError:
     return deadline.spent("released-multinomial", done, "allow more `minutes`, or ask for fewer draws")
 
 
-def _run(step: Callable[[], Integers], count: int, thin: int, deadline: Deadline) -> Integers:
+def _run(step: Callable[[], Integers], count: int, thin: int, limit: ChainLimit) -> Integers:
     """Return `(count, nodes)` counts, `thin` steps apart."""
     out = []
-    for done in range(count):
-        if deadline.passed:
-            raise spent(deadline, f"{done} of {count} draws of a chain")
+    for _ in range(count):
+        if limit.passed:
+            raise OutOfTimeError
         for _ in range(thin):
             true = step()
         out.append(true)

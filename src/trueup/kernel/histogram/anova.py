@@ -13,6 +13,8 @@ one atom, S is the mean, the dense matrix is one number, and the subspaces are t
 a marginal that keeps the axes A contributes `prod_{i not in A} n_i` to every B contained in A, and nothing else.
 
 In this basis a tree node contributes a normal state, its measurements, and its exact ones (see `least_squares`).
+
+One file: a filter is kept by the components of the basis.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Weighted least squares for a histogram at every node of a tree, each level measured by its own marginals.
 
-The unknowns are the leaves' histograms; a parent's is the sum of its children's. Level l answers marginals `A`
-as `y = M_A x + noise` of variance sigma^2 per answer (0: exact, an invariant). In the basis of `anova.Domain` the
-problem falls apart into one tree problem a component: the state of a node is a (dense, columns) matrix whose
-columns are independent and share one (dense, dense) covariance, so the two-pass tree algorithm runs once a
-component on all nodes of a level and all columns together. For one component, with `L = sum M'M / sigma^2` the
-information of a node's own measurements, `h = sum M'y / sigma^2` and `C x = e` its exact ones,
+The unknowns are the leaves' histograms; a parent's is the sum of its children's. Level l answers marginals `A` as `y = M_A x +
+noise` of variance sigma^2 per answer (0: exact, an invariant). In the basis of `anova.Domain` the problem falls apart into one
+tree problem a component: the state of a node is a (dense, columns) matrix whose columns are independent and share one (dense,
+dense) covariance, so the two-pass tree algorithm runs once a component on all nodes of a level and all columns together. For one
+component, with `L = sum M'M / sigma^2` the information of a node's own measurements, `h = sum M'y / sigma^2` and `C x = e` its
+exact ones,
 
     up     s = sum z_c,  U = sum V_c
            z1 = s + V1 (h - L s),      V1 = (1 + U L)^-1 U
@@ -106,9 +106,8 @@ class HistogramLeastSquares:
         if below:
             filters[last] = tuple(map(_known, below))
         for level in range(last - bool(below), -1, -1):
-            known: list[np.ndarray | None] = [None] * len(domain.components)
-            if level < last:
-                known = [f.variance for f in filters[level + 1]]
+            below_it = [f.variance for f in filters[level + 1]] if level < last else None
+            known = below_it or [None] * len(domain.components)
             filters[level] = tuple(
                 _filter(domain, spine, level, component, plan[level], variances)
                 for component, variances in zip(domain.components, known, strict=True)

@@ -12,6 +12,8 @@ zero, and its tables are split as `split_draws` says, marginal by marginal. Belo
 from gamma laws with their posterior means and variances, and their totals likewise; what ties them to their sums moves them in
 the metric of these variances, which for normal laws is the law given the sums. Where there are no such means, each cell of the
 parent is split among its children by itself.
+
+One file: a stage gives the nearest tables, or draws of them.
 """
 
 from __future__ import annotations

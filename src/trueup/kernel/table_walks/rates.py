@@ -19,6 +19,8 @@ Given e a size is drawn from a law near its own, that does not depend on the pre
 they are not, it is one with the mode and the curvature of the log of s, the second shape at most sum_j b_j, so that its tails
 are not lighter. The mode solves `sum_j h_j kappa_j / (kappa_j + s) = sum_j b_j`, h_j = x_j + e_j + b_j: one divided by the left
 side is concave, so that Newton's steps rise to it from 0. Given s, e is one of the cells.
+
+One file: sizes and rates are gamma numbers behind the same counts.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ lighter tails: it is accepted with `exp(-epsilon (|v|_1 - sum_j l_j |k_j|))`.
 The rates are proved. For the signs s of k and any y with `|y_i| <= 1`, `|v|_1 >= y . v = sum_j |k_j| s_j (y . b_j)`, so
 `l_j` may be the least of `s_j (y_s . b_j)` over all signs, whatever y_s is. Linear programs choose y_s, doubles that are then
 rounded to fractions of 2^20; the rates follow from these in whole numbers.
+
+One file: the samplers, and the choice among them by what each costs.
 """
 
 from __future__ import annotations
