@@ -90,6 +90,10 @@ def test_marginals_are_those_of_exact_messages(rng, epsilon):
     assert compared >= 3
 
 
+LARGE_TREES_DRAWN = 3
+"""Trees drawn at most for one that exact messages solve under its prior."""
+
+
 def large_tree(rng):
     """50 to 2,000 places, laws of either kind at any epsilon, their noisy values, and concentrations that such counts have."""
     leaves = int(np.exp(rng.uniform(np.log(50), np.log(2000))))
@@ -110,8 +114,15 @@ def large_tree(rng):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(100))
 def test_a_hundred_large_trees_are_within_what_is_stated(number, rng):
-    cells, measured, every = large_tree(rng)
-    exact = infer(measured, every, spec=tree_constraints(cells), draws=1).drawn.marginals
+    for _ in range(LARGE_TREES_DRAWN):  # the prior given may be far from such counts
+        cells, measured, every = large_tree(rng)
+        try:
+            exact = infer(measured, every, spec=tree_constraints(cells), draws=1).drawn.marginals
+        except ConvergenceError:
+            continue
+        break
+    else:
+        pytest.fail("exact messages solve none of these trees")
     state, grid, _ = solved(every, cells, measured, 0.4)
     splits = splits_of(every.prior, state.problem.nested, state.problem.bounds()[1])
     _, moved = _refined(grid, splits.parameters(given(every.prior, splits)))
