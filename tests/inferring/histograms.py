@@ -13,6 +13,7 @@ from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.gibbs_steps import MEAN, STRENGTH
 from trueup.layouts.columns import ColumnProblem
+from trueup.layouts.prior_inputs import EVEN_SPLITS
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.tree import Tree
@@ -70,15 +71,16 @@ def normalised(log):
     return mass / mass.sum()
 
 
-def walked(cells, measured, rng, given, exact):
+def walked(cells, measured, rng, given, exact, public=EVEN_SPLITS):
     """One chain where it starts."""
     constraints = Constraints(cells, tuple(h.margin for h in measured.headers if not h.exact), tuple(exact))
-    return HistogramWalk.of(ColumnProblem(constraints, measured.headers, measured.values), [rng], given)
+    problem = ColumnProblem(constraints, measured.headers, measured.values, public=public)
+    return HistogramWalk.of(problem, [rng], given)
 
 
-def chain(cells, measured, draws, rng, given=None, exact=()):
+def chain(cells, measured, draws, rng, given=None, exact=(), public=EVEN_SPLITS):
     """Draws `(draws, n)` of one long chain."""
-    walk = walked(cells, measured, rng, given, exact)
+    walk = walked(cells, measured, rng, given, exact, public)
     walk.run(1, 200, lambda done, of: None)
     return walk.run(draws, 1, lambda done, of: None)[0]
 

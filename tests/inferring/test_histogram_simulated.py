@@ -68,6 +68,7 @@ def small(rng):
     )
 
 
+EVENLY = np.ones(2), np.ones(6)
 REPLICATES, BURN, KEPT, EACH = 300, 120, 40, 12
 FLOOR, CEILING, TOP = 12, 40, 60
 
@@ -106,8 +107,8 @@ def figures(cells):
     yield lambda x: (x.reshape(len(x), -1, 4).astype(float) ** 2).sum(axis=(1, 2))
 
 
-def simulated(rng, factor):
-    """A table from the prior: two tracts of three blocks, by race and sex."""
+def simulated(rng, factor, weight=EVENLY):
+    """A table from the prior: two tracts of three blocks, by race and sex; weights of these in splits of totals."""
     attributes = (Attribute("race", ("r0", "r1")), Attribute("sex", ("f", "m")))
     blocks = {"tract": [f"t{k // 3}" for k in range(6)]}, {"block": [f"b{k}" for k in range(6)]}
     cells = Cells(Tree.from_columns(["all", "tract", "block"], [{}, *blocks]), attributes)
@@ -117,11 +118,14 @@ def simulated(rng, factor):
     kappa = common[:, None] * np.exp(h.cell_spread * rng.normal(size=(2, n)))
     root = rng.gamma(n**-0.5, n**-0.5, n)
     theta = rng.gamma(kappa[0] * root + EVEN, factors(rng, 2) / kappa[0])
-    tracts = split(rng, rng.integers(TOP + 1), factor * a[0], 2)
+    tracts = split(rng, rng.integers(TOP + 1), factor * a[0] * weight[0], 2)
     mean, strength = rng.beta(*MEAN), rng.gamma(STRENGTH[0], 1 / STRENGTH[1])
     rates = rng.beta(mean * strength, (1 - mean) * strength, 2)
     totals = np.concatenate(
-        [split(rng, t, factor * a[1] * inhabited(rng, rate, 3), 3) for t, rate in zip(tracts, rates)]
+        [
+            split(rng, t, factor * a[1] * own * inhabited(rng, rate, 3), 3)
+            for t, rate, own in zip(tracts, rates, weight[1].reshape(2, 3))
+        ]
     )
     g = rng.gamma(kappa[1] * np.repeat(theta, 3, axis=0), 1 / kappa[1]) + 1e-300
     truth = np.stack([rng.multinomial(t, p / p.sum()) for t, p in zip(totals, g)])

@@ -15,7 +15,6 @@ from trueup.kernel.table_walks.compositions import (
     CELL,
     _log_cell,
     _log_scale,
-    _log_totals,
     _slice,
 )
 from trueup.kernel.table_walks.gibbs_steps import (
@@ -28,6 +27,7 @@ from trueup.kernel.table_walks.gibbs_steps import (
     occupied,
 )
 from trueup.kernel.table_walks.rates import _draw_size
+from trueup.kernel.table_walks.weights import log_totals
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Attribute, Cells
 from trueup.model.constraints import Constraints
@@ -83,8 +83,8 @@ def sliced(rng, places, state, room, hyper, level, j, value):
 
 
 @njit(cache=False)
-def log_totals(places, state, level, a):
-    return _log_totals(places, state, level, a)
+def log_of_totals(places, state, level, a):
+    return log_totals(places, state, level, a)
 
 
 def tables_law(guests, alpha):
@@ -312,7 +312,7 @@ def test_log_densities_are_those_written_out(scale, rng):
         assert state.inhabited.all()
         terms = (gammaln(totals + kappa) - gammaln(kappa)).sum()
         terms -= (gammaln(whole + parts * kappa) - gammaln(parts * kappa)).sum()
-        assert log_totals(places, state, 2, kappa) == pytest.approx(terms, rel=1e-9, abs=1e-8)
+        assert log_of_totals(places, state, 2, kappa) == pytest.approx(terms, rel=1e-9, abs=1e-8)
 
 
 def test_densities_are_known_where_sizes_have_no_end(rng):

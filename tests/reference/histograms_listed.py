@@ -39,7 +39,7 @@ def log_prior(x, middles, a, kappa, rate=0.0):
     middles
         Leaves of each place between, one after the other; None where leaves lie below the root.
     a, kappa
-        Of each level below the root; each kappa one number, or one for each column.
+        Of each level below the root: a one number, or one for each place; kappa one, or one for each column.
     rate
         Probability that a leaf is uninhabited.
     """
@@ -51,9 +51,10 @@ def log_totals(each, middles, a, rate=0.0):
     total = each.sum(axis=1)
     if not middles:
         return gammaln(total + 1) + _shared(each, a[0], rate)
-    log = gammaln(total + 1) - log_rising(total, a[0] * len(middles))
-    for part in _parts(middles, each.shape[1]):
-        log += log_rising(each[:, part].sum(axis=1), a[0]) + _shared(each[:, part], a[1], rate)
+    above, below = np.broadcast_to(a[0], len(middles)), np.broadcast_to(a[1], each.shape[1])
+    log = gammaln(total + 1) - log_rising(total, above.sum())
+    for part, own in zip(_parts(middles, each.shape[1]), above):
+        log += log_rising(each[:, part].sum(axis=1), own) + _shared(each[:, part], below[part], rate)
     return log
 
 
@@ -74,12 +75,14 @@ def _parts(middles, leaves):
 def _shared(each, a, rate):
     """Log probability of totals given their sum, less its factorial's: over all sets of places that may be inhabited."""
     log = (log_rising(each, a) - gammaln(each + 1)).sum(axis=1)
-    size, sets = each.shape[1], []
+    size, sets, a = each.shape[1], [], np.broadcast_to(a, each.shape[1])
     for lived in product((False, True), repeat=size):
         if any(lived):
             chance = rate ** (size - sum(lived)) * (1 - rate) ** sum(lived) / (1 - rate**size)
             empty = (each[:, ~np.array(lived)] == 0).all(axis=1)
-            sets.append(np.where(empty, chance, 0.0) / np.exp(log_rising(each.sum(axis=1), a * sum(lived))))
+            sets.append(
+                np.where(empty, chance, 0.0) / np.exp(log_rising(each.sum(axis=1), a[list(lived)].sum()))
+            )
     return log + np.log(sum(sets))
 
 

@@ -249,14 +249,14 @@ def _cut(
         _refuse_family(chosen, constraints, used)
         cut = CutFamily(constraints, tuple(used.headers), tuple(used.values))
         return LargeFamily(cut)
-    if isinstance(chosen, HistogramGibbs) and chosen.tier != "chains":
+    if isinstance(chosen, HistogramGibbs) and chosen.tier != "chains" and chosen.prior.even:
         given = tuple(chosen.prior.concentrations)
         return LargeHistogram(CutHistogram(constraints, tuple(used.headers), tuple(used.values), given))
     if not isinstance(chosen, TreeExact) or chosen.mode or chosen.tier == "approximate":
         raise SpecError(
             f"'{chosen.name}' with these parameters is given, and parts are parts of a tree, a histogram or tables on places",
             needed=f"the method '{TreeExact.name}' without its mode, by exact messages, or '{HistogramGibbs.name}' without the "
-            "tier 'chains'",
+            "tier 'chains', public shares and covariates",
             remedy="leave out --engine",
         )
     if odd := next((h for h in used.headers if not (h.law.additive or h.exact) or h.margin.where), None):

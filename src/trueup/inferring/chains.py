@@ -48,8 +48,8 @@ LISTENING = 0.2
 
 def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | None:
     """Return the reason why settings do not suit chains that draw their concentrations, or None; `of` names the second one."""
-    if prior.shares != "uniform" or prior.covariates or prior.total.name != "flat":
-        return "of the prior's parameters it takes concentrations alone"
+    if prior.total.name != "flat":
+        return "its total is flat, and the prior says another one"
     if len(prior.concentrations) not in (0, 2):
         return f"it takes two concentrations: of totals and of {of}"
     return "it compares chains, so it takes two or more" if chains < 2 else None

@@ -137,6 +137,7 @@ def _chains(
     place = walk.problem.places.parent[last + leaves[0]] - above
     for state in walk.states[:2]:
         fresh = problem.state(state.x[leaves].copy(), 1.0, 1.0, float(state.rate[place]))
+        fresh.weight[1:] = state.weight[last + leaves]
         fresh.a[1:], fresh.common[1:], fresh.kappa[1:] = state.a[-1], state.common[-1], state.kappa[-1]
         states.append(fresh)
     moves = problem.moves([state.x for state in states])
@@ -174,7 +175,9 @@ def _place(
         problem.constraints, problem.headers, problem.values, level, place
     )
     message = _message(*prepared, level, place)
-    return _Own(ColumnProblem(constraints, headers, values, message), leaves)
+    first = problem.places.level_ptr[level : level + 2]
+    public = problem.public.at(np.append(first[0] + place, first[1] + leaves))
+    return _Own(ColumnProblem(constraints, headers, values, message, public=public), leaves)
 
 
 def _message(

@@ -38,6 +38,7 @@ from trueup.inferring.histogram_walk import HistogramWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce, silent
 from trueup.layouts import refuses_columns
 from trueup.layouts.columns import MOVED, ColumnProblem
+from trueup.layouts.prior_inputs import numbers_of_places
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
@@ -97,7 +98,8 @@ class HistogramGibbs(InferenceMethod):
     """The posterior of histograms on a hierarchy with crossing margins, under splits of totals and compositions.
 
     The prior: a total that is flat, given the bounds of places too; the total of each place is split among its parts by a
-    Dirichlet-multinomial law with a concentration for each level, at the lowest level among those that are inhabited, each
+    Dirichlet-multinomial law with a concentration for each level, in equal shares or those of public numbers
+    (`Hierarchical.shares`, `covariates`), at the lowest level among those that are inhabited, each
     with a probability that is estimated too; the cells of a lowest place given its total are Dirichlet-multinomial around
     the composition of the place above, and compositions are Dirichlet around those above them. Concentrations and
     compositions are drawn with the counts, so that their uncertainty is in the intervals.
@@ -139,6 +141,8 @@ class HistogramGibbs(InferenceMethod):
         """Return the reason if counts may be negative, laws are bounded, or levels are measured in part; or None."""
         wrong = refuses_settings(self.prior, "cells", self.chains)
         if wrong is None and constraints.structure() == "margins":
+            if not self.prior.even:
+                return "shares and covariates are public numbers of places, and the table has none"
             if (laid := _as_places(constraints, headers)) is None:
                 return "without places it takes nested invariants, and an attribute that no recode and no condition names"
             constraints, headers = laid.constraints, laid.headers
@@ -173,7 +177,8 @@ class HistogramGibbs(InferenceMethod):
             own, more = laid.values(values, headers), (draws, rng, progress, checkpoint, deadline)
             return laid.restored(self.apply((laid.constraints, laid.headers), own, *more))
         parts, given = tuple(split(values, headers, constraints.cells)), self.prior.concentrations
-        problem = ColumnProblem(constraints, headers, parts, a=given[0] if given else 0.0)
+        public = numbers_of_places(self.prior, constraints.cells.tree)
+        problem = ColumnProblem(constraints, headers, parts, a=given[0] if given else 0.0, public=public)
         key = key_of(values, draws, headers, replace(self, tier="auto"), rng.bit_generator.state)
         announce(progress, "finding tables to start from: the default release of the noisy values")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), given, deadline)

@@ -85,7 +85,8 @@ class HistogramWalk:
     left_out
         Directions of each chain left out because rounding left no mass.
     stopped, concentrations
-        Whether it was interrupted; `(chains, kept, p)` those of the last run's draws, and the mean rate of uninhabited places.
+        Whether it was interrupted; `(chains, kept, p)` those of the last run's draws, the mean rate of uninhabited
+        places, and coefficients of covariates.
     spent, seconds, slower
         Seconds of a processor: of each chain in the last run, and of a sweep of one chain there; how many times as long that
         takes in wall time, as others use the processors too.
@@ -155,7 +156,7 @@ class HistogramWalk:
         out = np.empty((len(self.states), kept, self.problem.cells.n), self._type())
         levels = len(self.problem.cells.tree.levels)
         first = 0 if before is None else before.shape[1]
-        learnt = np.empty((len(self.states), kept, 2 * levels - 1))
+        learnt = np.empty((len(self.states), kept, 2 * levels - 1 + len(self.states[0].slope)))
         if before is not None:
             out[:, :first], learnt[:, :first] = before, self.concentrations
         self.concentrations = learnt
@@ -333,13 +334,16 @@ class HistogramWalk:
         names = [
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
+        slopes = zip(self.problem.public.names, a.T[len(names) + 1 :], strict=True)
+        coefficients = {name: _described_draws(x) for name, x in slopes}
         return {
             "sweeps": self.sweeps,
             **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
             "concentrations": {name: _described_draws(x) for name, x in zip(names, a.T)},
-            "uninhabited": _described_draws(a[:, -1]),
+            "uninhabited": _described_draws(a[:, len(names)]),
+            **({"coefficients": coefficients} if coefficients else {}),
         }
 
     @property

@@ -81,6 +81,8 @@ class LinkedGibbs(InferenceMethod):
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return the reason if counts may be negative, rules are not in pairs, or noise is of bounded laws, or None."""
         wrong = refuses_settings(self.prior, "compositions", self.chains)
+        if not self.prior.even:
+            return "of the prior's parameters it takes concentrations alone"
         return wrong or refuses_linked(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.chains import OutOfTimeError, refuses_settings
+from trueup.inferring.chains import OutOfTimeError
 from trueup.inferring.hierarchical import (
     NEARLY,
     Estimate,
@@ -305,7 +305,7 @@ class ApproximateDraws:
 def chains_take(state: TreeState) -> bool:
     """Return True if chains of `histogram-gibbs` take a tree's prior, constraints and measurements."""
     prior, problem = state.prior, state.problem
-    if not isinstance(prior, Hierarchical) or prior.concentrations or refuses_settings(prior, "cells"):
+    if not isinstance(prior, Hierarchical) or prior != Hierarchical(most_kinds=prior.most_kinds):
         return False
     return not refuses_columns(_of_columns(problem.constraints), problem.headers)
 

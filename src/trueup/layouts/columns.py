@@ -22,9 +22,10 @@ from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.table_walks.columns import ChainState, Directions, MeasuredTables, Places, TreeMessages
 from trueup.kernel.table_walks.gibbs_steps import STRENGTH, Alike
 from trueup.kernel.table_walks.place_masses import NARROW, WIDE
+from trueup.kernel.table_walks.weights import weigh_parts
 from trueup.layouts import without_upper
 from trueup.layouts.histogram import UNSETTLED, histogram_problem
-from trueup.layouts.prior_inputs import total_given_bounds
+from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers, total_given_bounds
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Bound, Constraints
 from trueup.model.header import Measured
@@ -86,17 +87,24 @@ class ColumnProblem(MeasuredRow):
         `(n, n)` precision and `(n,)` pull of a normal law of the root's table that is known besides.
     a
         Concentration of totals if it is given, else 0.
+    public
+        Public numbers that totals are split by.
     """
 
     message: tuple[NDArray, NDArray] | None = None
     a: float = 0.0
+    public: PublicNumbers = EVEN_SPLITS
 
     @cached_property
     def places(self) -> Places:
         """Return the tree of places."""
         tree = self.cells.tree
         return Places(
-            tree.child_ptr.astype(np.int64), tree.level_ptr.astype(np.int64), tree.parents.astype(np.int64)
+            tree.child_ptr.astype(np.int64),
+            tree.level_ptr.astype(np.int64),
+            tree.parents.astype(np.int64),
+            self.public.log_share,
+            self.public.covariates,
         )
 
     @cached_property
@@ -160,7 +168,7 @@ class ColumnProblem(MeasuredRow):
 
     @property
     def _prior_of_total(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        if self.message is not None:
+        if self.message is not None or len(self.public.log_share):
             return np.zeros(0), np.zeros(0)
         given = (self.a,) * (len(self.cells.tree.levels) - 1) if self.a else ()
         return total_given_bounds(self.constraints, self.headers, self.values, given)
@@ -355,7 +363,7 @@ class ColumnProblem(MeasuredRow):
         first = np.full(len(x), np.flatnonzero(self.open)[0])
         lived, rates = np.ones(len(x), bool), np.full(tree.sizes[-2], rate)
         values = len(self.alike.ptr) - 1
-        return ChainState(
+        state = ChainState(
             x,
             total,
             gap,
@@ -372,7 +380,12 @@ class ColumnProblem(MeasuredRow):
             np.zeros((inner, values)),
             np.full((levels, values), HYPERPRIOR.factor),
             np.ones((inner, self.columns)),
+            np.ones(len(total)),
+            np.zeros(self.public.covariates.shape[1]),
         )
+        if len(self.public.log_share):
+            weigh_parts(self.places, state)
+        return state
 
     def work(self) -> TreeMessages:
         """Allocate the message arrays of one chain."""

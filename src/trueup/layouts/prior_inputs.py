@@ -13,16 +13,21 @@ from numpy.typing import NDArray
 
 from trueup.errors import SpecError
 from trueup.kernel.tree.whole import propagate
-from trueup.model.cells import Margin
+from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured
-from trueup.model.nested import NestedTree
+from trueup.model.nested import NestedTree, nest
 from trueup.model.prior import Flat, Hierarchical
+from trueup.model.tree import Tree
 
 if TYPE_CHECKING:
     from trueup.layouts.tree import TreeProblem
 
 Reals = NDArray[np.float64]
+
+
+FLOOR = 0.5
+"""Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
 
 
 class Kinds(NamedTuple):
@@ -111,6 +116,54 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
     return (values - values.mean()) / spread
 
 
+class PublicNumbers(NamedTuple):
+    """What public columns say of splits: `(nodes,)` logs of shares, `(nodes, p)` covariates, and names of coefficients.
+
+    Shares are known up to a constant for each parent. Of places whose splits are even, all are empty.
+    """
+
+    log_share: Reals
+    covariates: Reals
+    names: tuple[str, ...]
+
+    def at(self, nodes: NDArray) -> PublicNumbers:
+        """Return those of some nodes."""
+        if not len(self.log_share):
+            return self
+        return self._replace(log_share=self.log_share[nodes], covariates=self.covariates[nodes])
+
+
+EVEN_SPLITS = PublicNumbers(np.zeros(0), np.zeros((0, 0)), ())
+
+
+def numbers_of_nodes(prior: Hierarchical, nested: NestedTree) -> PublicNumbers:
+    """Return public numbers of all nodes: shares add up, and covariates of a node are the mean of its parts'."""
+    n, leaves = int(nested.level_ptr[-1]), nested.nodes[-1]
+    inner = np.flatnonzero(nested.child_ptr[1:] > nested.child_ptr[:-1])[::-1]
+    log_share = np.broadcast_to(0.0, n)  # an array of one number, which takes no memory
+    if prior.shares != "uniform":
+        weight = np.ones(n)
+        weight[leaves] = np.maximum(public_shares(prior.shares, nested), FLOOR)
+        for v in inner:
+            weight[v] = weight[nested.child_ptr[v] : nested.child_ptr[v + 1]].sum()
+        log_share = np.log(weight)
+    covariates = np.zeros((n, len(prior.covariates)))
+    for k, given in enumerate(prior.covariates):
+        covariates[leaves, k] = standardised(public_column(given, nested), given)
+    for v in inner if prior.covariates else ():
+        covariates[v] = covariates[nested.child_ptr[v] : nested.child_ptr[v + 1]].mean(axis=0)
+    names = tuple(f"coefficient of {column_name(given)}" for given in prior.covariates)
+    return PublicNumbers(log_share, covariates, names)
+
+
+def numbers_of_places(prior: Hierarchical, tree: Tree) -> PublicNumbers:
+    """Return what public columns say of the splits of places' totals; `SpecError` if a column does not fit."""
+    if prior.even:
+        return EVEN_SPLITS
+    found = numbers_of_nodes(prior, nest(Cells(tree), tuple(map(Margin, tree.levels))))
+    return found._replace(log_share=np.ascontiguousarray(found.log_share))
+
+
 MOST_TOTALS = 1 << 20
 """Totals of a tree up to which their prior given bounds is a table."""
 FAR = 20.0
@@ -175,9 +228,9 @@ def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals,
 def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
     """Return the least total and log masses from it on, flat given bounds; None where it is so without, or has another prior."""
     levels = problem.nested.cells.tree.levels
-    if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or prior.shares != "uniform":
+    if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or not prior.even:
         return None
-    if prior.covariates or not {Margin(level) for level in levels} <= set(problem.nested.margins):
+    if not {Margin(level) for level in levels} <= set(problem.nested.margins):
         return None
     at, log = total_given_bounds(
         problem.constraints,

@@ -9,22 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.messages.pmf import no_splits
+from trueup.kernel.table_walks.weights import SLOPE_SD
 from trueup.layouts.factors import Split
-from trueup.layouts.prior_inputs import Kinds, column_name, public_column, public_shares, standardised
+from trueup.layouts.prior_inputs import Kinds, numbers_of_nodes
 from trueup.model.nested import NestedTree
 from trueup.model.prior import Hierarchical
 
 Reals = NDArray[np.float64]
 Integers = NDArray[np.signedinteger]
-SLOPE_SD = 2.5
-"""Standard deviation of the normal hyperprior of a covariate's coefficient, per standard deviation of the covariate."""
 RATIO, RATIO_SD = -3.0, 2.5
 """Of the normal hyperprior of the logit of how small parts of the second kind are: mostly between a three-thousandth and all."""
 GROWTH_SD = 1.0
 """Standard deviation of the normal hyperprior of the growth of the odds of small parts: mostly less than with the square of the
 number of parts."""
-FLOOR = 0.5
-"""Least public share, in units of its column: a share of 0 would forbid people where the column counts none."""
 MANY_VALUES, PLACES_OF_MANY = 500, 10
 """Values of a margin beyond which fewer places than these do not inform their shares, which are taken as equal."""
 
@@ -252,31 +249,17 @@ def splits_of(prior: Hierarchical, nested: NestedTree, upper: Reals) -> Splits:
     SpecError
         If a column of shares or covariates is missing, negative, empty or all zero, by name.
     """
-    n = int(nested.level_ptr[-1])
-    leaves = nested.nodes[-1]
     level = np.repeat(np.arange(-1, len(nested.margins) - 1, dtype=np.int16), np.diff(nested.level_ptr))
     inner = nested.child_ptr[1:] > nested.child_ptr[:-1]
     free = np.asarray(upper > 0)
     for v in np.flatnonzero(inner)[::-1]:
         free[v] &= free[nested.child_ptr[v] : nested.child_ptr[v + 1]].any()
-    log_share = np.broadcast_to(0.0, n)  # arrays of one number, which take no memory
-    if prior.shares != "uniform":
-        weight = np.ones(n)
-        weight[leaves] = np.maximum(public_shares(prior.shares, nested), FLOOR)
-        for v in np.flatnonzero(inner)[::-1]:
-            weight[v] = weight[nested.child_ptr[v] : nested.child_ptr[v + 1]].sum()
-        log_share = np.log(weight)
-    covariates = np.zeros((n, len(prior.covariates)))
-    for k, given in enumerate(prior.covariates):
-        covariates[leaves, k] = standardised(public_column(given, nested), given)
-    for v in np.flatnonzero(inner)[::-1]:
-        covariates[v] = covariates[nested.child_ptr[v] : nested.child_ptr[v + 1]].mean(axis=0)
+    log_share, covariates, slopes = numbers_of_nodes(prior, nested)
     category, values, levels = _categories(nested)
     last = len(nested.margins) - 1
     depths = np.array([*range(1, last + 1), *[last] * len(prior.covariates), *levels], int)
     names = [f"log concentration of {m}" for m in nested.margins[1:]]
-    names += [f"coefficient of {column_name(given)}" for given in prior.covariates]
-    every = (*names, *values)
+    every = (*names, *slopes, *values)
     return Splits(nested.child_ptr, free, level, log_share, covariates, category, every, depths)
 
 

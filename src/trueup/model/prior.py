@@ -257,9 +257,11 @@ class Hierarchical(BasePrior):
     ----------
     shares
         `uniform`, or the name of a column of the public list of places, such as housing units, with a
-        number of 0 or more for each place of the last level; or these numbers, one for each of the finest cells.
+        number of 0 or more for each place of the last level; or these numbers, one for each of the finest cells (of histograms
+        and linked tables: for each of the lowest places).
     covariates
-        Names of columns (or numbers) `z`: shares are proportional to `exp(z . beta)`, `beta` estimated.
+        Names of columns (or numbers) `z`: shares are proportional to `exp(z . beta)`, `beta` estimated. Fractions and negative
+        numbers may be among them.
     concentrations
         One for each margin below the root. By default they are estimated from the noisy values.
     total
@@ -293,6 +295,11 @@ class Hierarchical(BasePrior):
         self._require(
             self.most_kinds in (1, 2) and not isinstance(self.most_kinds, bool), "most_kinds", "1 or 2"
         )
+
+    @property
+    def even(self) -> bool:
+        """Return True if no public numbers say which parts are larger."""
+        return self.shares == "uniform" and not self.covariates
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -4,10 +4,11 @@ The density of the lowest places' tables x, with T the totals of places, given c
 lowest place's size s and cell of one more, e (`sizes`):
 
     root             Gamma(T + 1) / Gamma(T + C a_1)                    a flat total (or a law given), C its inhabited children
-    a place between  Gamma(T + a_l) / Gamma(T + C a_(l+1))              its share of the total above, its children's split
-    a lowest place   Gamma(T + a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
+    a place between  Gamma(T + w a_l) / Gamma(T + C a_(l+1))            its share of the total above, its children's split
+    a lowest place   Gamma(T + w a_l) / T! s^T prod_j Gamma(x_j + e_j + kappa_j theta_j) / (x_j! (kappa_j + s)^x_j)
 
-theta the composition of the place above; and for each measured table one factor of the difference of count and noisy value.
+theta the composition of the place above; w is 1, or a part's weight by public numbers (`weights`), and C stands for the sum of
+the children's; and for each measured table one factor of the difference of count and noisy value.
 Lowest places may be uninhabited (`gibbs_steps`): these hold nobody, and no step changes them.
 
 A *direction* u adds t_v u to the table of each lowest place v, where u is one column, a pair (+1, -1) or a square (+1,
@@ -64,11 +65,15 @@ class Places(NamedTuple):
     ----------
     child_ptr, level_ptr, parent
         Children of node v are `child_ptr[v]:child_ptr[v + 1]`; nodes of a level; `(nodes,)`, -1 at the root.
+    log_share, covariates
+        `(nodes,)` and `(nodes, p)` public numbers that weights of parts follow; `(0,)` and `(0, 0)` where all weigh 1.
     """
 
     child_ptr: NDArray[np.int64]
     level_ptr: NDArray[np.int64]
     parent: NDArray[np.int64]
+    log_share: NDArray[np.float64]
+    covariates: NDArray[np.float64]
 
 
 class MeasuredTables(NamedTuple):
@@ -160,6 +165,8 @@ class ChainState(NamedTuple):
     score, spread, factor
         `(places above the lowest, values)` and `(levels, values)` of each value of an attribute, and their factors of each cell,
         `(places above the lowest, n)`.
+    weight, slope
+        `(nodes,)` by how much a part's parameter is its level's concentration; `(p,)` coefficients of covariates.
     """
 
     x: NDArray[np.integer[Any]]
@@ -178,6 +185,8 @@ class ChainState(NamedTuple):
     score: NDArray[np.float64]
     spread: NDArray[np.float64]
     factor: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    slope: NDArray[np.float64]
 
 
 class TreeMessages(NamedTuple):

@@ -44,22 +44,25 @@ from trueup.kernel.table_walks.gibbs_steps import (
     draw_rates,
     left_after,
     occupied,
-    parts,
 )
 from trueup.kernel.table_walks.rates import LARGEST_SIZE
+from trueup.kernel.table_walks.weights import (
+    MAX_PRODUCT,
+    PRODUCT,
+    log_of_slope,
+    log_totals,
+    risen,
+    weigh_parts,
+)
 
-PRODUCT = 32
-"""Factors of a ratio of gamma functions that are multiplied up: fewer take less time than their logs."""
-MAX_PRODUCT = 1e120
-"""Products beyond it, or below one divided by it, become logs: one more ratio, of which `TINY` is a factor, must fit."""
 MIN_RATE_FACTOR = 1e-2
 """Factor of rates beyond which its powers are logs, for the same reason."""
 WIDTH, OUT, MIN_SLICE_WIDTH = 1.0, 20, 1e-12
 """First width of a slice, steps out of it at most, and the width at which it is empty."""
 MAX_LOG_CONCENTRATION = 12.0
 """A concentration's log lies within so much of 0."""
-TOTALS, CELL, SCALE = 0, 1, 2
-"""What a slice draws: a concentration of totals, a cell's, or the common factor of the lowest level's."""
+TOTALS, CELL, SCALE, SLOPE = 0, 1, 2, 3
+"""What a slice draws: a concentration of totals, a cell's, the common factor of the lowest level's, or a covariate's slope."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -94,25 +97,6 @@ def _seat(rng, places, state, room, level):
                 around = max(state.kappa[level, j] * state.theta[p, j], TINY)
                 seated = occupied(rng, n, around + even)
                 room[0, p, j] += seated if even == 0.0 else left_after(rng, seated, even / (around + even))
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _rise(x, b):
-    """Return the log of `Gamma(x + b) / Gamma(b)`."""
-    total, product = _risen(x, b, 0.0, 1.0)
-    return total + math.log(product)
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _risen(x, b, total, product):
-    """Multiply `exp(total) product` by `Gamma(x + b) / Gamma(b)`, so that one log serves many products."""
-    if x >= PRODUCT:
-        return total + math.lgamma(x + b) - math.lgamma(b), product
-    for i in range(x):
-        product *= b + i
-    if MAX_PRODUCT > product > 1.0 / MAX_PRODUCT:
-        return total, product
-    return total + math.log(product), 1.0
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -157,34 +141,21 @@ def _log_scale(places, state, room, factor):
         for j in range(state.theta.shape[1]):
             n, _ = _seated(places, state, room, last, v, j)
             around = max(factor * state.kappa[last, j] * state.theta[p, j], TINY)
-            total, product = _risen(n, around, total, product)
+            total, product = risen(n, around, total, product)
     return total + math.log(product)
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _log_totals(places, state, level, a):
-    """Return the log density of a given the totals."""
-    total, product, many = 0.0, 1.0, 0
-    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
-        if state.total[v] < PRODUCT:
-            total, product = _risen(state.total[v], a, total, product)
-        else:
-            total, many = total + math.lgamma(state.total[v] + a), many + 1
-    total += math.log(product) - many * math.lgamma(a)
-    for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
-        total -= _rise(state.total[p], a * parts(places, state.inhabited, p))
-    return total
 
 
 @njit(cache=True, error_model="numpy")
 def _density(places, state, room, hyper, what, level, which, log):
     """Return the log density of a log of `what`, at a level, of a cell or place."""
+    if what == SLOPE:
+        return log_of_slope(places, state, which, log)
     value = math.exp(log)
     if abs(log) > MAX_LOG_CONCENTRATION:
         return -np.inf
     if what == TOTALS:
         apart = (log - math.log(hyper.a)) / hyper.a_spread
-        return _log_totals(places, state, level, value) - 0.5 * apart * apart
+        return log_totals(places, state, level, value) - 0.5 * apart * apart
     if what == CELL:
         apart = (log - math.log(state.common[level])) / hyper.cell_spread
         return _log_cell(places, state, room, level, which, value) - 0.5 * apart * apart
@@ -237,6 +208,15 @@ def _learn(rng, places, state, open_, room, hyper, level):
 
 
 @njit(cache=True, error_model="numpy")
+def _draw_slopes(rng, places, state, room, hyper):
+    """Draw the covariates' slopes, and set the weights that follow from them."""
+    for k in range(state.slope.size):
+        given = math.exp(state.slope[k])
+        state.slope[k] = math.log(_slice(rng, places, state, room, hyper, SLOPE, 0, k, given))
+        weigh_parts(places, state)
+
+
+@njit(cache=True, error_model="numpy")
 def _scale(rng, places, state, open_, room, hyper):
     """Scale the lowest level's concentrations and sizes together; the rates above scale with them."""
     last = places.level_ptr.size - 2
@@ -271,6 +251,7 @@ def draw_prior(rng, places, state, open_, alike, room, hyper, learn):
     last = places.level_ptr.size - 2
     if learn:
         draw_rates(rng, places, state)
+        _draw_slopes(rng, places, state, room, hyper)
     for level in range(last, 0, -1):
         if learn and level < last:
             draw_factors(rng, places, state, alike, room, hyper, level)

@@ -42,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.compiled import njit
+from trueup.kernel.table_walks.weights import TINY, draw_each
 
 MIN_SEATED_GUESTS, SEATED_PER_CONCENTRATION = 12, 25.0
 """Guests of a restaurant who are seated one by one: so many, or this times the concentration, until few take new tables."""
@@ -109,13 +110,6 @@ MIN_RATE = 1e-12
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def parts(places, inhabited, v):
-    """Return how many parts a place's total is split among: all but the uninhabited ones."""
-    first, stop, last = places.child_ptr[v], places.child_ptr[v + 1], places.level_ptr[-2]
-    return stop - first if first < last else inhabited[first - last : stop - last].sum()
-
-
-@njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _how_many(rng, weights, rate, a, total, lived, empty):
     """Draw how many of `empty` places are inhabited beside `lived` ones that hold `total`."""
     least, log, most = (0 if lived else 1), 0.0, -np.inf
@@ -145,6 +139,9 @@ def draw_inhabited(rng, places, state):
     weights = np.empty(most + 1)
     for p in range(places.level_ptr[-3], last):
         first, stop, rate = child_ptr[p], child_ptr[p + 1], state.rate[p - places.level_ptr[-3]]
+        if places.log_share.size > 0:
+            draw_each(rng, places, state, p, rate)
+            continue
         lived = 0
         for v in range(first, stop):
             lived += total[v] > 0
@@ -168,7 +165,8 @@ def draw_rates(rng, places, state):
     for p in range(count):
         children = places.child_ptr[first + p + 1] - places.child_ptr[first + p]
         if children > 1:
-            lived[p] = parts(places, state.inhabited, first + p)
+            below = places.child_ptr[first + p] - places.level_ptr[-2]
+            lived[p] = state.inhabited[below : below + children].sum()
             failed = math.floor(math.log(1.0 - rng.random()) / (children * math.log(state.rate[p])))
             empty[p] = children - lived[p] + failed * children
     _draw_law(rng, empty, lived, state.rates_law)
@@ -193,8 +191,6 @@ def _draw_law(rng, empty, lived, law):
 
 
 EVEN = 0.02
-TINY = 1e-100
-"""Least share: below it a count of one more is as good as impossible."""
 MIN_ARC_RADIANS = 1e-10
 """Arc of a slice (radians) at which it is empty."""
 SCORE, SPREAD, CENTRED = 0, 1, 2

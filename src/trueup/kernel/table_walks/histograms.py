@@ -33,7 +33,8 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, par
     tables_kept
         `(k, leaves, n)` the first draws' tables: that of the last one is the state's.
     learnt
-        `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, and its mean rate of uninhabited places.
+        `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, its mean rate of uninhabited places, and
+        slopes of covariates.
     """
     (first, count, thin), levels, failed, drawn = sweeps, state.a.size, 0, 0
     (open_, alike, room, hyper, learn), (begin, end, whole) = prior, part
@@ -51,6 +52,8 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, par
             for level in range(1, levels):
                 learnt[drawn, level - 1] = state.a[level]
                 learnt[drawn, levels + level - 2] = state.common[level]
-            learnt[drawn, -1] = state.rates_law[0]
+            learnt[drawn, 2 * levels - 2] = state.rates_law[0]
+            for k in range(state.slope.size):
+                learnt[drawn, 2 * levels - 1 + k] = state.slope[k]
             drawn += 1
     return failed

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from trueup.kernel.compiled import njit
-from trueup.kernel.table_walks.gibbs_steps import parts
+from trueup.kernel.table_walks.weights import parts
 
 SLACK = 1e-6
 HUGE = 1e280
@@ -124,7 +124,7 @@ def _even(places, columns, row, balance):
 def _unit_ratios(places, state, columns, row, rate, begin, ratios):
     """Set the ratios of the prior's masses at a lowest place for steps of one count, from `begin` on."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
-    p, a, total = places.parent[v], state.a[last], state.total[v] + begin
+    p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v] + begin
     for k in range(columns.size):
         j = columns[k]
         up, x = state.kappa[last, j] * state.theta[p, j] + (j == state.spare[row]), float(state.x[row, j])
@@ -150,7 +150,7 @@ def _unit_ratios(places, state, columns, row, rate, begin, ratios):
 def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
     """Set the prior's log masses at a lowest place for steps of many counts, up to a constant."""
     last, v = places.level_ptr.size - 2, places.level_ptr[-2] + row
-    p, a, total = places.parent[v], state.a[last], state.total[v]
+    p, a, total = places.parent[v], state.a[last] * state.weight[v], state.total[v]
     each = stride * math.log(_rate(state, columns, row)) + math.log(_even(places, columns, row, balance))
     for i in range(logs.size):
         logs[i] = each * i
@@ -167,7 +167,10 @@ def _leaf_logs(places, state, columns, stride, row, low, size, balance, logs):
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _inner(places, state, columns, level, v, balance):
     """Return the parameters beside a place's total in its gamma functions, above the lowest level, and its factor per step."""
-    up, down = 1.0 if level == 0 else state.a[level], parts(places, state.inhabited, v) * state.a[level + 1]
+    up, down = (
+        state.a[level] * state.weight[v] if level > 0 else 1.0,
+        parts(places, state, v) * state.a[level + 1],
+    )
     return up, down, (balance[places.parent[v]] if level > 0 else 1.0) / balance[v]
 
 
@@ -209,7 +212,7 @@ def weigh_alike(places, state, stride, balance):
     for level in range(places.level_ptr.size - 2):
         a = state.a[level + 1]
         for p in range(places.level_ptr[level], places.level_ptr[level + 1]):
-            mean = state.total[p] / parts(places, state.inhabited, p)
+            mean = state.total[p] / parts(places, state, p)
             if stride == 1:
                 balance[p] = (mean + 1.0) / (mean + a)
             else:

@@ -20,8 +20,9 @@ between two parts of a place, of constant sum: the log odds take a normal step, 
 lets two places change roles. *Who is inhabited*: an uninhabited lowest place takes a share b of a sibling's number, of
 density `1 / (b L)`, or an inhabited one leaves all to it. With I inhabited ones before, W the sibling's share of their parent
 and w the rate, the ratio is `(1 - w) / w Gamma((I + 1) a) / (Gamma(I a) Gamma(a)) (b (1 - b))^(a - 1) W^a b L` times that of
-the noise. *A column* of the composition of one place takes a normal step of its log. So does a *concentration* of a column at
-one level, the gamma numbers around all its places with it. What the steps' scales depend on is kept by the moves.
+the noise, where all weights are 1. *A column* of the composition of one place takes a normal step of its log. So does a
+*concentration* of a column at one level, the gamma numbers around all its places with it. What the steps' scales depend on is
+kept by the moves.
 
 One file: the five moves are ratios of one density.
 """
@@ -34,7 +35,7 @@ import numpy as np
 
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.compositions import MAX_LOG_CONCENTRATION
-from trueup.kernel.table_walks.gibbs_steps import EVEN, TINY, parts
+from trueup.kernel.table_walks.gibbs_steps import EVEN, TINY
 from trueup.kernel.table_walks.rates import (
     Rates,
     arrive,
@@ -48,6 +49,7 @@ from trueup.kernel.table_walks.rates import (
     log_noise,
     settle_change,
 )
+from trueup.kernel.table_walks.weights import parts
 
 MIN_LOG_SCALE, USUAL_LOG_SCALE, MAX_LOG_SCALE = 1e-3, 0.05, 3.0
 """Least scale of a step of a log, that where nothing says how wide noise is, and the largest."""
@@ -88,9 +90,9 @@ def _log_of_rates(places, state, rates, level, v, step):
     """Return the log ratio of the density of rates when those of a place and of all above it change by a step."""
     log, u = 0.0, v
     for at in range(level, -1, -1):
-        power = state.a[at] - 1.0 if at > 0 else 0.0
+        power = state.a[at] * state.weight[u] - 1.0 if at > 0 else 0.0
         if at < level:
-            power += 1.0 - parts(places, state.inhabited, u) * state.a[at + 1]
+            power += 1.0 - parts(places, state, u) * state.a[at + 1]
         log += power * math.log1p(step / rates.rate[u])
         u = places.parent[u]
     return log
@@ -140,7 +142,8 @@ def _exchange(rng, places, tables, state, rates, level, one, other, noise):
     mine, others = whole / (1.0 + math.exp(-fresh)), whole / (1.0 + math.exp(fresh))
     if not mine > 0.0:
         return
-    log = math.log(mine) - math.log(rates.share[one]) + math.log(others) - math.log(rates.share[other])
+    log = state.weight[one] * (math.log(mine) - math.log(rates.share[one]))
+    log += state.weight[other] * (math.log(others) - math.log(rates.share[other]))
     log *= state.a[level]
     gone = leave(rng, places, tables, state, rates, level, one, max(1.0 - mine / rates.share[one], 0.0))
     well = gone == 0 or arrive(rng, places, tables, state, rates, level, other, gone)
@@ -154,7 +157,8 @@ def _exchange(rng, places, tables, state, rates, level, one, other, noise):
 def _inhabit(rng, places, tables, state, rates, v, other):
     """Propose that a lowest place becomes inhabited with a share of a sibling's persons, or uninhabited, leaving all to it."""
     first, p, last = places.level_ptr[-2], places.parent[v], places.level_ptr.size - 2
-    rate, a, born = state.rate[p - places.level_ptr[-3]], state.a[last], not state.inhabited[v - first]
+    rate, born = state.rate[p - places.level_ptr[-3]], not state.inhabited[v - first]
+    a, whole = state.a[last] * state.weight[v], state.a[last] * parts(places, state, p)
     both = rates.share[other] + rates.share[v]
     if not rate > 0.0 or not state.inhabited[other - first] or not both > 0.0:
         return
@@ -162,9 +166,10 @@ def _inhabit(rng, places, tables, state, rates, v, other):
     share = math.exp(-long * rng.random()) if born else rates.share[v] / both
     if not math.exp(-long) <= share < 1.0:
         return
-    others = a * (parts(places, state.inhabited, p) - (0 if born else 1))
+    others = whole if born else max(whole - a, TINY)
     log = math.log1p(-rate) - math.log(rate) + math.lgamma(others + a) - math.lgamma(others) - math.lgamma(a)
-    log += (a - 1.0) * (math.log(share) + math.log1p(-share)) + a * math.log(both / rates.whole[p])
+    log += (a - 1.0) * math.log(share) + (state.a[last] * state.weight[other] - 1.0) * math.log1p(-share)
+    log += a * math.log(both / rates.whole[p])
     log += math.log(share * long)
     gone, well = (
         leave(rng, places, tables, state, rates, last, other if born else v, share if born else 1.0),

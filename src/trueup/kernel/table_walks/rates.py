@@ -164,7 +164,9 @@ def draw_rates_of_places(rng, places, state, rates):
     for level in range(1, last + 1):
         for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
             lived = level < last or state.inhabited[v - first]
-            rates.share[v] = rng.standard_gamma(state.total[v] + state.a[level]) if lived else 0.0
+            rates.share[v] = (
+                rng.standard_gamma(state.total[v] + state.a[level] * state.weight[v]) if lived else 0.0
+            )
             rates.whole[places.parent[v]] += rates.share[v]
     for row in range(len(state.x)):
         p = places.parent[first + row]

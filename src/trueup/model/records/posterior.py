@@ -433,4 +433,7 @@ def _parameters(prior: Mapping[str, Any]) -> str:
 def _short(given: Any) -> str:
     if isinstance(given, Mapping):
         return f"{given.get('name', '')}{_parameters(given)}"
-    return f"one of {len(given)} values each" if isinstance(given, list | tuple) else str(given)
+    if not isinstance(given, list | tuple):
+        return str(given)
+    named = all(isinstance(x, str) for x in given)
+    return " and ".join(given) if named else f"one of {len(given)} values each"
