@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # what editors and type checkers read; nothing of it is loade
     from trueup.io.bundle.read import read_measurements as read_measurements
     from trueup.io.bundle.read import read_release as read_release
     from trueup.io.export import export as export
+    from trueup.io.microdata.tabulate import read_released as read_released
     from trueup.io.published.perturbed import read_perturbed as read_perturbed
-    from trueup.io.released import read_released as read_released
     from trueup.measuring import measure as measure
     from trueup.measuring import simulate as simulate
     from trueup.model.cells import Attribute as Attribute
@@ -98,7 +98,7 @@ _HOMES = {
     "read_perturbed": "trueup.io.published.perturbed",
     "read_posterior": "trueup.io.bundle.kept_posterior",
     "read_release": "trueup.io.bundle.read",
-    "read_released": "trueup.io.released",
+    "read_released": "trueup.io.microdata.tabulate",
     "reconcile": "trueup.reconciling",
     "release": "trueup.releasing.pipeline",
     "report": "trueup.reporting",

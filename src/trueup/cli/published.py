@@ -132,7 +132,7 @@ def _read_perturbed(path: Path, tables: list[Any], geography: Any) -> Any:
 def _read_released(
     path: Path | None, perturbed: Path | None, tables: list[Any], geography: Any, released: Any
 ) -> Any:
-    from trueup.io.released import read_released
+    from trueup.io.microdata.tabulate import read_released
 
     if perturbed is not None or tables or path is None or path.is_dir():
         raise SpecError(

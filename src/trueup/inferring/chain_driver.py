@@ -159,6 +159,11 @@ class Judged:
             return {"approximate": not_converged(chains, sweeps, self.found)}
         return {"refused": chains_too_short(sweeps, self.found, remedy)}
 
+    def stats(self, draws: int, chains: int, weak: bool) -> dict[str, Any]:
+        """Return the figures for the record, of as many draws as are asked for, where a run that falls short may be `weak`."""
+        tier = "approximate" if weak and not self.enough else "chains"
+        return {"draws": draws, "interrupted": False, "chains": chains, "tier": tier, **self.found}
+
     @property
     def rough(self) -> bool:
         """Return True for a run that time ended, whose chains agree well enough for a rough answer."""

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.inferring.method import law_of_hidden
 from trueup.model.cells import Cells, Margin
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
@@ -205,21 +206,12 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
     return tuple(found)
 
 
-def _hides(code: Any, law: Any) -> bool:
-    """Return True for a code that hides values published under a law."""
-    from trueup.noise.perturbed.hidden_values import HiddenValues
-
-    return isinstance(code, HiddenValues) and code.law == law and bool(code.published)
-
-
 def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: Drawn) -> Reals:
     """Return posterior means of a query's noise, followed by those of values that codes hide because of their size."""
     codes: list[tuple[Any, Any]] = [
         (other.groups, other.law)
         for other in measured.headers
-        if (other.query, other.margin) == (header.query, header.margin)
-        and not other.law.additive
-        and _hides(other.law, header.law)
+        if (other.query, other.margin) == (header.query, header.margin) and law_of_hidden(other) == header.law
     ]
     if not codes:
         return values - _mean(measured, header, drawn)

@@ -150,21 +150,14 @@ class FamilyMoves(InferenceMethod):
         except OutOfTimeError:
             raise out_of_time(self.name, engine.sweeps, deadline, REMEDY) from None
         tables = tuple(dict.fromkeys(canonical(state[0].shown, h.margin) for h in state[1].headers))
-        found, weak = judged.found, not judged.enough and self.tier != "chains"
+        weak = self.tier != "chains"
         return Drawn(
             thinned(judged.run, draws),
             independent=False,
             connected=True,
             **judged.told(engine.chains, engine.sweeps, REMEDY, weak),
-            stats={
-                "draws": draws,
-                "interrupted": False,
-                "chains": self.chains,
-                "tier": "approximate" if weak else "chains",
-                "sweeps": engine.sweeps,
-                "thinned_by": engine.thin,
-                **found,
-            },
+            stats=judged.stats(draws, self.chains, weak)
+            | {"sweeps": engine.sweeps, "thinned_by": engine.thin},
             tables=tables,
         )
 

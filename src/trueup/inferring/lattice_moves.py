@@ -148,8 +148,7 @@ class LatticeMoves(InferenceMethod):
             raise out_of_time(self.name, walk.sweeps, deadline, REMEDY) from None
         more = f"allow more sweeps, sweeps = {4 * self.sweeps} below [infer], or measure more"
         said = judged.told(self.chains, walk.sweeps, REMEDY if judged.late else more, judged.rough)
-        tier = "chains" if judged.enough else "approximate"
-        stats = {"draws": draws, "interrupted": False, "chains": self.chains, "tier": tier, **judged.found}
+        stats = judged.stats(draws, self.chains, judged.rough)
         run = thinned(judged.run, draws)
         return Drawn(run, independent=False, connected=walk.connected, stats=stats, **said)
 

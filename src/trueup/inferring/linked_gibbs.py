@@ -119,15 +119,12 @@ class LinkedGibbs(InferenceMethod):
             judged = until_long_enough(chains, chains.first, draws, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
-        found = judged.found
-        tier = "chains" if judged.enough else "approximate"
-        stats = {"draws": draws, "interrupted": False, "tier": tier, "chains": self.chains, **found}
         return Drawn(
             thinned(judged.run, draws),
             independent=False,
             connected=problem.connected,
             **judged.told(self.chains, walk.sweeps, LONGER, judged.rough),
-            stats=stats,
+            stats=judged.stats(draws, self.chains, judged.rough),
             tables=tuple(walk.margins),
         )
 

@@ -18,6 +18,7 @@ from trueup.model.problem import Problem
 from trueup.model.records.drawn import Drawn
 from trueup.model.records.measurements import Measurements
 from trueup.model.verb import structural_misfit
+from trueup.noise.law import Law
 from trueup.run import Deadline
 
 Progress = Callable[[int, int], None]
@@ -96,7 +97,7 @@ class InferenceMethod(ABC):
         """
         noisy = any(header.law.additive and not header.exact for header in headers)
         perturbed = any(not header.law.additive for header in headers)
-        if Hierarchical in cls.priors and any(_conceals_noisy(header.law) for header in headers):
+        if Hierarchical in cls.priors and any(map(_conceals_noisy, headers)):
             return {"prior": {"name": Hierarchical().name, "most_kinds": 1}}
         if noisy or not perturbed or Estimated not in cls.priors:
             return {}
@@ -140,13 +141,20 @@ class InferenceMethod(ABC):
         """
 
 
-def _conceals_noisy(law: Any) -> bool:
-    """Return True for a code that stands for noisy values."""
-    if law.additive:
-        return False
+def law_of_hidden(header: Measured) -> Law | None:
+    """Return the law of published values that a code stands for; None for other measurements."""
+    if header.law.additive:
+        return None
     from trueup.noise.perturbed.hidden_values import HiddenValues
 
-    return isinstance(law, HiddenValues) and bool(law.published) and law.law.additive and not law.law.exact
+    code = header.law
+    return code.law if isinstance(code, HiddenValues) and code.published else None
+
+
+def _conceals_noisy(header: Measured) -> bool:
+    """Return True for a code that stands for noisy values."""
+    hidden = law_of_hidden(header)
+    return hidden is not None and hidden.additive and not hidden.exact
 
 
 def inference_misfit(

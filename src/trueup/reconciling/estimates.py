@@ -7,9 +7,8 @@ node that was not measured is known through its children alone, whatever the app
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -18,12 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import InfeasibleError
-from trueup.layouts.tree import TreeProblem, refuse_unmeasured, tree_problem
-from trueup.model.constraints import Constraints
-from trueup.model.header import Measured
-from trueup.model.prior import COUNT_PRIORS, CountPrior, Flat, settle_priors
+from trueup.layouts.tree import TreeProblem
+from trueup.model.prior import CountPrior, Flat
 from trueup.noise.sums import MassTable, Shapes, convolved, reach, simulated, window
-from trueup.reconciling.method import Method, Solution
 
 Integers = NDArray[np.int64]
 Total = Literal["independent", "summed"]
@@ -244,38 +240,3 @@ def _lower_middle(low: int, log: NDArray) -> int:
     """Return the mode; of a plateau, its lower middle."""
     plateau = np.flatnonzero(log >= log.max() - _TIE)
     return low + int(plateau[(plateau.size - 1) // 2])
-
-
-class Multinomial(Method):
-    """A method that splits each total among its parts."""
-
-    total: Literal["independent", "summed"]
-    monte_carlo: int
-    prior: CountPrior
-    prior_total: CountPrior
-
-    def __post_init__(self) -> None:
-        settle_priors(self, COUNT_PRIORS)
-
-    def refuses(self, constraints: Constraints) -> str | None:
-        """Return the reason if bounds other than zero are given, or None."""
-        if constraints.bounds:
-            return "it knows invariants and structural zeros, but no other bounds"
-        return None if constraints.nonnegative else "it makes counts nonnegative"
-
-    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
-        """Lay out the tree and its measurements."""
-        problem = tree_problem(constraints, headers)
-        refuse_unmeasured(problem)
-        return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
-
-    def apply(self, state: EstimateLayout, values: NDArray, rng: np.random.Generator) -> Solution:
-        """Split from the top; equal values and an equal `rng` give equal counts."""
-        estimator = Estimator(state, rng)
-        rows = np.atleast_2d(values).astype(np.int64)
-        nodes = np.stack([self._split(estimator, row) for row in rows])
-        return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
-
-    @abstractmethod
-    def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
-        """Return counts of all nodes from one row of measured values."""

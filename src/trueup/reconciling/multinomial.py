@@ -1,24 +1,30 @@
-"""Wang and Reiter's multinomial mode, and Wang's draws (the 2020 draft's Algorithms 1 and 2), from the top."""
+"""Wang and Reiter's multinomial mode, and Wang's draws (the 2020 draft's Algorithms 1 and 2), from the top.
+
+Fields that both have are those of `Multinomial`.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.kernel.multinomial.mode import multinomial_draw_tree, multinomial_mode_tree
-from trueup.model.prior import FLAT, EachPrior
-from trueup.reconciling.estimates import EstimateLayout, Estimator, Multinomial
+from trueup.layouts.tree import refuse_unmeasured, tree_problem
+from trueup.model.constraints import Constraints
+from trueup.model.header import Measured
+from trueup.model.prior import COUNT_PRIORS, FLAT, EachPrior, settle_priors
+from trueup.reconciling.estimates import EstimateLayout, Estimator, layout
+from trueup.reconciling.method import Method, Solution
 
 
 @dataclass(frozen=True)
-class MultinomialMode(Multinomial):
-    """Split each total among its parts by a mode of the multinomial distribution.
-
-    Trials are the posterior mode of the total, probabilities proportional to the posterior modes
-    of the parts: with flat priors the noisy counts themselves, negative ones taken as zero.
+class Multinomial(Method):
+    """A method that splits each total among its parts.
 
     Attributes
     ----------
@@ -31,39 +37,81 @@ class MultinomialMode(Multinomial):
     empty
         What to do where a total is left to split among parts that are all zero: refuse with
         `error`, or split it evenly with `uniform`.
+    prior, prior_total
+        Priors on the finest cells and on the grand total.
+    """
+
+    total: Literal["independent", "summed"] = "independent"
+    monte_carlo: int = 0
+    empty: Literal["error", "uniform"] = "uniform"
+    prior: EachPrior = FLAT
+    prior_total: EachPrior = FLAT
+
+    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
+
+    def __post_init__(self) -> None:
+        settle_priors(self, COUNT_PRIORS)
+
+    def refuses(self, constraints: Constraints) -> str | None:
+        """Return the reason if bounds other than zero are given, or None."""
+        if constraints.bounds:
+            return "it knows invariants and structural zeros, but no other bounds"
+        return None if constraints.nonnegative else "it makes counts nonnegative"
+
+    def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> EstimateLayout:
+        """Lay out the tree and its measurements."""
+        problem = tree_problem(constraints, headers)
+        refuse_unmeasured(problem)
+        return layout(problem, self.total, self.prior, self.prior_total, self.monte_carlo)
+
+    def apply(self, state: EstimateLayout, values: NDArray, rng: np.random.Generator) -> Solution:
+        """Split from the top; equal values and an equal `rng` give equal counts."""
+        estimator = Estimator(state, rng)
+        rows = np.atleast_2d(values).astype(np.int64)
+        nodes = np.stack([self._split(estimator, row) for row in rows])
+        return Solution(state.problem.finest(nodes).reshape(*values.shape[:-1], -1))
+
+    def _rules(self, plan: EstimateLayout, weights: NDArray) -> dict[str, Any]:
+        """Return what both ways to split take: exact counts, what becomes of empty parts, and labels."""
+        exact = np.where(plan.settled(), weights, -1)
+        return {"exact": exact, "empty": self.empty, "label": plan.problem.nested.label}
+
+    @abstractmethod
+    def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
+        """Return counts of all nodes from one row of measured values."""
+
+
+@dataclass(frozen=True)
+class MultinomialMode(Multinomial):
+    """Split each total among its parts by a mode of the multinomial distribution.
+
+    Trials are the posterior mode of the total, probabilities proportional to the posterior modes
+    of the parts: with flat priors the noisy counts themselves, negative ones taken as zero.
+
+    Attributes
+    ----------
     ties
         Where parts tie for a unit: `first` as published (the order of the parts decides, and
         favours some of them), or `shuffled` (a random order for each parent).
-    prior, prior_total
-        Priors on the finest cells and on the grand total.
 
     References
     ----------
     Wang and Reiter (2021), sections 3.1 and 3.2.
     """
 
-    total: Literal["independent", "summed"] = "independent"
-    monte_carlo: int = 0
-    empty: Literal["error", "uniform"] = "uniform"
     ties: Literal["first", "shuffled"] = "first"
-    prior: EachPrior = FLAT
-    prior_total: EachPrior = FLAT
 
     name: ClassVar[str] = "multinomial-mode"
     title: ClassVar[str] = "each total split by a multinomial mode (Wang and Reiter 2021)"
-    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
 
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
         plan, weights = estimator.plan, estimator.modes(row)
-        exact = np.where(plan.settled(), weights, -1)
         return multinomial_mode_tree(
             plan.problem.child_ptr,
             weights,
             int(weights[0]),
-            exact=exact,
-            empty=self.empty,
             order=self._order(plan, estimator.rng),
-            label=plan.problem.nested.label,
+            **self._rules(plan, weights),
         )
 
     def _order(self, plan: EstimateLayout, rng: np.random.Generator) -> NDArray[np.int64] | None:
@@ -87,8 +135,6 @@ class MultinomialSample(Multinomial):
     algorithm
         1: total and weights are draws from the posteriors of the counts. 2: total and weights are
         their modes (with flat priors the noisy counts, negative ones taken as zero).
-    total, monte_carlo, empty, prior, prior_total
-        As in `multinomial-mode`.
 
     References
     ----------
@@ -96,27 +142,18 @@ class MultinomialSample(Multinomial):
     """
 
     algorithm: Literal[1, 2] = 2
-    total: Literal["independent", "summed"] = "independent"
-    monte_carlo: int = 0
-    empty: Literal["error", "uniform"] = "uniform"
-    prior: EachPrior = FLAT
-    prior_total: EachPrior = FLAT
 
     name: ClassVar[str] = "multinomial-sample"
     title: ClassVar[str] = "each total split by a multinomial draw (Wang 2020, Algorithms 1 and 2)"
-    structures: ClassVar[frozenset[str]] = frozenset({"sum", "tree"})
     random: ClassVar[bool] = True
 
     def _split(self, estimator: Estimator, row: NDArray) -> NDArray[np.int64]:
         plan, draw = estimator.plan, self.algorithm == 1
         weights = estimator.draws(row) if draw else estimator.modes(row)
-        exact = np.where(plan.settled(), weights, -1)
         return multinomial_draw_tree(
             plan.problem.child_ptr,
             weights,
             int(weights[0]),
             estimator.rng,
-            exact=exact,
-            empty=self.empty,
-            label=plan.problem.nested.label,
+            **self._rules(plan, weights),
         )

@@ -14,11 +14,14 @@ from trueup.theory.bias import (
     projection_covariance,
     region,
 )
-from trueup.theory.lattice import LatticeShape, gaussian_tail, l2_laplace_tail, points_in_ball
 from trueup.theory.limits import (
+    LatticeShape,
     ball_probability,
+    gaussian_tail,
     kolmogorov,
+    l2_laplace_tail,
     outside_probability,
+    points_in_ball,
     variance_limit,
     wasserstein,
     wasserstein_bound,
