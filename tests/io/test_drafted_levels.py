@@ -192,3 +192,55 @@ def test_rows_of_shares_are_left_out(tmp_path):
             lines += [f"{area},{age},Mottakere,{n}", f"{area},{age},Andel,{n % 7 + 0.3:.1f}"]
     draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
     assert measured.cells.n == 3 * 2, draft.text
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("Region", "County or unitary", "District"), ("Land", "Kreis", "Gemeinde"), ("country", "area", "town")],
+)
+def test_a_level_is_blank_where_a_place_has_no_parts(tmp_path, names):
+    """Fewer towns than counties, most of which have none: of those the column of towns is blank."""
+    lines = [",".join((*names, "House", "Flat"))]
+    lines += [
+        f"{land},{county},{town},{n},{n // 3}"
+        for land, county, town, n in [
+            ("West", "Dev", "Exe", 55),
+            ("West", "Dev", "Mid", 25),
+            ("West", "Ply", "", 130),
+            ("West", "Som", "", 185),
+            ("East", "Ken", "Ash", 100),
+            ("East", "Ken", "Dov", 45),
+            ("East", "Med", "", 610),
+            ("East", "Wig", "", 376),
+            ("East", "Sou", "", 91),
+        ]
+    ]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert "ragged = true" in draft.text
+    assert measured.cells.n == 9 * 2, draft.text
+
+
+@pytest.mark.parametrize("head", ["Region {}", "{} region", "Landkreis {}"])
+def test_noisy_sums_are_those_of_places_by_their_names(tmp_path, head):
+    """Regions and their towns stand in one column; sums miss by noise whose size no one tells, but fractions show it."""
+    noise = iter(
+        [1.8, -4.1, -3.4, 2.2, 9.9, -1.7, 8.3, 3.1, -2.6, 0.7, -7.9, 1.4, 5.5, -6.2, 4.4, 2.9, -3.3, 1.2]
+    )
+    lines = ["area,what,value"]
+    for region, towns in {
+        "North": {"Ash": 694, "Birch": 180, "Cedar": 459},
+        "South": {"Dill": 2443, "Elm": 20},
+    }.items():
+        for place, n in {head.format(region): sum(towns.values()), **towns}.items():
+            lines += [
+                f"{place},{what},{n * share + next(noise):.4f}"
+                for what, share in (("cash", 1), ("kind", 1.25))
+            ]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 5 * 2, draft.text
+
+
+def test_places_without_any_row_are_spoken_of(tmp_path):
+    lines = ["zip,visit,n", "01930,in,76", "01930,out,513", "02186,in,252", "02186,out,668", "01339,out,44"]
+    draft, _ = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert "--geography" in next(text for text in draft.undecided if "without any row" in text)

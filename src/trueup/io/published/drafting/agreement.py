@@ -28,11 +28,14 @@ class RowNumbers(NamedTuple):
         Of which their rounding makes multiples; 1 for none.
     noise
         The standard deviation of their noise, where the table tells it.
+    is_noisy
+        Whether numbers with fractions tell that there is noise, and nothing tells how much.
     """
 
     ends: NDArray[np.float64]
     base: int = 1
     noise: float = 0.0
+    is_noisy: bool = False
 
 
 class SumAgreement(NamedTuple):
@@ -69,7 +72,8 @@ def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
     ends = np.array([list(ends_of(column, table.titles)) for column in columns]).transpose(1, 0, 2)
     known = ends[ends[..., 0] == ends[..., 1]][:, 0].tolist()
     base = base_of(known, table.titles.casefold()) or 1
-    return RowNumbers(ends, base, noise_of(table))
+    noise = noise_of(table)
+    return RowNumbers(ends, base, noise, not noise and any(x != int(x) for x in known))
 
 
 def noise_of(table: SeenTable) -> float:
@@ -119,7 +123,8 @@ def agreeing(numbers: RowNumbers, parents: Sequence[int]) -> tuple[int, int, int
     parts: dict[int, list[int]] = {}
     for row, parent in enumerate(parents):
         parts.setdefault(parent, []).append(row)
-    found = [agreement_with_sums(numbers, whole, rows) for whole, rows in parts.items() if whole >= 0]
+    loose = numbers.is_noisy
+    found = [agreement_with_sums(numbers, at, rows, loose=loose) for at, rows in parts.items() if at >= 0]
     told = [each for each in found if each.is_told]
     held = sum(each.holds for each in told)
     off = sum(each.off for each in told) / max(sum(each.total for each in told), 1.0)

@@ -88,7 +88,16 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         if (_lies_within(c, finest) or _named_within(c, finest, columns))
         and (c in named or len(set(finest.held)) > 1)
     ]
-    finest = max(under, key=lambda c: (len(set(c.held)), not determines_key(finest, c)), default=finest)
+    # Of a county without districts the column of districts is blank: it may have fewer values than that of counties.
+    finest = max(
+        under,
+        key=lambda c: (
+            sum(_lies_within(c, o) for o in under if o is not c and not determines_key(o, c)),
+            len(set(c.held)),
+            not determines_key(finest, c),
+        ),
+        default=finest,
+    )
     above = [
         c
         for c in likely

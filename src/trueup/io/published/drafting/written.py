@@ -128,7 +128,7 @@ def _entry(
     lines += [
         f"law = {suggested_law(entry, told, undecided)}",
         *_codes(entry, undecided),
-        *_unlisted(entry, values),
+        *_unlisted(entry, values, undecided),
     ]
     return "\n".join([*lines, ""])
 
@@ -140,7 +140,7 @@ def _variance(seen: SeenTable, column: SeenColumn) -> str:
     return f", variance = {value_text(beside)}" if beside else ""
 
 
-def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
+def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]], undecided: list[str]) -> list[str]:
     """Return the setting for cells without a row or column, if there are some."""
     seen = entry.seen
     if seen.constant or entry.partial:
@@ -156,7 +156,11 @@ def _unlisted(entry: DraftedTable, values: Mapping[str, set[str]]) -> list[str]:
         every = 1
         for column in (*seen.places[-1:], *seen.attributes):
             every *= len(set(column.held))
-        lacks = len(set(keys)) < every
+        if lacks := len(set(keys)) < every:
+            undecided.append(
+                f"'{seen.file}' has no row for some of its places and values: their counts are taken as unknown; places without "
+                "any row are not known of: if there are some, list all places in a file, and name it by --geography"
+            )
     return ['unlisted = "unknown"'] if lacks else []
 
 
