@@ -18,10 +18,12 @@ from trueup.inferring.linked_gibbs import LinkedGibbs
 from trueup.inferring.linked_walk import LinkedWalk
 from trueup.kernel.statistics.diagnostics import diagnose
 from trueup.layouts.linked import LinkedProblem
+from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers, numbers_of_places
 from trueup.measuring import read_confidential, simulate
 from trueup.model.cells import Attribute, Cells, Margin
 from trueup.model.constraints import Constraints, LinearRule, violations
 from trueup.model.linear import parse_linear
+from trueup.model.prior import Hierarchical
 from trueup.noise import law_named
 from trueup.run import Deadline
 
@@ -44,7 +46,7 @@ def split(parts, alphas):
     return gammaln(whole + 1) + gammaln(alpha) - gammaln(whole + alpha) + terms.sum(axis=-1)
 
 
-def listed(constraints, measured, most):
+def listed(constraints, measured, most, weights=(1.0, 1.0)):
     """Tables of two counties in one state, and their posterior masses; the shares of root and state integrated on a grid.
 
     Counts are listed up to `most` homes a county, far beyond what the noise allows.
@@ -53,7 +55,9 @@ def listed(constraints, measured, most):
     pairs_ = np.array(list(product(range(len(each)), repeat=2)))
     tables = each[pairs_]  # (t, counties, kinds)
     log = noise(constraints, measured, tables)
-    log += split(tables[..., 1], np.full(2, A))  # one state: the nation's split among states says nothing
+    log += split(
+        tables[..., 1], A * np.array(weights)
+    )  # one state: the nation's split among states says nothing
     # Slacks of each county: persons beyond the first of each home, and places left; state's share around the nation's.
     more = np.stack([each[:, 0] - each[:, 1], 3 * each[:, 1] - each[:, 0]], axis=1)
     first, second = GRID[:, None], GRID[None]
@@ -105,9 +109,9 @@ def listing(small):
     return listed(*small, most=16)
 
 
-def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000, small=False):
+def drawn(constraints, measured, rng, steps=20, draws=1, kept=1000, small=False, public=EVEN_SPLITS):
     """Draws of chains: so many single steps, and draws of whole places, in a sweep; whether columns are drawn near zero."""
-    problem_ = LinkedProblem(constraints, measured.headers, tuple(measured.values))
+    problem_ = LinkedProblem(constraints, measured.headers, tuple(measured.values), public)
     walk = LinkedWalk.of(problem_, rng.spawn(4), (A, KAPPA))
     walk.steps[:], walk.draws[:], walk.small[:] = steps, draws, small
     walk.run(100, 1)
@@ -151,6 +155,35 @@ def test_places_drawn_whole_and_single_steps_have_one_law(rules, counts, rng):
             spread = sum(e.var() / diagnose(e)[1][0] for e in events)
             far.append(abs(events[0].mean() - events[1].mean()) / np.sqrt(spread))
     assert max(far) < 6
+
+
+@pytest.mark.thorough
+def test_homes_are_split_by_public_numbers(small, listing, rng):
+    """Weights 1.6 and .4, single steps and whole places; equal ones are told apart."""
+    public = PublicNumbers(np.log([1.0, 1.0, 1.6, 0.4]), np.zeros((4, 0)), ())
+    draws = drawn(*small, rng, 3, 30, 4000, public=public)
+    assert worst_difference(draws, *listed(*small, 16, (1.6, 0.4))) < 6
+    assert worst_difference(draws, *listing) > 6
+
+
+def test_a_coefficient_is_drawn_with_the_counts_and_recorded(rng):
+    """Homes follow a public number with a coefficient of 1; columns of other places have none."""
+    constraints, z = pairs((12,)), rng.normal(size=12)
+    z = (z - z.mean()) / z.std()
+    homes = rng.poisson(40 * np.exp(z))
+    laws = {Margin("county", ("count",)): law_named("discrete-gaussian")(9)}
+    measured = noisy(constraints.cells, np.stack([2 * homes, homes], axis=1).ravel(), laws, rng)
+    found = []
+    for numbers in (z, np.roll(z, 5)):
+        public = numbers_of_places(Hierarchical(covariates=(tuple(numbers),)), constraints.cells.tree)
+        walk = LinkedWalk.of(
+            LinkedProblem(constraints, measured.headers, measured.values, public), rng.spawn(2)
+        )
+        walk.run(100, 1)
+        run = walk.run(300, 2)
+        found.append(walk.diagnosed(run)["coefficients"]["coefficient of numbers that were given"])
+    assert abs(found[0]["mean"] - 1) < 4 * found[0]["sd"] < 1
+    assert abs(found[1]["mean"] - 1) > 2 * found[1]["sd"]
 
 
 @pytest.mark.thorough

@@ -29,7 +29,7 @@ from trueup.inferring.chains import (
 from trueup.inferring.method import Progress
 from trueup.kernel.histogram import marginalise
 from trueup.kernel.settling.split_draws import HYPERPRIOR
-from trueup.kernel.statistics.diagnostics import r_hat_by_chance
+from trueup.kernel.statistics.diagnostics import described_draws, described_slopes, r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages
 from trueup.kernel.table_walks.histograms import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
@@ -334,16 +334,14 @@ class HistogramWalk:
         names = [
             f"{what} of '{lv}'" for what in ("totals", "cells") for lv in self.problem.cells.tree.levels[1:]
         ]
-        slopes = zip(self.problem.public.names, a.T[len(names) + 1 :], strict=True)
-        coefficients = {name: _described_draws(x) for name, x in slopes}
         return {
             "sweeps": self.sweeps,
             **verdict.found,
             "moves_known_to_connect": self.problem.connected,
             "directions_left_out": sum(self.left_out),
-            "concentrations": {name: _described_draws(x) for name, x in zip(names, a.T)},
-            "uninhabited": _described_draws(a[:, len(names)]),
-            **({"coefficients": coefficients} if coefficients else {}),
+            "concentrations": {name: described_draws(x) for name, x in zip(names, a.T)},
+            "uninhabited": described_draws(a[:, len(names)]),
+            **described_slopes(self.problem.public.names, a[:, len(names) + 1 :]),
         }
 
     @property
@@ -379,10 +377,6 @@ class HistogramWalk:
 def run_name(out: NDArray, thin: int) -> str:
     """Return the name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
     return f"{out.shape[0]}x{out.shape[1]}x{thin}"
-
-
-def _described_draws(draws: NDArray) -> dict[str, float]:
-    return {"mean": float(draws.mean()), "sd": float(draws.std())}
 
 
 def _start(

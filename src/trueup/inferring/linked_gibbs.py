@@ -28,6 +28,7 @@ from trueup.inferring.chains import (
 from trueup.inferring.linked_walk import WARM_UP, LinkedWalk
 from trueup.inferring.method import InferenceMethod, Progress, announce
 from trueup.layouts.linked import LinkedProblem, refuses_linked
+from trueup.layouts.prior_inputs import numbers_of_places
 from trueup.model.constraints import Constraints
 from trueup.model.header import Measured, split
 from trueup.model.prior import HIERARCHICAL, Hierarchical, SplitPrior
@@ -49,7 +50,8 @@ class LinkedGibbs(InferenceMethod):
     """The posterior of persons and households, or of counts under rules `k households <= persons <= K households`.
 
     The prior: a flat total of households; the number of each place is split among its parts by a Dirichlet-multinomial law
-    with a concentration for each level; kinds of households at a lowest place are Dirichlet-multinomial around the composition of
+    with a concentration for each level, in equal shares or those of public numbers;
+    kinds of households at a lowest place are Dirichlet-multinomial around the composition of
     the place above, and so are kinds of persons given their number, which households determine, or which is beta-binomial
     between what households hold at least and at most. Concentrations and compositions are drawn with the counts.
 
@@ -81,8 +83,6 @@ class LinkedGibbs(InferenceMethod):
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
         """Return the reason if counts may be negative, rules are not in pairs, or noise is of bounded laws, or None."""
         wrong = refuses_settings(self.prior, "compositions", self.chains)
-        if not self.prior.even:
-            return "of the prior's parameters it takes concentrations alone"
         return wrong or refuses_linked(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
@@ -109,7 +109,9 @@ class LinkedGibbs(InferenceMethod):
         """
         constraints, headers = state
         deadline = deadline or Deadline.of()
-        problem = LinkedProblem(constraints, headers, tuple(split(values, headers, constraints.cells)))
+        public = numbers_of_places(self.prior, constraints.cells.tree)
+        parts = tuple(split(values, headers, constraints.cells))
+        problem = LinkedProblem(constraints, headers, parts, public)
         announce(progress, "finding tables to start from")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
         walk.limit = ChainLimit(deadline)

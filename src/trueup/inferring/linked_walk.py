@@ -15,10 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.inferring.chain_driver import Verdict, told_cost
-from trueup.inferring.chains import AWAY, ESS, ChainLimit, diagnosed_in_pieces, run_side_by_side
+from trueup.inferring.chains import (
+    AWAY,
+    ESS,
+    ChainLimit,
+    diagnosed_in_pieces,
+    run_side_by_side,
+)
 from trueup.inferring.method import Progress
 from trueup.kernel.settling.split_draws import HYPERPRIOR, Hyperprior
-from trueup.kernel.statistics.diagnostics import r_hat_by_chance
+from trueup.kernel.statistics.diagnostics import described_slopes, r_hat_by_chance
 from trueup.kernel.table_walks.linked import LinkedState, linked_sweeps, near_zero_sweep
 from trueup.kernel.table_walks.linked_exchange import MAX_TOTAL, exchange_sweep, fresh_sweep
 from trueup.kernel.table_walks.linked_normal import NormalPlaces, normal_sweep
@@ -79,6 +85,8 @@ class LinkedWalk:
         `(leaves,)` smallest effective size of the counts and ratios of each lowest place, at last.
     limit
         Until when they may run.
+    slopes
+        `(chains, kept, p)` coefficients of covariates, of the last run's draws.
     fewer
         What `steps` and `draws` were before they were last made more.
     """
@@ -97,6 +105,7 @@ class LinkedWalk:
     seconds: float = 0.0
     slowest: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     limit: ChainLimit = field(default_factory=ChainLimit)
+    slopes: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0, 0)))
     fewer: tuple[NDArray[np.int64], NDArray[np.int64]] = field(init=False)
 
     @classmethod
@@ -162,6 +171,7 @@ class LinkedWalk:
         """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
         n, began = self.problem.cells.n, time.perf_counter()
         out = np.empty((len(self.states), kept, n), np.int32)
+        self.slopes = np.empty((len(self.states), kept, len(self.problem.public.names)))
         for part in (
             "moves",
             "known",
@@ -230,6 +240,7 @@ class LinkedWalk:
                 linked_sweeps(rng, *moved, self.steps, 1)
                 self._prior(rng, state)
             out[i] = state.x[:, :n].ravel()
+            self.slopes[chain, i] = state.slope
             done[chain] = thin * (i + 1)
 
     def _prior(self, rng: np.random.Generator, state: LinkedState) -> None:
@@ -263,6 +274,7 @@ class LinkedWalk:
             **found,
             "aimed": found["smallest_ess"] >= ESS and found["largest_r_hat"] <= found["r_hat_allowed"],
             "moves_known_to_connect": self.problem.connected,
+            **described_slopes(self.problem.public.names, self.slopes),
         }
 
     def prolonged(self) -> float:

@@ -18,8 +18,10 @@ from trueup.kernel.histogram import cell_groups
 from trueup.kernel.table_walks.linked import LinkedMoves, LinkedPlaces, LinkedState, LinkedValues
 from trueup.kernel.table_walks.linked_exchange import LinkedPools
 from trueup.kernel.table_walks.linked_normal import LinkedForms, NormalPlaces
+from trueup.kernel.table_walks.weights import weigh_parts
 from trueup.layouts.columns import default_tables
 from trueup.layouts.links import Integers, PlaceLinks, distinct, impossible, links_of, room_of
+from trueup.layouts.prior_inputs import EVEN_SPLITS, PublicNumbers
 from trueup.model.build import own_constraints
 from trueup.model.cells import Cells, Margin
 from trueup.model.constraints import Constraints
@@ -74,11 +76,14 @@ class LinkedProblem:
     ----------
     constraints, headers, values
         What must hold, and what was measured, header by header.
+    public
+        Public numbers that totals are split by.
     """
 
     constraints: Constraints
     headers: tuple[Measured, ...]
     values: tuple[NDArray, ...]
+    public: PublicNumbers = EVEN_SPLITS
 
     @property
     def cells(self) -> Cells:
@@ -119,6 +124,8 @@ class LinkedProblem:
             tree.level_ptr.astype(np.int64),
             np.concatenate([e[:-1] for e in edges]).astype(np.int64),
             np.concatenate([e[1:] for e in edges]).astype(np.int64),
+            self.public.log_share,
+            self.public.covariates,
         )
 
     @cached_property
@@ -349,7 +356,7 @@ class LinkedProblem:
             np.add.at(each.T, t.group[counted], x.T[counted])
             above = np.add.reduceat(each, tree.leaf_ptr(t.level)[:-1], axis=0)
             gap.append(above.ravel() - t.value)
-        return LinkedState(
+        state = LinkedState(
             table.astype(np.int64),
             np.concatenate(total).astype(np.int64),
             sums.astype(np.int64),
@@ -357,7 +364,12 @@ class LinkedProblem:
             theta,
             np.full(levels, a),
             np.full((levels, len(self.links.pools)), kappa),
+            np.ones(tree.level_ptr[-1]),
+            np.zeros(self.public.covariates.shape[1]),
         )
+        if len(self.public.log_share):
+            weigh_parts(self.places, state)
+        return state
 
     def normal(self, state: LinkedState) -> NormalPlaces:
         """Return empty quadratic laws around a chain's tables."""

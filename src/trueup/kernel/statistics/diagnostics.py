@@ -311,3 +311,14 @@ def _effective_size(values, within, pooled):
         whole += least
     total = halves * length
     return total / max(2.0 * whole - 1.0, 1.0 / math.log10(total))
+
+
+def described_draws(draws: NDArray) -> dict[str, float]:
+    """Return mean and standard deviation."""
+    return {"mean": float(draws.mean()), "sd": float(draws.std())}
+
+
+def described_slopes(names: tuple[str, ...], slopes: NDArray) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the record of draws `(..., p)` of coefficients; nothing if there are none."""
+    found = {name: described_draws(slopes[..., k]) for k, name in enumerate(names)}
+    return {"coefficients": found} if found else {}

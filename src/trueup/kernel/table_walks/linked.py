@@ -56,6 +56,8 @@ class LinkedPlaces(NamedTuple):
         Places of a level.
     first, last
         `(nodes,)` a place's leaves, as rows of the tables.
+    log_share, covariates
+        Public numbers that weights of parts follow, as those of `columns.Places`.
     """
 
     parent: NDArray[np.int64]
@@ -64,6 +66,8 @@ class LinkedPlaces(NamedTuple):
     level_ptr: NDArray[np.int64]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
+    log_share: NDArray[np.float64]
+    covariates: NDArray[np.float64]
 
 
 class LinkedValues(NamedTuple):
@@ -130,6 +134,8 @@ class LinkedState(NamedTuple):
         `(places above the lowest, n)` compositions, pool by pool.
     a, kappa
         `(levels,)` and `(levels, pools)` concentrations; those of the root are not used.
+    weight, slope
+        `(nodes,)` and `(p,)`, as those of `columns.ChainState`.
     """
 
     x: NDArray[np.int64]
@@ -139,6 +145,8 @@ class LinkedState(NamedTuple):
     theta: NDArray[np.float64]
     a: NDArray[np.float64]
     kappa: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    slope: NDArray[np.float64]
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -195,7 +203,8 @@ def _own(places, moves, pool_of, state, v, m, t):
         g = moves.pool[i]
         total += rise(state.sums[v, g], t * moves.pool_by[i], 1.0, state.kappa[levels, g])
     if moves.free[m] != 0:
-        total += rise(state.total[node], t * moves.free[m], state.a[levels], state.kappa[levels, 0])
+        up = state.a[levels] * state.weight[node]
+        total += rise(state.total[node], t * moves.free[m], up, state.kappa[levels, 0])
     return total
 
 
@@ -213,7 +222,7 @@ def _path(places, values, moves, state, v, m, t, stop):
             e = d + t * moves.touch_by[i]
             total += values.slope[at] * (abs(d) - abs(e)) + values.curve[at] * (d * d - e * e)
         if moves.free[m] != 0 and level < levels - 1:
-            up = 1.0 if level == 0 else state.a[level]
+            up = 1.0 if level == 0 else state.a[level] * state.weight[node]
             down = places.children[node] * state.a[level + 1]
             total += rise(state.total[node], t * moves.free[m], up, down)
         node = places.parent[node]

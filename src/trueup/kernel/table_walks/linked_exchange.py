@@ -151,7 +151,7 @@ def _all_places(rng, places, values, forms, pools, state, steps, out, scratch):
             take_sums(forms, scratch)
             if not _slack_inside(x, n, scratch.slack):
                 continue
-            log = rise(state.total[node], by, state.a[levels], 1.0)
+            log = rise(state.total[node], by, state.a[levels] * state.weight[node], 1.0)
             log += path_gain(places, values, forms, state, v, 1, 0, scratch)
             if math.log(1.0 - rng.random()) <= log:
                 change_place(places, values, forms, state, v, 1, 0, scratch)
@@ -234,7 +234,7 @@ def fresh_sweep(rng, places, values, forms, pool_of, state, steps):
             for j in range(n):
                 scratch.t[j] -= state.x[v, j]
             take_sums(forms, scratch)
-            log = rise(state.total[node], by, state.a[levels], 1.0)
+            log = rise(state.total[node], by, state.a[levels] * state.weight[node], 1.0)
             log += path_gain(places, values, forms, state, v, 1, 0, scratch)
             if math.log(1.0 - rng.random()) <= log:
                 change_place(places, values, forms, state, v, 1, 0, scratch)

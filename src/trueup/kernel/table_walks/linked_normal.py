@@ -131,7 +131,8 @@ def take_quadratic(places, forms, pool_of, state, laws):
     """Take the quadratic laws of all places at their centres, under the concentrations and compositions of the state."""
     levels, n = places.level_ptr.size - 2, laws.centre.shape[1]
     for v in range(laws.centre.shape[0]):
-        above = places.parent[places.level_ptr[levels] + v]
+        node = places.level_ptr[levels] + v
+        above, own = places.parent[node], state.a[levels] * state.weight[node]
         centre, pull, precision = laws.centre[v], laws.pull[v], laws.precision[v]
         pull[:], precision[:] = 0.0, 0.0
         for j in range(pool_of.size):
@@ -153,7 +154,7 @@ def take_quadratic(places, forms, pool_of, state, laws):
                     alpha - 1.0,
                 )
         for g in range(forms.pool.shape[0]):
-            row, up, down = forms.pool[g], state.a[levels] if g == 0 else 1.0, state.kappa[levels, g]
+            row, up, down = forms.pool[g], own if g == 0 else 1.0, state.kappa[levels, g]
             at = max(_dot(row, centre) + 0.5 * (up + down - 1.0), MIN_QUADRATIC_COUNT)
             _add(pull, precision, row, at, up - down)
 
@@ -311,7 +312,7 @@ def path_gain(places, values, forms, state, v, sign, stop, scratch):
                 total += values.slope[start + g] * (abs(d) - abs(e))
                 total += values.curve[start + g] * (d * d - e * e)
         if free != 0 and level < levels - 1:
-            up = 1.0 if level == 0 else state.a[level]
+            up = 1.0 if level == 0 else state.a[level] * state.weight[node]
             total += rise(state.total[node], free, up, places.children[node] * state.a[level + 1])
         node = places.parent[node]
     return total
@@ -336,7 +337,8 @@ def _gain(places, values, forms, pool_of, state, v, sign, stop, scratch):
             total += rise(state.sums[v, g], sign * scratch.pool[g], 1.0, state.kappa[levels - 1, g])
     free = sign * scratch.pool[0]
     if free != 0:
-        total += rise(state.total[node], free, state.a[levels - 1], state.kappa[levels - 1, 0])
+        up = state.a[levels - 1] * state.weight[node]
+        total += rise(state.total[node], free, up, state.kappa[levels - 1, 0])
     return total + path_gain(places, values, forms, state, v, sign, stop, scratch)
 
 

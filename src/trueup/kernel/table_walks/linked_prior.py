@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.compositions import MAX_LOG_CONCENTRATION, OUT, TINY, WIDTH
 from trueup.kernel.table_walks.linked import LinkedValues, log_gamma
+from trueup.kernel.table_walks.weights import SLOPE_SD, weigh_parts
 
 EVEN_TABLES = 0.1
 """Of a table for each column: slices of shares stick where these are next to nothing, sooner than the draws of `compositions`."""
 MIN_FIRST_WIDTH = 0.1
 """First width of a slice of a concentration that many places tell of, at least."""
-TOTALS, KAPPA, SHARES = 0, 1, 2
-"""What a slice draws: a concentration of totals, one of compositions, or two shares."""
+TOTALS, KAPPA, SHARES, SLOPE = 0, 1, 2, 3
+"""What a slice draws: a concentration of totals, one of compositions, two shares, or a covariate's slope."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
@@ -42,8 +43,13 @@ def _climbs(counts, b):
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _log_totals(places, state, level, log, hyper):
     """Return the log density of the log concentration of the totals of a level."""
-    a = math.exp(log)
-    total = _climbs(state.total[places.level_ptr[level] : places.level_ptr[level + 1]], a)
+    a, total, known, base = math.exp(log), 0.0, 0.0, 0.0
+    for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
+        own = a * state.weight[v]
+        if own != known:  # mostly all weights are 1
+            known, base = own, log_gamma(own)
+        if state.total[v] > 0:
+            total += log_gamma(state.total[v] + own) - base
     for p in range(places.level_ptr[level - 1], places.level_ptr[level]):
         total -= _climbs(state.total[p : p + 1], a * places.children[p])
     return total - 0.5 * ((log - math.log(hyper[0])) / hyper[1]) ** 2
@@ -88,13 +94,26 @@ def _log_shares(places, state, g, level, v, i, j, whole, log):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
+def _log_slope(places, state, k, slope, hyper):
+    """Return the log density of a covariate's slope given the totals of all levels; `state` takes it."""
+    state.slope[k] = slope
+    weigh_parts(places, state)
+    total = -0.5 * (slope / SLOPE_SD) ** 2
+    for level in range(1, places.level_ptr.size - 1):
+        total += _log_totals(places, state, level, math.log(state.a[level]), hyper)
+    return total
+
+
+@njit(cache=True, error_model="numpy", _nrt=False)
 def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log):
-    if abs(log) > (MAX_LOG_CONCENTRATION if which != SHARES else 200.0):
+    if abs(log) > (MAX_LOG_CONCENTRATION if which < SHARES else 200.0):
         return -np.inf
     if which == TOTALS:
         return _log_totals(places, state, level, log, hyper)
     if which == KAPPA:
         return _log_kappa(places, state, columns, g, level, log, hyper)
+    if which == SLOPE:
+        return _log_slope(places, state, v, log, hyper)
     return _log_shares(places, state, g, level, v, i, j, whole, log)
 
 
@@ -140,6 +159,10 @@ def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _draw_all(rng, places, state, columns, g, hyper, learn):
     levels = places.level_ptr.size - 1
+    for k in range(state.slope.size if learn and g == 0 else 0):
+        none = (k, 0, 0, 0.0)
+        state.slope[k] = _slice(rng, places, state, columns, hyper, SLOPE, g, 0, *none, state.slope[k], WIDTH)
+        weigh_parts(places, state)
     for level in range(levels - 1, 0, -1):
         none = (0, 0, 0, 0.0)
         own = (places.level_ptr[level + 1] - places.level_ptr[level]) * max(columns.size - 1, 1)
