@@ -244,3 +244,48 @@ def test_places_without_any_row_are_spoken_of(tmp_path):
     lines = ["zip,visit,n", "01930,in,76", "01930,out,513", "02186,in,252", "02186,out,668", "01339,out,44"]
     draft, _ = read_draft(tmp_path, "\n".join(lines) + "\n")
     assert "--geography" in next(text for text in draft.undecided if "without any row" in text)
+
+
+@pytest.mark.parametrize("names", [("Kanton", "Bezirk"), ("province", "commune"), ("area", "ward")])
+def test_places_above_their_parts_in_an_outline_are_carried_on(tmp_path, names):
+    """A county's row has its name alone, those of its parts their own alone; the parts' names tell all rows apart."""
+    outline = {
+        "Moor": {"Ash": 41, "Birch": 67},
+        "Isle": {},
+        "Vale": {"Dill": 93, "Elm": 22, "Fern": 8},
+        "Cape": {},
+    }
+    lines = [f"{names[0]},{names[1]},women,men"]
+    for county, towns in outline.items():
+        n = sum(towns.values()) or 57
+        lines += [f"{county},,{n},{2 * n}", *(f",{town},{n},{2 * n}" for town, n in towns.items())]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert "fill = true" in draft.text
+    assert measured.cells.n == 7 * 2, draft.text
+
+
+def test_margins_one_after_the_other_are_no_outline(tmp_path):
+    lines = ["sex,age,n", "men,,40", "women,,44", ",young,30", ",old,54"]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert "fill" not in draft.text
+    assert measured.cells.n == 4, draft.text
+
+
+@pytest.mark.parametrize(
+    "ages", [("0", "1-2", "3-6", "7-15", "16-17"), ("16 - 24", "25 - 64", "65"), ("1–4", "5", "6–9", "10–14")]
+)
+def test_ages_in_years_are_no_counts(tmp_path, ages):
+    lines = ["town,years,children"]
+    lines += [
+        f"{town},{age},{3 * (k + len(town))}"
+        for town in ("Ash", "Birch", "Cedar")
+        for k, age in enumerate(ages)
+    ]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 3 * len(ages), draft.text
+
+
+def test_counts_below_a_threshold_are_no_ages(tmp_path):
+    lines = ["town,sex,n", "Ash,m,1-4", "Ash,f,5", "Birch,m,6", "Birch,f,1-4", "Cedar,m,5", "Cedar,f,6"]
+    _, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 6

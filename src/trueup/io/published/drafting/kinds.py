@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import pairwise
 
 from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
@@ -106,6 +107,9 @@ def marks_values(column: SeenColumn, at: int) -> bool:
     return named is not None or (at > 0 and sparse and not KEY.fullmatch(column.name))
 
 
+_RANGE = re.compile(r"(\d{1,3})(?: ?[-–] ?(\d{1,3}))?")
+
+
 def holds_values(column: SeenColumn, at: int) -> bool:
     held = column.held
     numbers = [text for text in held if is_number(text)]
@@ -122,6 +126,21 @@ def holds_values(column: SeenColumn, at: int) -> bool:
         or (at == 0 and one_width and len(coded[0]) > 1)
         or (at == 0 and _TIME.fullmatch(column.name))
     )
+
+
+def holds_ages(column: SeenColumn) -> bool:
+    """Return True for ranges and single numbers, two ranges at least, that follow each other without a gap and repeat."""
+    times = Counter(column.held)
+    found = sorted((int(a), int(b or a)) for a, b in map(_ends, times) if a)
+    gapless = all(low == high + 1 for (_, high), (low, _) in pairwise(found))
+    ranges = sum(low < high for low, high in found)
+    return gapless and ranges > 1 and len(found) >= len(times) - 1 and min(times.values()) > 1
+
+
+def _ends(text: str) -> tuple[str, str]:
+    """Return the ends of a range such as 3-6, the second blank of one number; both blank of another text."""
+    found = _RANGE.fullmatch(text)
+    return (found[1], found[2] or "") if found else ("", "")
 
 
 def stands_among_values(every: list[SeenColumn], at: int) -> bool:

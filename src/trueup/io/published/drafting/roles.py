@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import compress
+from itertools import compress, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from trueup.io.published.drafting.kinds import (
     NO_COUNTS,
     VARIANCE,
     error_of,
+    holds_ages,
     holds_codes,
     holds_no_counts,
     holds_values,
@@ -122,6 +123,8 @@ def _by_role(every: list[SeenColumn]) -> _Roles:
         held = column.held
         if is_period(column, every):
             periods.append(column)
+        elif holds_ages(column):
+            keys.append(column)
         elif VARIANCE.fullmatch(column.name):
             variance = column
         elif (error := error_of(column)) and values and every[at - 1] is values[-1]:
@@ -196,10 +199,22 @@ def _parted(column: SeenColumn) -> list[SeenColumn]:
 
 
 def _filled(keys: list[SeenColumn], rows: int) -> list[SeenColumn]:
-    """Return keys whose blanks repeat those above, if only then they tell all rows apart; else nothing."""
+    """Return keys whose blanks repeat those above, if that tells all rows apart, and more than blanks do or in an outline; else
+    nothing.
+    """
     carried_on = carried_keys([key.texts for key in keys])
     filled = [key._replace(texts=texts) for key, texts in zip(keys, carried_on)]
-    return filled if told_rows(filled) > told_rows(keys) and told_rows(filled) == rows else []
+    asked = told_rows(filled) > told_rows(keys) or _is_outline(keys)
+    return filled if asked and told_rows(filled) == rows else []
+
+
+def _is_outline(keys: list[SeenColumn]) -> bool:
+    """Return True if each row has one key in the columns with blanks, and larger places follow the parts of others."""
+    rows = list(zip(*(key.texts for key in keys if "" in key.texts)))
+    if not rows or any(sum(map(bool, row)) != 1 for row in rows):
+        return False
+    depths = [next(k for k, text in enumerate(row) if text) for row in rows]
+    return depths[0] == 0 and any(after < before for before, after in pairwise(depths))
 
 
 def _summed(texts: list[str]) -> list[str]:
