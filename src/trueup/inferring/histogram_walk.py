@@ -302,7 +302,7 @@ class HistogramWalk:
             if self.stopped:
                 return False
             self.left_out[chain] += histogram_sweeps(
-                rng, p.places, p.tables, self.moves, state, work, prior, numbered, part, *kept
+                rng, p.places, p.tables, self.moves, state, work, prior, numbered, part, kept
             )
         return True
 

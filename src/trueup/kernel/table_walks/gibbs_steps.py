@@ -238,17 +238,15 @@ def _density(places, state, alike, room, hyper, level, what, v, k, normal):
 
 
 @njit(cache=True, error_model="numpy")
-def _ellipse(rng, places, state, alike, room, hyper, level, what, v, k, normal):
-    """Draw a number of standard normal prior by an elliptical slice."""
+def _ellipse(rng, given, level, what, v, k, normal):
+    """Draw a number of standard normal prior by an elliptical slice; `given` is `places, state, alike, room, hyper`."""
     other = rng.normal()
-    floor = _density(places, state, alike, room, hyper, level, what, v, k, normal) + math.log(
-        1.0 - rng.random()
-    )
+    floor = _density(*given, level, what, v, k, normal) + math.log(1.0 - rng.random())
     high = 2.0 * math.pi * rng.random()
     low, angle = high - 2.0 * math.pi, high
     while high - low > MIN_ARC_RADIANS:
         fresh = normal * math.cos(angle) + other * math.sin(angle)
-        if _density(places, state, alike, room, hyper, level, what, v, k, fresh) > floor:
+        if _density(*given, level, what, v, k, fresh) > floor:
             return fresh
         low, high = (angle, high) if angle < 0.0 else (low, angle)
         angle = low + (high - low) * rng.random()
@@ -275,18 +273,17 @@ def _set_factors(places, state, alike, level):
 def draw_factors(rng, places, state, alike, room, hyper, level):
     """Draw the factors of a level's places and their spreads, given guests and rates; `state` is overwritten."""
     first, stop = places.level_ptr[level], places.level_ptr[level + 1]
+    given = places, state, alike, room, hyper
     for v in range(first, stop):
         for k in range(alike.ptr.size - 1):
-            z = _ellipse(rng, places, state, alike, room, hyper, level, SCORE, v, k, state.score[v, k])
+            z = _ellipse(rng, given, level, SCORE, v, k, state.score[v, k])
             _multiply(state, alike, v, k, state.spread[level, k] * (z - state.score[v, k]))
             state.score[v, k] = z
     for k in range(alike.ptr.size - 1):
         for what in (SPREAD, CENTRED):
             tau = state.spread[level, k]
             normal = math.log(tau / hyper.factor) / hyper.factor_spread
-            fresh = _spread(
-                hyper, _ellipse(rng, places, state, alike, room, hyper, level, what, -1, k, normal)
-            )
+            fresh = _spread(hyper, _ellipse(rng, given, level, what, -1, k, normal))
             for v in range(first, stop):
                 if what == SPREAD:
                     _multiply(state, alike, v, k, (fresh - tau) * state.score[v, k])

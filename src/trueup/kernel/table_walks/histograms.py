@@ -16,7 +16,7 @@ EVERY, SELDOM = 3, 6
 
 
 @njit(cache=True, error_model="numpy")
-def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, part, tables_kept, learnt):
+def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, part, kept):
     """Run sweeps from a state, which is overwritten; return how many directions were left out.
 
     Parameters
@@ -30,14 +30,13 @@ def histogram_sweeps(rng, places, tables, moves, state, work, prior, sweeps, par
     part
         `begin, end, whole`: the directions of a sweep that are taken, and whether all else of a sweep follows. A part of a sweep
         lets a large problem return to Python in time.
-    tables_kept
-        `(k, leaves, n)` the first draws' tables: that of the last one is the state's.
-    learnt
+    kept
+        What is written: `(k, leaves, n)` the first draws' tables: that of the last one is the state's.
         `(draws, p)` each draw's concentrations of totals and of cells, the root's apart, its mean rate of uninhabited places, and
         slopes of covariates.
     """
     (first, count, thin), levels, failed, drawn = sweeps, state.a.size, 0, 0
-    (open_, alike, room, hyper, learn), (begin, end, whole) = prior, part
+    (open_, alike, room, hyper, learn), (begin, end, whole), (tables_kept, learnt) = prior, part, kept
     for sweep in range(first, first + count):
         failed += column_sweep(rng, places, tables, moves, state, work, begin, end)
         if whole:

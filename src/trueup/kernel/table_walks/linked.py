@@ -288,13 +288,13 @@ def _gain(places, values, moves, pool_of, state, v, w, m, t, stop):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _draw_on_window(rng, places, values, moves, pool_of, state, v, w, m, stop, widest, logs):
-    """Draw t from its law on a window, using `logs` as scratch."""
+def _draw_on_window(rng, given, v, w, m, stop, widest, logs):
+    """Draw t from its law on a window, using `logs` as scratch; `given` is `places, values, moves, pool_of, state`."""
     stride = int(math.exp(rng.random() * math.log(widest + 1.0)))
     first = -int(rng.random() * WINDOW)
     top = 0.0
     for i in range(WINDOW):
-        logs[i] = _gain(places, values, moves, pool_of, state, v, w, m, stride * (first + i), stop)
+        logs[i] = _gain(*given, v, w, m, stride * (first + i), stop)
         top = max(top, logs[i])
     whole = 0.0
     for i in range(WINDOW):
@@ -356,7 +356,7 @@ def linked_sweeps(rng, places, values, moves, pool_of, state, widest, steps, cou
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count, logs):
-    leaves = state.x.shape[0]
+    leaves, given = state.x.shape[0], (places, values, moves, pool_of, state)
     many = moves.free.size
     for _ in range(count):
         for v in range(leaves):
@@ -368,9 +368,7 @@ def _all_leaves(rng, places, values, moves, pool_of, state, widest, steps, count
                         continue
                     stop = meeting_level(places, v, w)
                 if rng.random() < 0.3:
-                    t = _draw_on_window(
-                        rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs
-                    )
+                    t = _draw_on_window(rng, given, v, w, m, stop, widest[m], logs)
                 else:
                     t = _proposed(rng, places, values, moves, pool_of, state, v, w, m, stop)
                 if t != 0:
@@ -390,20 +388,20 @@ def near_zero_sweep(rng, places, values, moves, pool_of, state, widest, units, s
     small, times
         `(leaves, n)` which columns, and `(leaves,)` how often: alone, and with another place.
     """
-    _all_small(rng, places, values, moves, pool_of, state, widest, units, small, times, np.empty(WINDOW))
+    given = places, values, moves, pool_of, state
+    _all_small(rng, given, widest, units, small, times, np.empty(WINDOW))
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _all_small(rng, places, values, moves, pool_of, state, widest, units, small, times, logs):
+def _all_small(rng, given, widest, units, small, times, logs):
+    places, values, moves, _, state = given
     for v in range(small.shape[0]):
         for j in range(small.shape[1]):
             m = units[j]
             for step in range(2 * times[v] if small[v, j] and m >= 0 else 0):
                 w = partner(rng, places, v) if step % 2 else -1
                 stop = meeting_level(places, v, w) if w >= 0 else 0
-                t = _draw_on_window(
-                    rng, places, values, moves, pool_of, state, v, w, m, stop, widest[m], logs
-                )
+                t = _draw_on_window(rng, given, v, w, m, stop, widest[m], logs)
                 if t != 0:
                     _change_both(places, values, moves, state, v, w, m, t, stop)
 

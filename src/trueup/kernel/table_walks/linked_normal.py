@@ -374,8 +374,9 @@ def _choose(rng, columns, k):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
-def _step(rng, places, values, forms, pool_of, state, laws, v, w, stop, scratch, k):
+def _step(rng, given, v, w, stop, scratch, k):
     """Draw k columns of leaf v anew given all else, or of v and w given their sum; return True if accepted."""
+    places, values, forms, pool_of, state, laws = given
     scratch.mean[:k], scratch.factor[:k, :k], scratch.noise[:k] = 0.0, 0.0, 0.0
     sides = 2 if w >= 0 else 1
     _choose(rng, scratch.columns, k)
@@ -435,6 +436,7 @@ def normal_sweep(rng, places, values, forms, pool_of, state, laws, width, steps)
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, scratch):
     take_quadratic(places, forms, pool_of, state, laws)
+    given = places, values, forms, pool_of, state, laws
     for v in range(laws.centre.shape[0]):
         for _ in range(steps[v]):
             w = partner(rng, places, v)
@@ -444,6 +446,6 @@ def _all_places(rng, places, values, forms, pool_of, state, laws, width, steps, 
                 other = -1 if alone else w
                 stop = 0 if alone else meeting_level(places, v, w)
                 k = width[v] if alone else min(width[v], width[w])
-                taken = _step(rng, places, values, forms, pool_of, state, laws, v, other, stop, scratch, k)
+                taken = _step(rng, given, v, other, stop, scratch, k)
                 laws.tried[v] += 1
                 laws.taken[v] += taken

@@ -105,7 +105,9 @@ def _log_slope(places, state, k, slope, hyper):
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log):
+def _density(given, log):
+    """Return the log density of a log, up to a constant; `given` is what `_slice` takes."""
+    places, state, columns, hyper, which, g, level, v, i, j, whole = given
     if abs(log) > (MAX_LOG_CONCENTRATION if which < SHARES else 200.0):
         return -np.inf
     if which == TOTALS:
@@ -118,23 +120,28 @@ def _density(places, state, columns, hyper, which, g, level, v, i, j, whole, log
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _slice(rng, places, state, columns, hyper, which, g, level, v, i, j, whole, log, width):
-    """Draw a log by a slice from its present value."""
-    given = (places, state, columns, hyper, which, g, level, v, i, j, whole)
-    floor = _density(*given, log) + math.log(1.0 - rng.random())
+def _slice(rng, given, log, width):
+    """Draw a log by a slice from its present value.
+
+    Parameters
+    ----------
+    given
+        `places, state, columns, hyper`; which log; pool and level; for shares the place, two columns, and their sum.
+    """
+    floor = _density(given, log) + math.log(1.0 - rng.random())
     low = log - width * rng.random()
     high = low + width
     for _ in range(OUT):
-        if _density(*given, low) <= floor:
+        if _density(given, low) <= floor:
             break
         low -= width
     for _ in range(OUT):
-        if _density(*given, high) <= floor:
+        if _density(given, high) <= floor:
             break
         high += width
     while high - low > 1e-12:
         fresh = low + (high - low) * rng.random()
-        if _density(*given, fresh) > floor:
+        if _density(given, fresh) > floor:
             return fresh
         low, high = (fresh, high) if fresh < log else (low, fresh)
     return log
@@ -158,10 +165,10 @@ def draw_linked_prior(rng, places, state, columns, g, hyper, learn):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def _draw_all(rng, places, state, columns, g, hyper, learn):
-    levels = places.level_ptr.size - 1
+    levels, given = places.level_ptr.size - 1, (places, state, columns, hyper)
     for k in range(state.slope.size if learn and g == 0 else 0):
         none = (k, 0, 0, 0.0)
-        state.slope[k] = _slice(rng, places, state, columns, hyper, SLOPE, g, 0, *none, state.slope[k], WIDTH)
+        state.slope[k] = _slice(rng, (*given, SLOPE, g, 0, *none), state.slope[k], WIDTH)
         weigh_parts(places, state)
     for level in range(levels - 1, 0, -1):
         none = (0, 0, 0, 0.0)
@@ -169,14 +176,10 @@ def _draw_all(rng, places, state, columns, g, hyper, learn):
         width = min(max(6.0 / math.sqrt(own), MIN_FIRST_WIDTH), WIDTH)
         if learn and g == 0:
             log = math.log(state.a[level])
-            state.a[level] = math.exp(
-                _slice(rng, places, state, columns, hyper, TOTALS, g, level, *none, log, width)
-            )
+            state.a[level] = math.exp(_slice(rng, (*given, TOTALS, g, level, *none), log, width))
         if learn and columns.size > 1:
             log = math.log(state.kappa[level, g])
-            state.kappa[level, g] = math.exp(
-                _slice(rng, places, state, columns, hyper, KAPPA, g, level, *none, log, width)
-            )
+            state.kappa[level, g] = math.exp(_slice(rng, (*given, KAPPA, g, level, *none), log, width))
     for level in range(levels - 2, -1, -1):
         for v in range(places.level_ptr[level], places.level_ptr[level + 1]):
             first = int(rng.random() * columns.size)
@@ -190,7 +193,7 @@ def _draw_all(rng, places, state, columns, g, hyper, learn):
                 whole = state.theta[v, i] + state.theta[v, j]
                 log = math.log(state.theta[v, i] / state.theta[v, j])
                 width = 4.0 / math.sqrt(whole * (state.kappa[level + 1, g] * places.children[v] + 4.0))
-                log = _slice(rng, places, state, columns, hyper, SHARES, g, level, v, i, j, whole, log, width)
+                log = _slice(rng, (*given, SHARES, g, level, v, i, j, whole), log, width)
                 state.theta[v, i] = max(whole / (1.0 + math.exp(-log)), TINY)
                 state.theta[v, j] = max(whole / (1.0 + math.exp(log)), TINY)
 

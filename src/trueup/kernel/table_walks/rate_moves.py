@@ -261,7 +261,7 @@ def _move_column(rng, places, tables, state, rates, open_, level, v, j, noise):
     rates.theta[v] = old * math.exp(step)
     log = shape * step - rate * (rates.theta[v] - old)
     kappa = state.kappa[level + 1, j]
-    _try(rng, places, tables, state, rates, level, v, v + 1, j, kappa, log)
+    _try(rng, places, tables, state, rates, level, (v, v + 1), j, kappa, log)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
@@ -275,13 +275,13 @@ def _move_concentration(rng, places, tables, state, rates, hyper, level, j):
     apart, before = (new - math.log(common)) / hyper.cell_spread, (old - math.log(common)) / hyper.cell_spread
     log = 0.5 * (before * before - apart * apart)
     if abs(new) < MAX_LOG_CONCENTRATION:
-        _try(rng, places, tables, state, rates, level, begin, end, j, math.exp(new), log)
+        _try(rng, places, tables, state, rates, level, (begin, end), j, math.exp(new), log)
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)
-def _try(rng, places, tables, state, rates, level, begin, end, j, kappa, log):
-    """Pass a change of a column to all below places of a level, and accept it or not; `log` is the ratio of its prior."""
-    first = places.level_ptr[-2]
+def _try(rng, places, tables, state, rates, level, branch, j, kappa, log):
+    """Pass a change of a column to all below a branch, and accept it or not; `log` is the ratio of its prior."""
+    first, (begin, end) = places.level_ptr[-2], branch
     low, high = _pass_on(rng, places, state, rates, level, begin, end, j, kappa)
     well = True
     for row in range(low, high):
