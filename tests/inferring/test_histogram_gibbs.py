@@ -292,7 +292,7 @@ def test_what_takes_too_long_is_refused_with_what_would_fit(rng, monkeypatch):
     state = method.prepare(constraints_of(cells, laws), record.headers)
     with pytest.raises(TrueupError, match=r"1 minutes.*(--within 'tract=t0'|a place of its own)"):
         method.apply(state, record.flat, 1000, rng, lambda done, of: None, deadline=passed)
-    monkeypatch.setattr(chains, "available", lambda: 1e6)
+    monkeypatch.setattr(chain_driver, "available", lambda: 1e6)
     with pytest.raises(SpecError, match="GB are free"):
         infer(record, spec=constraints_of(cells, laws))
 
