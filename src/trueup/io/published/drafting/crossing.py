@@ -88,16 +88,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         if (_lies_within(c, finest) or _named_within(c, finest, columns))
         and (c in named or len(set(finest.held)) > 1)
     ]
-    # Of a county without districts the column of districts is blank: it may have fewer values than that of counties.
-    finest = max(
-        under,
-        key=lambda c: (
-            sum(_lies_within(c, o) for o in under if o is not c and not determines_key(o, c)),
-            len(set(c.held)),
-            not determines_key(finest, c),
-        ),
-        default=finest,
-    )
+    finest = _finest(under, finest)
     above = [
         c
         for c in likely
@@ -109,6 +100,22 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
             f"whether places stand in '{finest.name}' or in '{crossed[0]}'; they are taken to stand in '{finest.name}'"
         )
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
+
+
+def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
+    """Return the column of the smallest places of those `under` one, which lies within most others; it has most values or, where
+    most counties have no districts and blanks stand for theirs, fewer.
+    """
+
+    def within(column: SeenColumn) -> int:
+        others = [other for other in under if other is not column and not determines_key(other, column)]
+        return sum(_lies_within(column, other) for other in others)
+
+    return max(
+        under,
+        key=lambda c: (within(c), len(set(c.held)), not determines_key(above, c)),
+        default=above,
+    )
 
 
 def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
