@@ -289,3 +289,51 @@ def test_counts_below_a_threshold_are_no_ages(tmp_path):
     lines = ["town,sex,n", "Ash,m,1-4", "Ash,f,5", "Birch,m,6", "Birch,f,1-4", "Cedar,m,5", "Cedar,f,6"]
     _, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
     assert measured.cells.n == 6
+
+
+@pytest.mark.parametrize("hidden", ["n/s", "few", "unter 10"])
+def test_a_first_row_of_a_hidden_number_is_no_header(tmp_path, hidden):
+    """The first row has no number, but a text that stands in place of numbers below, too."""
+    lines = [
+        "county,town,sex,new",
+        f"Moor,Ash,F,{hidden}",
+        "Moor,Ash,M,22",
+        f"Moor,Birch,F,{hidden}",
+        "Moor,Birch,M,45",
+    ]
+    lines += ["Vale,Dill,F,31", f"Vale,Dill,M,{hidden}"]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 3 * 2, draft.text
+
+
+@pytest.mark.parametrize("names", [("SEXP", "INGP"), ("a", "b"), ("sexo", "nac")])
+def test_two_columns_of_the_same_numbers_are_two_attributes(tmp_path, names):
+    lines = [f"SA4_2021,SA2_2021,{names[0]},age,{names[1]},Count"]
+    for k, area in enumerate(("301,30101", "301,30102", "304,30401", "304,30402")):
+        for sex in "12@":
+            for age in ("0-9", "10-19"):
+                for status in "12@":
+                    n = 30 * (k + 1) * (2 if sex == "@" else 1) * (3 if status == "@" else int(status))
+                    lines.append(f"{area},{sex},{age},{status},{n}")
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert measured.cells.n == 4 * 2 * 2 * 2, draft.text
+
+
+@pytest.mark.parametrize("rounded_alone", [False, True])
+def test_sums_of_rounded_numbers_are_named(tmp_path, rounded_alone):
+    lines = ["county,town,m,f,total"]
+    for k in range(20):
+        m, f = 5 * ((7 * k + 3) % 23 + 2), 5 * ((11 * k + 5) % 19 + 3)
+        lines.append(f"c{k % 4},t{k},{m},{f},{m + f + (5 * (k % 3 - 1) if rounded_alone else 0)}")
+    draft, _ = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert rounded_alone != any("sums of rounded numbers" in text for text in draft.undecided), draft
+
+
+@pytest.mark.parametrize(
+    "name", ["Standardna napaka", "erreur-type", "error estándar", "błąd standardowy", "標準誤差"]
+)
+def test_standard_errors_are_known_in_other_languages(tmp_path, name):
+    lines = [f"area,n,{name}", "Ash,41.25,3.0", "Birch,67.5,3.0", "Cedar,18.125,3.0", "Dill,12.5,0"]
+    draft, measured = read_draft(tmp_path, "\n".join(lines) + "\n")
+    assert f'variance = "{name}"' in draft.text
+    assert measured.cells.n == 4

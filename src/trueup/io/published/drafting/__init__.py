@@ -18,7 +18,7 @@ from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
 from trueup.io.published.drafting.lookups import places_looked_up, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
-from trueup.io.published.drafting.sums import sums_missed
+from trueup.io.published.drafting.sums import sums_missed, sums_of_rounded
 from trueup.io.published.drafting.written import written
 from trueup.io.published.perturbed import read_perturbed
 from trueup.io.published.perturbed.grid import rows_of, sheets_of
@@ -26,7 +26,7 @@ from trueup.model.perturbed import parse_perturbed
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import Rounded
 
-NEAREST = Rounded.name
+NEAREST, RANDOM = Rounded.name, "random-rounding"
 MOST_NOTES = 100_000
 """Characters of the sheets without a table that are looked through for notes."""
 
@@ -109,6 +109,8 @@ def draft_published(
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
             text = re.sub(nearest, r'name = "random-rounding", base = \1', text)
             undecided.append("sums of parts exclude rounding to the nearest: it is taken to be at random")
+        if kept := sums_of_rounded(measured, (NEAREST, RANDOM)):
+            undecided.append(kept)
         if missed := sums_missed(measured, Exact.name):
             undecided.append(missed.said())
         undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]

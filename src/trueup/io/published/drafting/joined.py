@@ -197,7 +197,7 @@ def _drafted_table(
         unnamed = re.fullmatch(r"column \d+", column.name) or column.name in [
             place.name for place in table.places
         ]
-        drawn = attribute_of(attributes, name_of(values) if unnamed else column.name, values)
+        drawn = attribute_of(attributes, name_of(values) if unnamed else column.name, values, named)
         if drawn.column != column.name:
             columns[drawn.column] = column.name
         if whole_value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -89,10 +89,13 @@ class Draft:
     pointers: Pointers | None = None
 
 
-def attribute_of(attributes: list[DraftedKey], name: str, values: list[str]) -> DraftedKey:
-    """Return the attribute of a name, or with these values; a new one if there is none."""
+def attribute_of(
+    attributes: list[DraftedKey], name: str, values: list[str], taken: Collection[str] = ()
+) -> DraftedKey:
+    """Return the attribute of a name, or with these values; a new one if there is none, or another column has `taken` it."""
     fold = {value.casefold() for value in values}
-    for known in attributes:
+    free = [known for known in attributes if known.name not in taken]
+    for known in sorted(free, key=lambda known: known.name.casefold() != name.casefold()):
         held = {value.casefold() for value in known.values}
         if held == fold or (known.name.casefold() == name.casefold() and held & fold):
             known.values += [value for value in values if value.casefold() not in held]

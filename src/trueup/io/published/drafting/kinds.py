@@ -35,11 +35,18 @@ BESIDE = re.compile(
 )
 _ERRORS = {
     "standard error": re.compile(
-        r".*(standard[ _]error|std[ ._]*err(or)?|(?<![^\W_])se|standardfehler|erreur[ -]type)(?![^\W_]).*",
+        r".*(standard[ _]error|std[ ._]*err(or)?|(?<![^\W_])se|standardfehler|erreur[ -]type|errore? (est[aá]ndard?|standard)|"
+        r"erro[ -]padrão|błąd standardowy|standaardfout|medelfel|standard(feil|fejl)|keskivirhe|"
+        r"(směrodatná|standardní|štandardná) chyba|"
+        r"standardna (napaka|greška|pogreška)|standard hiba|eroare standard|standartinė paklaida|standartkļūda|standardviga|"
+        r"standart hata|стандартная ошибка|τυπικό σφάλμα|標準誤差|标准误)(?![^\W_]).*",
         re.I,
     ),
     "margin 95": re.compile(r".*(95 ?%.*margin|margin.*95 ?%|95 ?% ci ?(\+/?-|±)).*", re.I),
-    "margin 90": re.compile(r".*((?<![^\W_])moe|margins?[ _]of[ _]error|\+/-|±).*", re.I),
+    "margin 90": re.compile(
+        r".*((?<![^\W_])moe|margins?[ _]of[ _]error|\+/-|±|fehlerspanne|marge d.erreur|margen de error|foutmarge).*",
+        re.I,
+    ),
 }
 """Names of columns by what stands there of the error of a value."""
 NO_COUNTS = re.compile(

@@ -151,9 +151,15 @@ def _first(rows: Sequence[Row]) -> int | None:
         counted = numeric_cells(below)
         if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
             continue
-        if numbers & (numeric_cells(below) | {k for k, cell in enumerate(below) if is_code(cell)}):
+        coded = {k for k, cell in enumerate(below) if is_code(cell) or _stands_again(rows[at + 1 :], cell, k)}
+        if numbers & (numeric_cells(below) | coded):
             return _with_codes(rows, at, numbers)
     return None
+
+
+def _stands_again(rows: Sequence[Row], text: str, k: int) -> bool:
+    """Return True for a text that stands several times in a column of the next rows."""
+    return bool(text) and sum(k < len(row) and row[k] == text for row in rows[:500]) > 1
 
 
 def _rise_by_one(cells: Sequence[str]) -> bool:
@@ -187,10 +193,10 @@ def _lacks_values(rows: Sequence[Row], at: int, numbers: set[int]) -> bool:
 
 
 def _in_place(cell: str, below: set[str]) -> bool:
-    """Return True for a code in the place of a number, and for a number with a mark that is no year."""
+    """Return True for a code in the place of a number, a text that stands below again, or a marked number that is no year."""
     if is_marked(cell):
         return not YEAR.fullmatch(without_mark(cell).strip())
-    return is_code(cell) and (cell in below or not cell[0].isalnum())
+    return cell in below or (is_code(cell) and not cell[0].isalnum())
 
 
 def _header(rows: Sequence[Row], first: int) -> int:

@@ -81,7 +81,7 @@ def with_numbered_keys(
     few = told_rows(keys) < 0.8 * len(values[0].texts)
     for count in range(len(values)):
         numbered = values[:count]
-        if not all(re.fullmatch(r"\d{1,12}", text) for column in numbered for text in column.held):
+        if not all(re.fullmatch(r"\d{1,12}|[@#^&]", text) for column in numbered for text in column.held):
             break
         ways = [
             [column.texts for column in (*keys, *periods, *numbered)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -102,6 +103,36 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
                         int(np.isfinite(high).sum()),
                     )
     return None
+
+
+MANY_SUMS = 14
+"""Sums that agree exactly, of which chance leaves fewer than one in a thousand where each number is rounded by itself."""
+
+
+def sums_of_rounded(measured: Measurements, laws: Sequence[str]) -> str:
+    """Return what to do where all published sums equal those of their rounded parts; empty if one differs, or few are known."""
+    found: dict[Margin, NDArray[np.float64]] = {}
+    cells = measured.cells
+    for header, values in zip(measured.headers, measured.values):
+        if header.law.name in laws:
+            margin, size = canonical(cells, header.margin), cells.size(header.margin)
+            groups = np.arange(size) if header.groups is None else np.asarray(header.groups)
+            found.setdefault(margin, np.full(size, np.nan))[groups] = values
+    kept = 0
+    for (total, own), (parts, each) in product(found.items(), repeat=2):
+        if parts != total and cells.contains(total, parts):
+            group = cells.groups(parts, total)
+            sums, many = np.bincount(group, each, len(own)), np.bincount(group, minlength=len(own))
+            told = (many > 1) & (own > 0) & np.isfinite(sums)
+            if (own != sums)[told].any():
+                return ""
+            kept += int(told.sum())
+    return (
+        f"all {kept} published sums equal the sums of their published parts, as they would not if each were rounded by itself: "
+        "they are sums of rounded numbers, and tell nothing more; leave their entries out, and their columns out of `cell`"
+        if kept >= MANY_SUMS
+        else ""
+    )
 
 
 _BASE = re.compile(r"(?:base(?: of)?|nearest|multiples? of|to)\s+(\d{1,4})", re.IGNORECASE)
