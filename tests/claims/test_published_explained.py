@@ -49,6 +49,8 @@ def test_rounding_to_the_nearest_explains_what_it_causes(base, rng):
     [found] = inconsistencies(measured, tu.infer(measured, draws=200))
     assert (found.compared, found.left_out) == (199, 1)
     assert found.mean_square == pytest.approx(found.by_law, rel=0.35)
+    [inside] = inconsistencies(measured, tu.infer(measured, draws=20, within="district=003"))
+    assert (inside.compared, inside.left_out) == (1, 0)
 
 
 def test_values_that_nothing_links_are_inferred_in_seconds_and_the_rest_is_said_not_to_be_known():

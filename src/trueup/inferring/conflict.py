@@ -98,12 +98,17 @@ def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Incons
     measured
         Published tables.
     posterior
-        Of their true counts.
+        Of their true counts, or of those in one place, whose margins are compared then.
 
     Examples
     --------
     See `docs/perturbed.md`.
     """
+    if place := posterior.method.get("within"):
+        from trueup.inferring.recast import within  # others look at the whole
+        from trueup.model.constraints import Constraints
+
+        measured = within(measured, Constraints(measured.cells, ()), place)[0]
     shown = _published_numbers(measured)
     return list(_compared(measured.cells, shown, posterior))
 
