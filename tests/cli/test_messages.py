@@ -224,6 +224,16 @@ def test_a_kind_of_stage_is_said_once_in_a_while(capsys, monkeypatch):
     assert 4 <= len(said) <= 6
 
 
+def test_a_prediction_that_changes_is_said_again(capsys):
+    lines = LogLines()
+    for sweeps, seconds in ((8, 10), (9, 11), (64, 45), (512, 180)):
+        lines.watch(
+            f"chains are too short: {sweeps} sweeps to a draw, about {seconds} seconds in all predicted"
+        )
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1].split()[0] for line in said] == ["8", "64", "512"]
+
+
 def test_on_a_terminal_parts_have_a_bar_and_their_number(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")

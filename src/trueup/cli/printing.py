@@ -187,7 +187,8 @@ class TimeLeft:
 class LogLines:
     """Dated lines of a run's stages for a log: each kind of stage once, and at most one line more in `PERIOD` seconds.
 
-    Stages are of a kind if they differ from a number on, as in "warming up: 5 of 100 sweeps".
+    Stages are of a kind if they differ from a number on, as in "warming up: 5 of 100 sweeps", unless one predicts another time
+    for the whole command: a prediction that is corrected by half is printed.
     """
 
     PERIOD = 30.0
@@ -200,7 +201,7 @@ class LogLines:
     def watch(self, what: str, done: int = 0, of: int = 0) -> None:
         """Print what is being done, or how many parts are, if it is time."""
         left, now = self._left(what, done, of), time.monotonic()
-        kind, whole = re.split(r"\d", what)[0], of <= 1
+        kind, whole = re.split(r"\d", what)[0] + _predicted(what), of <= 1
         due, known = now - self._said >= self.PERIOD, (kind, whole) in self._kinds
         if (done if whole else done < of and not due) or (known and not due):
             return
@@ -208,6 +209,13 @@ class LogLines:
         self._said = now
         parts = "" if whole else f": {done:,} of {of:,}"
         say_dated(what + parts + ("" if left is None else f", about {left:.0f} s left"))
+
+
+def _predicted(text: str) -> str:
+    """Return about how long a text says that the whole command takes, in steps of a half; empty if it says nothing."""
+    found = re.search(r"about (\d+) (second|minute)s in all", text)
+    seconds = int(found[1]) * (60 if found[2] == "minute" else 1) if found else 0
+    return str(round(math.log(seconds, 1.5))) if seconds else ""
 
 
 def say_dated(text: str) -> None:
