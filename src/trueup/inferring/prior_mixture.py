@@ -39,9 +39,7 @@ FREEDOM = 5.0
 
 SMALLER = 2.5
 """By how much the logit of how small parts are is lowered to see how far it may be."""
-
-
-DRAWN_IN_POINTS = 8
+SOLUTIONS_DRAWN_IN = 8
 """Predicted time of drawing from solutions, in points."""
 
 
@@ -254,7 +252,7 @@ class Spread:
         count = count_points(self.first)
         thetas, log_density = points(estimate, free, count, rng, self._left(estimate, free))
         solutions, log_weights = [], np.empty(count)
-        for i, theta in in_turn(thetas, deadline, progress, DRAWN_IN_POINTS):
+        for i, theta in in_turn(thetas, deadline, progress, SOLUTIONS_DRAWN_IN):
             solved = self.at(theta)
             if solved and not np.isfinite(marginals(solved)[2]).all():
                 solved = None  # its tilts are so steep that messages end where floating-point numbers do

@@ -117,7 +117,7 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
 
 
 class PublicNumbers(NamedTuple):
-    """What public columns say of splits: `(nodes,)` logs of shares, `(nodes, p)` covariates, and names of coefficients.
+    """Public numbers of splits: `(nodes,)` logs of shares, `(nodes, p)` covariates, and names of coefficients.
 
     Shares are known up to a constant for each parent. Of places whose splits are even, all are empty.
     """

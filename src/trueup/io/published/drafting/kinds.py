@@ -28,6 +28,8 @@ VARIANCE = re.compile(
     re.IGNORECASE,
 )
 _MARKS = re.compile(r".*(flag|footnote|\bnotes?\b|remark|comment|symbol).*", re.IGNORECASE)
+_RANGE = re.compile(r"(\d{1,3})(?: ?[-–] ?(\d{1,3}))?")
+"""A number of years, or a range of them."""
 _NOTED = re.compile(r"\s*[\[(]notes?\W*\w{1,3}[\])]", re.IGNORECASE)
 """Points from a name to a note."""
 BESIDE = re.compile(
@@ -112,9 +114,6 @@ def marks_values(column: SeenColumn, at: int) -> bool:
     sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
     named = _MARKS.fullmatch(_NOTED.sub("", column.name))
     return named is not None or (at > 0 and sparse and not KEY.fullmatch(column.name))
-
-
-_RANGE = re.compile(r"(\d{1,3})(?: ?[-–] ?(\d{1,3}))?")
 
 
 def holds_values(column: SeenColumn, at: int) -> bool:

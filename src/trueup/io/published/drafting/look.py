@@ -151,15 +151,15 @@ def _first(rows: Sequence[Row]) -> int | None:
         counted = numeric_cells(below)
         if named and not (counted and all(YEAR.fullmatch(below[k].rstrip(".")) for k in counted)):
             continue
-        coded = {k for k, cell in enumerate(below) if is_code(cell) or _stands_again(rows[at + 1 :], cell, k)}
+        coded = {k for k, cell in enumerate(below) if is_code(cell) or _stands_again(rows, at + 1, cell, k)}
         if numbers & (numeric_cells(below) | coded):
             return _with_codes(rows, at, numbers)
     return None
 
 
-def _stands_again(rows: Sequence[Row], text: str, k: int) -> bool:
-    """Return True for a text that stands several times in a column of the next rows."""
-    return bool(text) and sum(k < len(row) and row[k] == text for row in rows[:500]) > 1
+def _stands_again(rows: Sequence[Row], at: int, text: str, k: int) -> bool:
+    """Return True for a text that stands several times in a column of the rows from one on."""
+    return bool(text) and sum(k < len(row) and row[k] == text for row in rows[at : at + 500]) > 1
 
 
 def _rise_by_one(cells: Sequence[str]) -> bool:

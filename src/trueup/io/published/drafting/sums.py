@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_number
 from trueup.model.cells import Margin
+from trueup.model.header import Measured
 from trueup.model.nested import canonical
 from trueup.model.records.measurements import Measurements
 from trueup.noise.laws.undrawn import Exact
@@ -70,16 +71,24 @@ def _ends(low: float, high: float) -> str:
     return f"{low:,g}" if low == high else f"{low:,g} or more" if np.isinf(high) else f"{low:,g} to {high:,g}"
 
 
+def _under(
+    measured: Measurements, laws: Sequence[str]
+) -> Iterator[tuple[Measured, NDArray, Margin, NDArray[np.int64]]]:
+    """Yield the headers under some laws, with their values, margins, and groups of these."""
+    for header, values in zip(measured.headers, measured.values):
+        if header.law.name in laws:
+            margin = canonical(measured.cells, header.margin)
+            every = np.arange(measured.cells.size(margin))
+            yield header, values, margin, every if header.groups is None else np.asarray(header.groups)
+
+
 def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
     """Return a total that no counts sum to which a law, or an exact value, allows for it and its parts; None without one."""
     cells = measured.cells
     ends: dict[Margin, NDArray[np.float64]] = {}
     shown: dict[Margin, NDArray[np.bool_]] = {}
-    for header, values in zip(measured.headers, measured.values):
-        if header.law.name not in (law, Exact.name, CountInterval.name):
-            continue
-        margin, size = canonical(cells, header.margin), cells.size(header.margin)
-        groups = np.arange(size) if header.groups is None else np.asarray(header.groups)
+    for header, values, margin, groups in _under(measured, (law, Exact.name, CountInterval.name)):
+        size = cells.size(margin)
         every = ends.setdefault(margin, np.array([[0.0] * size, [np.inf] * size]))
         every[:, groups] = [np.asarray(end, float) for end in header.law.bounds(values)]
         shown.setdefault(margin, np.zeros(size, bool))[groups] |= header.law.name == law
@@ -113,11 +122,8 @@ def sums_of_rounded(measured: Measurements, laws: Sequence[str]) -> str:
     """Return what to do where all published sums equal those of their rounded parts; empty if one differs, or few are known."""
     found: dict[Margin, NDArray[np.float64]] = {}
     cells = measured.cells
-    for header, values in zip(measured.headers, measured.values):
-        if header.law.name in laws:
-            margin, size = canonical(cells, header.margin), cells.size(header.margin)
-            groups = np.arange(size) if header.groups is None else np.asarray(header.groups)
-            found.setdefault(margin, np.full(size, np.nan))[groups] = values
+    for _, values, margin, groups in _under(measured, laws):
+        found.setdefault(margin, np.full(cells.size(margin), np.nan))[groups] = values
     kept = 0
     for (total, own), (parts, each) in product(found.items(), repeat=2):
         if parts != total and cells.contains(total, parts):
