@@ -7,15 +7,21 @@ from typing import Any
 
 import typer.main
 
-from trueup.cli import EXIT_CODES, whole_app
+from trueup.cli import EXIT_CODES, options, whole_app
 
 HEAD = """# Command line
 
-Every command and option, as `trueup COMMAND --help` shows them. `--json` prints for machines what is otherwise printed to be
-read, errors as well: `{"error": {"message": ..., "given": ..., "needed": ..., "remedy": ..., "exit_code": ...}}`.
+Every command and option, as `trueup COMMAND --help` shows them.
 
 | exit code | meaning |
 |---|---|
+"""
+
+COMMON = """## Options of one meaning everywhere
+
+They may stand before the command or after it; the command's section says which of them it takes. `--json` prints for machines
+what is otherwise printed to be read, errors as well:
+`{"error": {"message": ..., "given": ..., "needed": ..., "remedy": ..., "exit_code": ...}}`.
 """
 
 
@@ -23,9 +29,15 @@ def page() -> str:
     """Return the page as Markdown."""
     root = typer.main.get_command(whole_app())
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-    return "\n\n".join(
-        [HEAD + codes, *(section(name, command) for name, command in commands("trueup", root))]
+    common = "\n".join(
+        [
+            "| option | meaning |",
+            "|---|---|",
+            *(row(each) for each in root.params if each.name in options.COMMON),
+        ]
     )
+    sections = (section(name, command) for name, command in commands("trueup", root))
+    return "\n\n".join([HEAD + codes, f"{COMMON}\n{common}", *sections])
 
 
 def commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
@@ -42,7 +54,9 @@ def section(name: str, command: Any) -> str:
     """Return what a command does and a row for each of its parameters."""
     rows = [row(parameter) for parameter in command.params if parameter.name != "help"]
     table = "\n".join(["| parameter | meaning |", "|---|---|", *rows]) if rows else ""
-    return "\n\n".join(part for part in (f"## `{name}`", command.help or "", table) if part)
+    names = ", ".join(f"`{name}`" for name in options.taken_by(command))
+    taken = names and f"Takes {names}, too."
+    return "\n\n".join(part for part in (f"## `{name}`", command.help or "", table, taken) if part)
 
 
 def row(parameter: Any) -> str:

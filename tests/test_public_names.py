@@ -12,6 +12,7 @@ import typer.main
 
 import trueup
 from trueup.cli import EXIT_CODES, whole_app
+from trueup.cli.options import taken_by
 
 FROZEN = Path(__file__).with_name("public_names.json")
 """Names as they were frozen; `python -m tests.test_public_names` prints those of today, to add new ones."""
@@ -39,14 +40,8 @@ def _parts(named: Any) -> list[str]:
 
 def _commands(name: str, command: Any):
     if not hasattr(command, "commands"):
-        yield (
-            name,
-            sorted(
-                option
-                for parameter in command.params
-                for option in (*parameter.opts, *parameter.secondary_opts)
-            ),
-        )
+        own = (option for each in command.params for option in (*each.opts, *each.secondary_opts))
+        yield name, sorted([*own, *taken_by(command)])
         return
     for inner in command.commands.values():
         if not inner.hidden:

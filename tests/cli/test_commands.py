@@ -370,3 +370,37 @@ query = [
     lines = (tmp_path / "x" / "area-kind.csv").read_text().splitlines()
     assert len(lines) == 5
     assert all(int(line.rpartition(",")[2]) > 0 for line in lines[1:])  # margins of error
+
+
+@pytest.mark.parametrize(
+    "words", ["--json check {}", "check --json {}", "check {} --json", "--memory 4GB check {} --json"]
+)
+def test_an_option_of_all_commands_stands_anywhere(areas, words):
+    folder, _ = areas
+    done = run(*shlex.split(words.format(shlex.quote(str(folder / "out")))))
+    assert done.returncode == 0, done.stderr
+    assert all(one["holds"] for one in json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("check towns --workers 2", "`trueup check` has no use for --workers. To do: leave out --workers."),
+        ("schema --log run.log", "`trueup schema` has no use for --log"),
+        ("budget show ledger --encoding latin-1", "`trueup budget show` has no use for --encoding"),
+        ("check towns --memory", "'--memory' requires an argument"),
+        ("check towns --json=yes", "'--json' does not take a value"),
+        ("check towns --workers 0", "greater than or equal to 1"),
+    ],
+)
+def test_a_command_refuses_options_of_all_commands_that_it_does_not_use(words, said):
+    done = run(*shlex.split(words))
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_what_stands_after_two_dashes_is_no_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run("check", "--", "--json")
+    assert done.returncode == 2
+    assert "--json" in done.stderr, "it is the folder's name"

@@ -7,13 +7,13 @@ import json
 from typing import ClassVar
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import papers as frame
 from papers import __main__ as command
 from papers.item import Found, Item, Setting, outcome
 from papers.row import claim, compare, corrected, furthest, held, likely, limit, printed, shown
-from trueup.cli import new_app
 from trueup.errors import DataError, SpecError
 
 
@@ -46,7 +46,7 @@ class NeedsPackage(Wrong):
 
 @pytest.fixture
 def app():
-    app = new_app()
+    app = typer.Typer()
     command.register(app)
     app.command("other")(lambda: None)  # one command alone would lose its name
     return app

@@ -14,6 +14,16 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from trueup.cli.options import (
+    AnyOrder,
+    AsJson,
+    Encoding,
+    LogFile,
+    Memory,
+    Workers,
+    taken_by,
+    with_common,
+)
 from trueup.cli.printing import print_json, shown_lines
 from trueup.errors import BudgetError, BusyError, ConvergenceError, TrueupError, place_of
 from trueup.version import __version__
@@ -39,6 +49,7 @@ EXIT_CODES = {
 def new_app() -> typer.Typer:
     """Make the application; tracebacks never show local variables, which may hold counts."""
     app = typer.Typer(
+        cls=AnyOrder,
         help="Differentially private counts that add up.",
         epilog="Begin with: trueup demo",
         no_args_is_help=True,
@@ -48,11 +59,28 @@ def new_app() -> typer.Typer:
 
     @app.callback()
     def options(
+        context: typer.Context,
+        as_json: AsJson = False,
+        memory: Memory = None,
+        workers: Workers = None,
+        log: LogFile = None,
+        encoding: Encoding = None,
         version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
     ) -> None:
-        pass
+        context.obj = {"as_json": as_json or None, "memory": memory, "workers": workers}
+        context.obj |= {"log": log, "encoding": encoding}
 
     return app
+
+
+def add_command(
+    app: typer.Typer, command: Callable[..., None], name: str, example: str | None = None
+) -> None:
+    """Add a command, whose help names the options of the application that it takes."""
+    said = [f"Example: {example}"] if example else []
+    if taken := taken_by(command):
+        said.append(f"Takes {', '.join(taken)}, too: see trueup --help.")
+    app.command(name, epilog="\n\n".join(said))(with_common(command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -238,8 +266,7 @@ def whole_app(asked: str | None = None) -> typer.Typer:
         if name == "budget":
             app.add_typer(module.budget_group(), name=name)
         else:
-            epilog = f"Example: {EXAMPLES[name]}"
-            app.command(name, epilog=epilog)(getattr(module, f"{name}_command"))
+            add_command(app, getattr(module, f"{name}_command"), name, EXAMPLES[name])
     return app
 
 

@@ -12,6 +12,7 @@ from trueup.cli.options import (
     HouseholdsPath,
     OutPath,
     SpecPath,
+    Workers,
     given_tables,
     named_number,
     named_parameters,
@@ -65,7 +66,6 @@ PublicTruth = Annotated[
     bool, option("--public-truth", "Declare the truth public; else the assessment is confidential.")
 ]
 Seed = Annotated[int, option("--seed", "Of the simulated noise.", shown=True, min=0)]
-Workers = Annotated[int, option("--workers", "Processes.", shown=True, min=1)]
 
 
 def assess_command(
@@ -88,7 +88,7 @@ def assess_command(
     threshold: Thresholds = None,
     public_truth: PublicTruth = False,
     seed: Seed = 0,
-    workers: Workers = 1,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate releases of known counts: bias, error, coverage and fairness of methods and budgets."""
@@ -116,7 +116,7 @@ def assess_command(
             thresholds=_thresholds(threshold or []),
             public_truth=public_truth,
             seed=seed,
-            workers=workers,
+            workers=workers or 1,
             watch=tell,
         )
     _show(record, out, as_json=as_json)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli import FAILED_CHECK
+from trueup.cli import FAILED_CHECK, add_command
 from trueup.cli.options import (
     AsJson,
     Encoding,
@@ -70,8 +70,8 @@ def budget_group() -> typer.Typer:
         no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
     )
     for command in (init, data, grant, show, log, verify):
-        group.command()(command)
-    group.command("export")(export_entries)
+        add_command(group, command, command.__name__)
+    add_command(group, export_entries, "export")
     return group
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trueup.cli import FAILED_CHECK
-from trueup.cli.options import AsJson, BundlePath, MemoryLimit, memory_limit, option, refuse_idle
+from trueup.cli.options import AsJson, BundlePath, Memory, memory_limit, option, refuse_idle
 from trueup.cli.printing import print_json, progress
 
 Publish = Annotated[
@@ -128,7 +128,7 @@ def areas_command(
         ),
     ] = None,
     column: Annotated[str, option("--column", "The map's column of areas.", shown=True)] = "area",
-    memory: Annotated[str, option("--memory", "What may be held in memory.", shown=True)] = "2GB",
+    memory: Memory = None,
     as_json: AsJson = False,
 ) -> None:
     """Sum released counts over school districts, places or any other lists of finest places."""
@@ -137,7 +137,7 @@ def areas_command(
     kept = None if by is None else [name.strip() for name in by.split(",") if name.strip()]
     with progress(quiet=as_json) as tell:
         tell("summing over areas")
-        made = write_areas(bundle, mapping, out, attributes=kept, column=column, memory=memory)
+        made = write_areas(bundle, mapping, out, attributes=kept, column=column, memory=memory or "2GB")
     if as_json:
         print_json({"out": str(out), "areas": made})
         return
@@ -146,7 +146,7 @@ def areas_command(
     print(f"Table: {out}")
 
 
-def check_command(bundle: BundlePath, memory: MemoryLimit = None, as_json: AsJson = False) -> None:
+def check_command(bundle: BundlePath, memory: Memory = None, as_json: AsJson = False) -> None:
     """Check digests, sums, signs, invariants and every constraint of a bundle."""
     from trueup.checking.bundle import check as check_bundle
 

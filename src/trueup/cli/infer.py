@@ -29,8 +29,9 @@ from trueup.cli.options import (
     Encoding,
     LogFile,
     Master,
-    MemoryLimit,
+    Memory,
     TakeOver,
+    Workers,
     argument,
     memory_limit,
     option,
@@ -79,12 +80,6 @@ AsCsv = Annotated[bool, option("--csv", "Write CSV instead of Parquet.")]
 Chosen = Annotated[
     list[str] | None, option("--chosen", "Label of a count that the report's pictures show; repeat it.")
 ]
-Workers = Annotated[
-    int,
-    option(
-        "--workers", "Processes that share a large tree; of Spark by default its cores.", shown=True, min=1
-    ),
-]
 Within = Annotated[str | None, option("--within", "Only this place and all below it: county=44001.")]
 Tier = Annotated[
     str | None,
@@ -122,14 +117,14 @@ def infer_command(
     chosen: Chosen = None,
     estimates: Estimates = None,
     show: Show = 20,
-    workers: Workers = 1,
+    workers: Workers = None,
     within: Within = None,
     tier: Tier = None,
     minutes: Minutes = None,
     areas: Areas = None,
     column: AreaColumn = "area",
     by: By = None,
-    memory: MemoryLimit = None,
+    memory: Memory = None,
     engine: EngineOfParts = None,
     master: Master = None,
     summaries_alone: SummariesAlone = False,
@@ -181,7 +176,7 @@ def infer_command(
     wanted = None if areas is None else _areas(cells, areas, column, by)
     method = None if tier is None else tiered(inferred, spec, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
-    how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers}
+    how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers or 1}
     how |= {"minutes": minutes}
     if measurements.guarantee.kind != "none" and not later:  # else the record knows its own
         how["spec"] = spec

@@ -144,7 +144,7 @@ class InferenceByParts:
 
     engine: str
     master: str | None
-    workers: int
+    workers: int | None
     memory: str | None
     draws: int
     level: str
@@ -204,12 +204,12 @@ class InferenceByParts:
         if self.engine == "spark":
             from trueup.run.spark import SparkCluster
 
-            return SparkCluster(self.master, workers=None if self.workers == 1 else self.workers)
+            return SparkCluster(self.master, workers=self.workers)
         if self.engine != "local":
             raise SpecError(f"there is no engine '{self.engine}' by parts", needed="local or spark")
         from trueup.run.local import LocalPool
 
-        return LocalPool(self.workers)
+        return LocalPool(self.workers or 1)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,16 @@
-"""Options that commands share."""
+"""Options that commands share: those of one meaning everywhere are options of `trueup` itself."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature, unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from trueup.ledger.account import Account
@@ -33,9 +37,6 @@ DataPath = Annotated[Path, option("--data", "The confidential table: CSV, Parque
 GeographyPath = Annotated[
     Path | None, option("--geography", "The public list of places: CSV, Parquet or xlsx.", INPUT)
 ]
-Encoding = Annotated[
-    str | None, option("--encoding", "Of those CSV files that are not in UTF-8, such as latin-1.", INPUT)
-]
 HouseholdsPath = Annotated[
     Path | None,
     option(
@@ -60,10 +61,6 @@ ExpectRows = Annotated[
         min=0,
     ),
 ]
-Memory = Annotated[str, option("--memory", "Memory for all processes together.", ENGINE, shown=True)]
-MemoryLimit = Annotated[
-    str | None, option("--memory", "What it may use; what needs more is refused by name.", ENGINE)
-]
 Master = Annotated[
     str | None, option("--master", "Address of the Spark cluster, such as spark://host:7077.", ENGINE)
 ]
@@ -75,10 +72,106 @@ TakeOver = Annotated[
         ENGINE,
     ),
 ]
-LogFile = Annotated[
-    Path | None, option("--log", "Add what the run does to this file, a line of JSON each.", OUTPUT)
+
+EVERYWHERE = "Of all commands, before or after the command"
+AsJson = Annotated[bool, option("--json", "Print JSON for machines.", EVERYWHERE)]
+Encoding = Annotated[
+    str | None, option("--encoding", "Of those CSV files that are not in UTF-8, such as latin-1.", EVERYWHERE)
 ]
-AsJson = Annotated[bool, option("--json", "Print JSON for machines.", OUTPUT)]
+LogFile = Annotated[
+    Path | None, option("--log", "Add what the run does to this file, a line of JSON each.", EVERYWHERE)
+]
+Memory = Annotated[
+    str | None,
+    option(
+        "--memory",
+        "Memory for all processes together, such as 8GB: what needs more is done by parts, or refused by name.",
+        EVERYWHERE,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    option(
+        "--workers", "Processes at work at once; by default 1, of Spark the cores it has.", EVERYWHERE, min=1
+    ),
+]
+COMMON: dict[str, Any] = {
+    "as_json": AsJson,
+    "memory": Memory,
+    "workers": Workers,
+    "log": LogFile,
+    "encoding": Encoding,
+}
+"""Options of one meaning in every command, by the parameters that take them."""
+
+
+class AnyOrder(TyperGroup):
+    """An application whose own options may stand before its command or after it."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """Read the application's options wherever they stand, then the command."""
+        own = {name: each for each in self.params if each.name in COMMON for name in each.opts}
+        return super().parse_args(ctx, _moved_first(own, args))
+
+
+def _moved_first(own: dict[str, Any], args: Sequence[str]) -> list[str]:
+    """Return arguments with certain options, and their values, before all others."""
+    first, rest, words = [], [], iter(args)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name not in own:
+            rest.append(word)
+        elif equals or own[name].is_flag:
+            first.append(word)
+        else:
+            value = next(words, None)
+            if value is None:
+                raise typer.BadParameter(f"Option '{name}' requires an argument.")
+            first += [word, value]
+    return first + rest
+
+
+def with_common(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command without those of its parameters that are options of the application, which fills them in.
+
+    Raises
+    ------
+    SpecError
+        If an option of the application is given that the command has no use for.
+    """
+    whole = signature(command, eval_str=True)
+    taken = [name for name in whole.parameters if name in COMMON]
+
+    @wraps(command)
+    def filled(context: typer.Context, **own: Any) -> None:
+        given = context.obj or {}
+        for name, value in given.items():
+            if value is not None and name not in taken:
+                _refuse_unused(name, context.command_path)
+        command(**own, **{name: given[name] for name in taken if given.get(name) is not None})
+
+    kept = [each for name, each in whole.parameters.items() if name not in COMMON]
+    context = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    filled.__signature__ = Signature([context, *kept])  # pyright: ignore[reportAttributeAccessIssue]
+    return filled
+
+
+def taken_by(command: Any) -> list[str]:
+    """Return the names of the application's options that a command takes, a function or one that is registered."""
+    function = unwrap(getattr(command, "callback", command))
+    return [_flag(name) for name in COMMON if name in signature(function).parameters]
+
+
+def _flag(parameter: str) -> str:
+    return COMMON[parameter].__metadata__[0].default
+
+
+def _refuse_unused(name: str, command: str) -> None:
+    from trueup.errors import SpecError
+
+    raise SpecError(f"`{command}` has no use for {_flag(name)}", remedy=f"leave out {_flag(name)}")
 
 
 def given_tables(data: Any, households: Path | None) -> Any:

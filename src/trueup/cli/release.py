@@ -27,7 +27,9 @@ from trueup.cli.options import (
     LedgerUrl,
     LogFile,
     Master,
+    Memory,
     TakeOver,
+    Workers,
     argument,
     given_tables,
     open_account,
@@ -50,15 +52,6 @@ Out = Annotated[Path | None, option("--out", "A new folder.", OUTPUT)]
 Engine = Annotated[
     str | None,
     option("--engine", "memory, local or spark; by default what the size and --memory suggest.", ENGINE),
-]
-Workers = Annotated[
-    int | None,
-    option(
-        "--workers", "How many tasks run at once; by default 1, or the cores that Spark has.", ENGINE, min=1
-    ),
-]
-Total = Annotated[
-    str | None, option("--memory", "Memory for all processes together; 4GB by default.", ENGINE)
 ]
 WorkerMemory = Annotated[
     str | None, option("--worker-memory", "Memory of each worker, in place of --memory.", ENGINE)
@@ -109,7 +102,7 @@ def release_command(
     key: Key = None,
     engine: Engine = None,
     master: Master = None,
-    memory: Total = None,
+    memory: Memory = None,
     workers: Workers = None,
     worker_memory: WorkerMemory = None,
     expect_rows: ExpectRows = None,

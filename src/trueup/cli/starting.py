@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from trueup.cli.options import AsJson, GeographyPath, OutPath, SpecPath, argument, option
+from trueup.cli.options import AsJson, GeographyPath, OutPath, SpecPath, Workers, argument, option
 from trueup.cli.printing import print_json, progress
 
 DemoOut = Annotated[Path | None, option("--out", "A new folder; by default trueup-demo.")]
@@ -41,7 +41,7 @@ def synth_command(
     state: Annotated[list[str] | None, option("--state", "Make this region alone; may be repeated.")] = None,
     totals: Annotated[Path | None, option("--totals", "Stated totals: name, persons, perhaps code.")] = None,
     seed: Annotated[int, option("--seed", "The same seed gives the same files.", shown=True)] = 20200401,
-    workers: Annotated[int, option("--workers", "Processes at work.", shown=True, min=1)] = 1,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Make up places and counts or records that a spec can release, from stated totals."""
@@ -56,7 +56,7 @@ def synth_command(
             regions=state or (),
             totals=totals,
             seed=seed,
-            workers=workers,
+            workers=workers or 1,
             tell=tell,
         )
     people, places = sum(r.persons for r in made), sum(r.places for r in made)

@@ -17,7 +17,6 @@ from trueup.cli.options import (
     Key,
     LedgerUrl,
     Memory,
-    MemoryLimit,
     OutPath,
     SpecPath,
     argument,
@@ -52,16 +51,16 @@ def explain_command(
     geography: GeographyPath = None,
     encoding: Encoding = None,
     method: MethodName = None,
-    memory: Memory = "4GB",
+    memory: Memory = None,
     persons: Persons = None,
     records_of_one: RecordsOfOne = None,
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
     """Show cost, structure, method and expected error, from the spec and the public places."""
-    from trueup.files.memory import parse_memory
     from trueup.model.spec import load_spec
     from trueup.planning.contributions import RecordsOfUnits
+    from trueup.releasing.engine import MEMORY_BYTES
     from trueup.releasing.explain import explain as explain_spec
 
     with progress(quiet=as_json) as tell:
@@ -69,7 +68,7 @@ def explain_command(
             load_spec(spec),
             with_encoding(geography, encoding),
             method=method,
-            memory=parse_memory(memory),
+            memory=memory_limit(memory) or MEMORY_BYTES,
             persons=persons,
             records=RecordsOfUnits.read(records_of_one) if records_of_one is not None else None,
             simulate=not quick,
@@ -225,7 +224,7 @@ def reconcile_command(
     geography: Geography = None,
     encoding: Encoding = None,
     method: MethodName = None,
-    memory: MemoryLimit = None,
+    memory: Memory = None,
     as_json: AsJson = False,
 ) -> None:
     """Reconcile the measurements of a bundle, or tables that somebody else published, into whole counts that add up."""
