@@ -38,6 +38,10 @@ def rounding(base):
     return pmf
 
 
+def small_alone(y, x):
+    return rounding(3)(y, x) if x < 3 else float(y == x)
+
+
 def nearest(base):
     return lambda y, x: float(y == base * ((2 * x + base) // (2 * base)))
 
@@ -78,6 +82,18 @@ LAWS: dict[str, tuple[str, Pmf, Any, range]] = {
     "cell key": (
         '{ name = "cell-key", transitions = [{ "0" = 1 }, { "-1" = 0.25, "0" = 0.5, "1" = 0.25 }] }',
         changed,
+        None,
+        range(40),
+    ),
+    "small counts rounded": (
+        '{ name = "random-rounding", base = 3, below = 3 }',
+        small_alone,
+        None,
+        range(40),
+    ),
+    "small counts by a table": (
+        '{ name = "cell-key", transitions = [{ "0" = 1 }, { "-1" = 0.6, "2" = 0.4 }, { "-2" = 0.3, "1" = 0.7 }, { "0" = 1 }] }',
+        lambda y, x: {1: {0: 0.6, 3: 0.4}, 2: {0: 0.3, 3: 0.7}}.get(x, {x: 1.0}).get(y, 0.0),
         None,
         range(40),
     ),

@@ -27,6 +27,8 @@ from trueup.noise.perturbed.cell_key import maximum_entropy, rising_entropy
 LAWS = (
     RandomRounding(3),
     RandomRounding(10),
+    RandomRounding(3, below=3),
+    RandomRounding(5, below=10),
     CellKey(2, "1"),
     CellKey(5, "3", 3),
     CellKey(5, "3", 3, monotone=True),

@@ -101,7 +101,7 @@ class PerturbedSpec(SpecPart):
     ... law = { name = "random-rounding", base = 3 }
     ... ''')
     >>> spec.published[0].rule.law
-    RandomRounding(base=3)
+    RandomRounding(base=3, below=None)
     """
 
     format: Literal[1] = Field(description="version of this format")

@@ -14,7 +14,7 @@ from trueup.errors import SpecError, did_you_mean
 from trueup.model.published_codes import CodeMeaning
 from trueup.noise import OF_VARIANCE, law_named
 from trueup.noise.laws.undrawn import Exact
-from trueup.noise.perturbed import READ, CountInterval, HiddenValues, ShownCounts, Suppressed
+from trueup.noise.perturbed import READ, CellKey, CountInterval, HiddenValues, ShownCounts, Suppressed
 from trueup.noise.perturbed.after_noise import AT_RANDOM, AfterNoise
 from trueup.noise.perturbed.ranges import Range
 from trueup.noise.perturbed.rounding import RandomRounding, Rounded
@@ -28,6 +28,7 @@ _PARAMETERS = {
     ("epsilon", 1, Fraction(1)): "eps",
     ("epsilon", -1, Fraction(1)): "b scale lambda",
     ("base", 1, Fraction(1)): "rounding multiple nearest to n b round_to",
+    ("below", 1, Fraction(1)): "threshold until up_to smaller_than under",
     ("threshold", 1, Fraction(1)): "below minimum min cutoff cut_off limit shown_from",
     ("maximum", 1, Fraction(1)): "max d max_change largest",
     ("change_variance", 1, Fraction(1)): "variance var v",
@@ -86,7 +87,7 @@ class PublishingRule:
     --------
     >>> rule = read_rule([{"name": "suppressed", "threshold": 5}, {"name": "random-rounding", "base": 3}], "t")
     >>> rule.law, rule.hidden, rule.concealed
-    (RandomRounding(base=3), ((1, 4),), ())
+    (RandomRounding(base=3, below=None), ((1, 4),), ())
     """
 
     law: Any
@@ -270,7 +271,7 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
             needed="a law of one count",
         )
     try:
-        return kind() if kind is Exact and not given else kind(**given)
+        made = kind() if kind is Exact and not given else kind(**given)
     except TypeError:
         parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
         names = [each.name for each in parameters]
@@ -280,3 +281,10 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
             needed=", ".join(map(repr, names)) or "no parameter",
             remedy=law_by_its_names(kind.name, given, names),
         ) from None
+    if isinstance(made, CellKey) and made.keeps_large and not made.variance > 0:
+        raise SpecError(
+            f"the law of table '{table}' changes no count",
+            needed="transitions that change some count",
+            remedy='where values are exact, write law = { name = "exact" }',
+        )
+    return made

@@ -195,8 +195,17 @@ class ByChange(Perturbation):
 
     @property
     def variance(self) -> float:
-        """Return the mean squared error of a published value, less its shift, over large true counts (counts squared)."""
-        return float((self.rows[-self.period :] @ self._changes**2).mean()) - self.shift**2
+        """Return the mean squared error of a published value, less its shift (counts squared): over large true counts or, where
+        these stay as they are, over those that change.
+        """
+        squares = self.rows @ self._changes**2
+        some = squares[squares > 0] if self.keeps_large else squares[-self.period :]
+        return float(some.mean()) - self.shift**2 if len(some) else 0.0
+
+    @property
+    def keeps_large(self) -> bool:
+        """Return True if large counts are published as they are."""
+        return not (self.rows[-self.period :] @ self._changes**2).any()
 
     @property
     def shift(self) -> float:

@@ -24,6 +24,8 @@ class RandomRounding(ByChange):
     ----------
     base
         From 2.
+    below
+        Where small counts alone are rounded: those below it, a multiple of the base; others stay as they are.
 
     Examples
     --------
@@ -32,33 +34,47 @@ class RandomRounding(ByChange):
     [0.0, 0.333, 0.667, 1.0, 0.667, 0.333, 0.0]
     >>> law.bounds([0]), law.possible([3, 4]).tolist(), round(law.variance, 4)
     ((array([0]), array([2])), [True, False], 1.3333)
+    >>> RandomRounding(3, below=3).bounds([0, 3, 4])
+    (array([0, 1, 4]), array([2, 3, 4]))
     """
 
     name: ClassVar[str] = "random-rounding"
     title: ClassVar[str] = "Random rounding to a base"
     base: int
+    below: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base", whole_number(self.base, f"the base of law '{self.name}'", 2))
+        if self.below in (None, "None"):  # as manifests write it
+            object.__setattr__(self, "below", None)
+            return
+        below = whole_number(self.below, "the count from which all stay", self.base)
+        if below % self.base:
+            raise SpecError(
+                f"counts below {below} are rounded to multiples of {self.base}",
+                needed=f"`below`, the first multiple of {self.base} from which on all counts stay as they are",
+            )
+        object.__setattr__(self, "below", below)
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for ever: as many as the base."""
-        return self.base
+        """Return how many of the last rows repeat for ever: as many as the base, or one where large counts stay."""
+        return self.base if self.below is None else 1
 
     @cached_property
     def rows(self) -> Reals:
-        """Return `(base, 2 base - 1)` probabilities of the changes of the counts 0, 1, ..."""
-        d = np.arange(self.base)
-        rows = np.zeros((self.base, 2 * self.base - 1))
-        rows[d, self.base - 1 - d] = 1 - d / self.base
-        rows[d[1:], 2 * self.base - 1 - d[1:]] = d[1:] / self.base
+        """Return `(base, 2 base - 1)` probabilities of the changes of the counts 0, 1, ..., or a row for each up to `below`."""
+        x = np.arange(self.base if self.below is None else self.below + 1)
+        d, rows = x % self.base, np.zeros((len(x), 2 * self.base - 1))
+        rows[x, self.base - 1 - d] = 1 - d / self.base
+        rows[x[d > 0], (2 * self.base - 1 - d)[d > 0]] = d[d > 0] / self.base
         return rows
 
     def sentence(self) -> str:
         """Return the law in one plain sentence."""
+        which = "Each count" if self.below is None else f"Each count below {self.below}"
         return (
-            f"Each count was rounded at random to a multiple of {self.base} beside it, the nearer one with the higher "
+            f"{which} was rounded at random to a multiple of {self.base} beside it, the nearer one with the higher "
             "probability, so that the mean is the count. No formal guarantee is known."
         )
 

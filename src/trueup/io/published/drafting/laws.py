@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from trueup.io.published.drafting.keys import DraftedTable
-from trueup.io.published.drafting.seen import SeenTable
+from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.io.published.perturbed.numbers import without_mark
 
 _THOUSANDS = re.compile(
     r"\b(in|en|em|i|w|×|x) (thousands?|1[., ]?000|tausend|milliers?|migliaia|milhares|tusen(tal)?|duizend(tallen)?|tys\.|"
@@ -58,6 +60,12 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
         return '{ name = "cell-key", maximum = 2, change_variance = "1" }'
     beside = [base for base in told if found and all(x % base == 0 for x in found)]
     base = base_of(found, said) or max(beside, default=None)
+    if base is None and (small := _small_base(entry, found)):
+        undecided.append(
+            f"{where}: no value is from 1 to {small - 1}, and many are {small} or just above: counts below {small} are taken to be "
+            f"rounded at random to 0 or {small}, and others to be exact; {_TOLD}"
+        )
+        return f'{{ name = "random-rounding", base = {small}, below = {small} }}'
     if base is None:
         undecided.append(f"{where}: the law is taken as exact; {_TOLD}")
         return '{ name = "exact" }'
@@ -72,6 +80,20 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
             f"{where}: values are multiples of {base}; whether rounded to the nearest or at random, {_TOLD}"
         )
     return f'{{ name = "rounded", base = {base}, ties = "either" }}'
+
+
+def _small_base(entry: DraftedTable, found: Sequence[float]) -> int | None:
+    """Return the base to which small counts alone are rounded: no value is below it but 0, and nothing else hides these."""
+    base = min((x for x in found if x > 0), default=0)
+    coded = any(text and not is_number(without_mark(text)) for c in entry.seen.values for text in c.texts)
+    blank = any("" in column.texts for column in entry.seen.values)
+    above = [x for x in found if base < x <= 2 * base]
+    often = found.count(base) >= max(3, len(above) / base)
+    return (
+        int(base)
+        if base in (3, 5, 10) and 0 in found and not coded and not blank and often and len(above) > 11
+        else None
+    )
 
 
 def _noise(entry: DraftedTable, name: str, undecided: list[str]) -> str:

@@ -75,7 +75,7 @@ def read_perturbed(
     ... ''')
     >>> read = read_perturbed(spec, [pandas.DataFrame({"district": ["a", "b"], "persons": ["6", "*"]})])
     >>> [(header.law, values.tolist()) for header, values in zip(read.headers, read.values)]
-    [(ShownCounts(law=RandomRounding(base=3), hidden=((1.0, 4.0),)), [6]), (CountInterval(low=1, high=4), [2])]
+    [(ShownCounts(law=RandomRounding(base=3, below=None), hidden=((1.0, 4.0),)), [6]), (CountInterval(low=1, high=4), [2])]
     """
     known = spec if isinstance(spec, PerturbedSpec) else load_perturbed(spec)
     known = known.shown_alone()

@@ -20,7 +20,7 @@ from trueup.model.published_codes import HIDDEN, CodeMeaning, plain_meaning, rea
 from trueup.model.published_rule import PublishingRule
 from trueup.model.published_table import NO_ROW
 from trueup.noise.laws.undrawn import Exact
-from trueup.noise.perturbed import CountInterval, HiddenValues, ShownCounts
+from trueup.noise.perturbed import ByChange, CountInterval, HiddenValues, ShownCounts
 from trueup.noise.perturbed.ranges import in_ranges, range_text
 
 
@@ -197,12 +197,23 @@ def _under_rule(cells: Cells, v: ValuesUnderLaw, reading: _Reading) -> list[Valu
     if alone.any():
         reading.noted.append(_contradiction(cells, v, reading, np.flatnonzero(alone)))
     if not isinstance(law := rule.of_values(), ShownCounts):
-        return [replace(v, law=law)]
+        return _known_apart(replace(v, law=law))
     others = _touched(rule, v.values) & ~alone
     if rule.law.same_records and others.any():  # one header, so that values of the same records are found
         others = ~alone
     parts = ((others, law), (~others, rule.law))
-    return [replace(v.among(some), law=by) for some, by in parts if some.any()]
+    return [part for some, by in parts if some.any() for part in _known_apart(replace(v.among(some), law=by))]
+
+
+def _known_apart(v: ValuesUnderLaw) -> list[ValuesUnderLaw]:
+    """Take values that only one count can have given for this count, where a law leaves large counts as they are."""
+    law = v.law.law if isinstance(v.law, ShownCounts) else v.law
+    if not isinstance(law, ByChange) or not law.keeps_large:
+        return [v]
+    low, high = v.law.bounds(v.values)
+    known = low == high
+    parts = (replace(v, law=Exact(), values=low).among(known), v.among(~known))
+    return [part for part in parts if len(part.groups)]
 
 
 def _touched(rule: PublishingRule, values: NDArray) -> NDArray[np.bool_]:
