@@ -271,7 +271,7 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
             needed="a law of one count",
         )
     try:
-        made = kind() if kind is Exact and not given else kind(**given)
+        made: Any = kind() if kind is Exact and not given else kind(**given)
     except TypeError:
         parameters = fields(kind) if hasattr(kind, "__dataclass_fields__") else ()
         names = [each.name for each in parameters]

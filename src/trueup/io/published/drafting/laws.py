@@ -62,7 +62,7 @@ def suggested_law(entry: DraftedTable, told: set[int], undecided: list[str]) -> 
     base = base_of(found, said) or max(beside, default=None)
     if base is None and (small := _small_base(entry, found)):
         undecided.append(
-            f"{where}: no value is from 1 to {small - 1}, and many are {small} or just above: counts below {small} are taken to be "
+            f"{where}: no value is from 1 to {small - 1}, and many are just above: counts below {small} are taken to be "
             f"rounded at random to 0 or {small}, and others to be exact; {_TOLD}"
         )
         return f'{{ name = "random-rounding", base = {small}, below = {small} }}'
