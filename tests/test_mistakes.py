@@ -262,7 +262,7 @@ COMMANDS = {
     "check of no bundle": ("check taken", "not a bundle"),
     "export in an unknown form": ("export taken --to doc --out out", "xlsx|bundle"),
     "infer of no bundle": ("infer towns.csv --out out", "is not TOML"),
-    "assess without a truth": ("assess towns.toml --out out", "--truth-bundle"),
+    "assess without a truth": ("assess towns.toml --out out", "--data"),
     "plan of an unknown target": ("plan towns.toml --geography places.csv --target nonsense", "nonsense"),
     "a cap in words": (
         "budget init l.db --dataset towns --unit person --neighbours add-remove --cap much",

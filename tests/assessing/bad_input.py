@@ -9,7 +9,7 @@ import pandas
 
 from tests.assessing.worlds import SMALL, area_spec, areas, block_spec
 from trueup.assessing import assess
-from trueup.cli.assess import _method, _thresholds, _truth
+from trueup.cli.assess import _method, _thresholds
 from trueup.errors import DataError, InfeasibleError, PrivacyError, SpecError
 from trueup.measuring import measure
 from trueup.model.records.assessment import refuse_confidential
@@ -81,5 +81,4 @@ BAD = [
     ("a figure that is not single", lambda: ask(budgets=[1, 2]).figure("bias", "area"), SpecError, "2 figures 'bias'"),
     ("--method with a parameter without a value", lambda: _method("tree-topdown:rounding"), SpecError, "has no value"),
     ("--threshold without a count", lambda: _thresholds(["area=many"]), SpecError, "TABLE=COUNT"),
-    ("neither --data nor --truth-bundle", lambda: _truth(None, None), SpecError, "no truth is given"),
 ]  # fmt: skip

@@ -71,9 +71,9 @@ def test_the_command_takes_both_tables_and_prints_no_figure(rng, tmp_path):
     told = ["assess", paths["spec"], "--data", paths["data"], "--geography", paths["geography"]]
     refused = run(*told, "--out", tmp_path / "none")
     assert refused.returncode == 2
-    assert "--households" in refused.stderr
+    assert "another --data FILE" in refused.stderr
     assert not (tmp_path / "none").exists()
-    done = run(*told, "--households", paths["households"], "--replicates", 40, "--out", tmp_path / "out")
+    done = run(*told, "--data", paths["households"], "--replicates", 40, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "Confidential" in done.stdout
     record, _ = read_assessment(tmp_path / "out")

@@ -160,9 +160,7 @@ def test_the_command_prints_figures_of_public_counts(tmp_path):
 def test_the_command_takes_a_release_as_truth(tmp_path):
     spec, table = write_areas(tmp_path)
     assert run("release", spec, "--data", table, "--out", tmp_path / "released").returncode == 0
-    done = run(
-        "assess", spec, "--truth-bundle", tmp_path / "released", "--replicates", 60, "--out", tmp_path / "out"
-    )
+    done = run("assess", spec, "--data", tmp_path / "released", "--replicates", 60, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "public" / "report.html").is_file()
 
@@ -171,7 +169,7 @@ def test_the_command_leaves_nothing_where_it_refuses(tmp_path):
     for wrong in (
         ["--replicates", 5],
         ["--method", "tree"],
-        ["--truth-bundle", tmp_path],
+        ["--data", tmp_path],
         ["--threshold", "x=1"],
     ):
         assert assess_command(tmp_path, *wrong, "--out", tmp_path / "out").returncode == 2

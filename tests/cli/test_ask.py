@@ -21,7 +21,7 @@ def kept(tmp_path_factory):
     assert places[-1]["places"] == 3
     done = run(
         *("infer", folder / "bundle", "--draws", 50, "--out", folder / "posterior"),
-        *("--areas", folder / "districts.csv", "--column", "district"),
+        *("--areas", f"district={folder / 'districts.csv'}"),
     )
     assert done.returncode == 0, done.stderr
     return folder, done
@@ -39,7 +39,7 @@ def test_a_kept_posterior_is_asked_again(kept):
     folder, _ = kept
     done = run(
         *("ask", folder / "posterior", "district / all", "'district=near' > 0"),
-        *("--areas", folder / "districts.csv", "--column", "district", "--json"),
+        *("--areas", f"district={folder / 'districts.csv'}", "--json"),
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -60,7 +60,7 @@ def test_mistakes_are_told(kept):
         ("posterior", "'stat=01'"): "did you mean 'state'",
         ("bundle", "all"): "trueup infer",
         ("nowhere", "all"): "check the path",
-        ("posterior", "all", "--column", "x"): "--areas",
+        ("posterior", "all", "--areas", "x=nowhere.csv"): "check the path",
         ("posterior", "all", "--level", "2"): "probability",
     }.items():
         done = run("ask", folder / arguments[0], *arguments[1:])

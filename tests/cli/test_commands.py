@@ -352,7 +352,7 @@ query = [
         tmp_path / "p.csv",
         "--target",
         "area x kind x let=9@90%",
-        "--write",
+        "--out",
         tmp_path / "w.toml",
     ]
     done = run("plan", tmp_path / "s.toml", *given)

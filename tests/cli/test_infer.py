@@ -109,7 +109,7 @@ def test_chosen_counts_are_named_by_their_labels(bundle, tmp_path):
     ("options", "said"),
     [
         (["--by", "sex"], "--by does nothing without --areas"),
-        (["--column", "school"], "--column does nothing without --areas"),
+        (["--areas", "school=missing.csv"], "missing.csv"),
         (["--geography", "places.csv"], "--geography does nothing without --perturbed"),
         (["--csv"], "--csv does nothing without --out"),
         (["--chosen", "01"], "--chosen does nothing without --out"),

@@ -58,7 +58,7 @@ def test_tiers_are_named_and_predicted(bundle):
 
 def test_areas_off_the_hierarchy(bundle, tmp_path):
     (tmp_path / "schools.csv").write_text("tract,block,school\nt0,b0,north\nt1,b5,north\nt1,b4,south\n")
-    areas = ("--areas", tmp_path / "schools.csv", "--column", "school", "--by", "sex")
+    areas = ("--areas", f"school={tmp_path / 'schools.csv'}", "--by", "sex")
     found, _ = answer(
         bundle, *areas, "--tier", "approximate", "--draws", 200, "--out", tmp_path / "posterior"
     )

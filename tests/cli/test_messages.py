@@ -91,7 +91,7 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
     caps = (
         "--cap",
         "epsilon=2",
-        "--analyst-cap",
+        "--cap",
         "ana:epsilon=1",
         "--unit",
         "person",
@@ -106,7 +106,7 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
     asked = ("--data", table, "--out", folder / "never", "--ledger", folder / "l.db", "--analyst", "bob")
     done = run("release", spec, *asked)
     assert done.returncode == 3
-    assert "`trueup budget init --analyst-cap`" in done.stderr
+    assert "`trueup budget init --cap ANALYST:CURRENCY=AMOUNT`" in done.stderr
 
 
 def test_a_law_on_a_lattice_is_not_audited_count_by_count():

@@ -73,7 +73,7 @@ def test_codes_are_empty_in_tables_and_never_a_number(bundle, tmp_path):
 def test_areas_are_summed_and_inferred_with_intervals(bundle, tmp_path):
     areas = tmp_path / "areas.csv"
     areas.write_text("area,district\nx,North\nx,East\ny,West\n")
-    assert run("areas", bundle, "--map", areas, "--out", tmp_path / "sums.csv", "--by", "").returncode == 0
+    assert run("areas", bundle, "--areas", areas, "--out", tmp_path / "sums.csv", "--by", "").returncode == 0
     sums = pandas.read_csv(tmp_path / "sums.csv").set_index("area")["count"]
     done = run("infer", *GIVEN, "--areas", areas, "--json", "--draws", 200)
     found = json.loads(done.stdout)["areas"]

@@ -34,7 +34,7 @@ def test_a_made_up_country_is_released_and_summed_over_areas(tmp_path):
     listed = polars.read_parquet(places / "*.parquet").with_columns(area=polars.lit("everything"))
     listed.write_csv(tmp_path / "map.csv")
     summed = run(
-        "areas", tmp_path / "out", "--map", tmp_path / "map.csv", "--by", "", "--out", tmp_path / "sum.csv"
+        "areas", tmp_path / "out", "--areas", tmp_path / "map.csv", "--by", "", "--out", tmp_path / "sum.csv"
     )
     assert summed.returncode == 0, summed.stderr
     assert "for one area:" in summed.stdout
@@ -48,6 +48,6 @@ def test_what_is_refused_is_said_in_one_message(tmp_path):
     assert done.returncode == 2
     assert "did you mean 'Utah'?" in " ".join(done.stderr.split())
     assert not (tmp_path / "made").exists()
-    done = run("areas", tmp_path, "--map", tmp_path / "areas.toml", "--out", tmp_path / "sum.csv")
+    done = run("areas", tmp_path, "--areas", tmp_path / "areas.toml", "--out", tmp_path / "sum.csv")
     assert done.returncode == 2
     assert "is not a bundle" in " ".join(done.stderr.split())

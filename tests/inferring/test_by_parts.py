@@ -234,7 +234,7 @@ def test_the_command_writes_a_bundle_by_parts(tmp_path, monkeypatch):
     bundle, out = tmp_path / "bundle", tmp_path / "posterior"
     assert run("release", spec, "--data", table, "--out", bundle).returncode == 0
     (tmp_path / "lakes.csv").write_text("lake,state,county\nnorth,00,000\nnorth,05,004\nsouth,01,001\n")
-    areas = "--areas", tmp_path / "lakes.csv", "--column", "lake"
+    areas = "--areas", f"lake={tmp_path / 'lakes.csv'}"
     done = run(
         "infer", bundle, "--engine", "local", "--draws", 20, "--out", out, *areas, "--log", tmp_path / "log"
     )

@@ -19,7 +19,7 @@ from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.ledger.questions import Question
 from trueup.ledger.request import Terms
-from trueup.ledger.state import parse_analyst_caps, parse_caps
+from trueup.ledger.state import parse_caps
 from trueup.model.spec import parse_spec
 from trueup.noise.law import Cost
 from trueup.planning.plan import plan
@@ -117,7 +117,7 @@ BAD = [
     ("the cap '=1'", lambda x: parse_caps(["=1"]), SpecError, "CURRENCY=AMOUNT"),
     ("the cap 'epsilon='", lambda x: parse_caps(["epsilon="]), SpecError, "CURRENCY=AMOUNT"),
     ("one cap twice", lambda x: parse_caps(["epsilon=1", "epsilon=2"]), SpecError, "given twice"),
-    ("an analyst's cap without the analyst", lambda x: parse_analyst_caps(["epsilon=1"]), SpecError, "names no analyst"),
+    ("an analyst's cap without the analyst", lambda x: parse_caps([":epsilon=1"]), SpecError, "NAME:CURRENCY=AMOUNT"),
     ("a ledger without an analyst", lambda x: Account.open("ledger.db", None, None), SpecError, "--analyst"),
     ("an analyst without a ledger", lambda x: Account.open(None, "ana", None), SpecError, "--ledger"),
     ("a key without a ledger", lambda x: Account.open(None, None, "k"), SpecError, "--ledger"),

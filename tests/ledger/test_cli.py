@@ -158,10 +158,10 @@ def test_plan_divides_before_anything_is_spent(place):
 @pytest.mark.thorough
 def test_plan_writes_a_spec_that_meets_the_targets(place):
     wish = ("--geography", "data.csv", "--target", "area=30@95%", "--target", "all=40@95%")
-    assert run("plan", "spec.toml", *wish, "--write", "planned.toml").returncode == 0
+    assert run("plan", "spec.toml", *wish, "--out", "planned.toml").returncode == 0
     again = json.loads(run("plan", "planned.toml", *wish, "--json").stdout)
     assert all(r["given"] <= r["target"]["counts"] for r in again["targets"])
-    assert run("plan", "spec.toml", *wish, "--write", "planned.toml").returncode == 2
+    assert run("plan", "spec.toml", *wish, "--out", "planned.toml").returncode == 2
 
 
 @pytest.mark.parametrize(

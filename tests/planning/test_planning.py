@@ -348,9 +348,9 @@ def test_the_command_takes_areas_from_a_file(tmp_path):
     spec_of("rho", FOR_AREAS).write(tmp_path / "spec.toml")
     places(2, 3, 2).to_csv(tmp_path / "places.csv", index=False)
     DISTRICTS.to_csv(tmp_path / "districts.csv", index=False)
-    files = ["--geography", str(tmp_path / "places.csv"), "--areas", str(tmp_path / "districts.csv")]
+    files = ["--geography", str(tmp_path / "places.csv"), "--areas", f"district={tmp_path / 'districts.csv'}"]
     app = whole_app("plan")
-    wish = ["--column", "district", "--target", "district=12@95%"]
+    wish = ["--target", "district=12@95%"]
     found = CliRunner().invoke(app, ["plan", str(tmp_path / "spec.toml"), *files, *wish])
     assert found.exit_code == 0, found.output
     assert "district=12@95%" in found.output

@@ -50,8 +50,6 @@ def test_an_interrupted_release_goes_on_from_its_folder_alone(tmp_path):
     ("more", "message"),
     [
         (["--engine", "cluster"], "there is no engine 'cluster'"),
-        (["--master", "local[2]", "--engine", "local"], "--master is for the engine 'spark'"),
-        (["--master", "local[2]"], "--master is for the engine 'spark', and no engine is given"),
         (["--engine", "local", "--memory", "lots"], "the memory 'lots' is not a size"),
     ],
 )

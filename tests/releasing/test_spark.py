@@ -165,7 +165,7 @@ def test_drivers_killed_on_a_standalone_cluster_go_on(tmp_path, task):
         drawn = {p.name for p in (run_path(out) / "measured").glob("*.part")}
         assert bool(drawn) == (task != "PartTotal")
         before = {name: (run_path(out) / "measured" / name).read_text() for name in drawn}
-        trueup_cli("--resume", str(run_path(out)), "--ledger", url, "--master", spark.url)
+        trueup_cli("--resume", str(run_path(out)), "--ledger", url, "--engine", spark.url)
     digests = read_manifest(out)["parts"]
     assert all(json.loads(text)["digest"] in digests.values() for text in before.values())
     assert_whole(out, url)
@@ -197,7 +197,7 @@ def test_a_worker_killed_on_a_standalone_cluster(tmp_path):
 
 def trueup_cli(*options: str) -> None:
     """Go on with a run by the command, as a user does."""
-    command = [sys.executable, "-m", "trueup", "release", "--engine", "spark", "--analyst", "ana"]
+    command = [sys.executable, "-m", "trueup", "release", "--analyst", "ana"]
     subprocess.run(
         [*command, *options],
         check=True,

@@ -246,7 +246,7 @@ EXAMPLES = {
     "assess": "trueup assess towns.toml --data counts.csv --geography places.csv --public-truth --out assessment",
     "report": "trueup report towns --shapes places.geojson --out report.html",
     "export": "trueup export towns --to xlsx --out towns.xlsx",
-    "areas": "trueup areas towns --map districts.csv --out districts.parquet",
+    "areas": "trueup areas towns --areas districts.csv --out districts.parquet",
     "check": "trueup check towns",
     "audit": "trueup audit discrete-laplace:epsilon=1",
     "methods": "trueup methods",

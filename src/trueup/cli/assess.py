@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.options import (
+    TABLES,
     AsJson,
     Encoding,
     GeographyPath,
-    HouseholdsPath,
     OutPath,
     SpecPath,
     Workers,
@@ -24,9 +24,12 @@ from trueup.cli.printing import print_json, print_table, progress
 from trueup.digits import error_digit, to_digits
 from trueup.errors import SpecError
 
-Truth = Annotated[Path | None, option("--data", "True or pseudo-true counts: CSV or Parquet.")]
-TruthBundle = Annotated[
-    Path | None, option("--truth-bundle", "A release whose counts stand in for the truth.")
+Truth = Annotated[
+    list[str],
+    option(
+        "--data",
+        f"True or pseudo-true counts: a bundle whose released counts stand in for the truth, or a table: {TABLES}.",
+    ),
 ]
 Replicates = Annotated[int, option("--replicates", "How many times noise is drawn.", shown=True)]
 Methods = Annotated[
@@ -71,9 +74,7 @@ Seed = Annotated[int, option("--seed", "Of the simulated noise.", shown=True, mi
 def assess_command(
     spec: SpecPath,
     out: OutPath,
-    data: Truth = None,
-    households: HouseholdsPath = None,
-    truth_bundle: TruthBundle = None,
+    data: Truth,
     geography: GeographyPath = None,
     encoding: Encoding = None,
     replicates: Replicates = 1000,
@@ -96,12 +97,10 @@ def assess_command(
     from trueup.releasing.again import assess_table
 
     refuse_idle({"--infer-replicates": infer_replicates}, "--infer", infer)
-    tables = data and given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
-    truth = _truth(tables, truth_bundle)
     with progress(quiet=as_json) as tell:
         record = assess_table(
             spec,
-            truth,
+            _truth(data, encoding),
             out,
             geography=with_encoding(geography, encoding),
             replicates=replicates,
@@ -122,15 +121,16 @@ def assess_command(
     _show(record, out, as_json=as_json)
 
 
-def _truth(data: Any, bundle: Path | None) -> Any:
-    """Return the one truth that was given."""
-    if (data is None) == (bundle is None):
-        given = "no truth is given" if data is None else "two truths are given"
-        raise SpecError(given, needed="one of them", remedy="give --data FILE or --truth-bundle FOLDER")
-    if bundle is None:
-        return data
+def _truth(data: list[str], encoding: str | None) -> Any:
+    """Return the counts of a table, or the release of a bundle."""
+    from trueup.io.bundle.manifest import MANIFEST
     from trueup.io.bundle.read import read_release
 
+    bundle = next((path for path in data if (Path(path) / MANIFEST).is_file()), None)
+    if bundle is None:
+        return given_tables(data, encoding)
+    if len(data) > 1:
+        raise SpecError(f"the bundle '{bundle}' is given beside other tables", needed="one truth")
     return read_release(bundle)
 
 

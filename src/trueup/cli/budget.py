@@ -12,23 +12,24 @@ import typer
 from trueup.cli import FAILED_CHECK, add_command
 from trueup.cli.options import (
     AsJson,
+    DataPaths,
     Encoding,
     GeographyPath,
-    HouseholdsPath,
     argument,
     given_tables,
     keeper_folder,
     option,
-    with_encoding,
 )
 from trueup.cli.printing import print_json, print_table
 from trueup.errors import SpecError
 
 Url = Annotated[str, argument("A file, or postgresql://...", metavar="LEDGER")]
 Dataset = Annotated[str, option("--dataset", "The dataset's declared name.")]
-CapOption = Annotated[list[str], option("--cap", "CURRENCY=AMOUNT, such as epsilon=1 or rho=1/2.")]
-AnalystCapOption = Annotated[
-    list[str] | None, option("--analyst-cap", "NAME:CURRENCY=AMOUNT, such as ana:epsilon=1/2.")
+CapOption = Annotated[
+    list[str],
+    option(
+        "--cap", "CURRENCY=AMOUNT, such as epsilon=1 or rho=1/2; of one analyst ana:epsilon=1/2; repeat it."
+    ),
 ]
 Unit = Annotated[str | None, option("--unit", "Who is protected, such as person.")]
 NeighboursOption = Annotated[str | None, option("--neighbours", "One step: add-remove or replace.")]
@@ -59,7 +60,6 @@ PublicKeys = Annotated[
         "A column of the confidential table whose values are public, so that specs may take their places from it.",
     ),
 ]
-Data = Annotated[Path, option("--data", "The confidential table: a file, or a folder of files.")]
 Against = Annotated[Path | None, option("--against", "A bundle, or a folder of bundles.")]
 Out = Annotated[Path | None, option("--out", "A new file; by default the terminal.")]
 
@@ -79,7 +79,6 @@ def init(
     url: Url,
     dataset: Dataset,
     cap: CapOption,
-    analyst_cap: AnalystCapOption = None,
     unit: Unit = None,
     neighbours: NeighboursOption = None,
     checks: ChecksOption = None,
@@ -93,9 +92,9 @@ def init(
 ) -> None:
     """Make a ledger if there is none, and declare a dataset's account: unit, relation, caps. They never change."""
     from trueup.ledger.ledger import Ledger
-    from trueup.ledger.state import parse_analyst_caps, parse_caps
+    from trueup.ledger.state import parse_caps
 
-    caps, analysts = parse_caps(cap), parse_analyst_caps(analyst_cap or [])
+    caps, analysts = parse_caps(cap)
     terms = _terms(unit, neighbours, checks, listed, geography, renews, series, public_keys or [])
     ledger = Ledger.create(url, keeper_folder())
     if sign:
@@ -107,16 +106,14 @@ def init(
 def data(
     url: Url,
     dataset: Dataset,
-    table: Data,
-    households: HouseholdsPath = None,
+    table: DataPaths,
     encoding: Encoding = None,
 ) -> None:
     """Declare another version of an account's data, such as corrected ones; its checks are counted anew."""
     from trueup.ledger.ledger import Ledger
 
-    given = given_tables(with_encoding(table, encoding), with_encoding(households, encoding))
     ledger = Ledger.open(url, keeper_folder())
-    ledger.declare(dataset, given)
+    ledger.declare(dataset, given_tables(table, encoding))
     versions = len(ledger.state().shown[dataset].data)
     print(
         f"Dataset '{dataset}' has {versions} version{'s' * (versions > 1)} of its data; what was spent stays spent."
@@ -125,7 +122,7 @@ def data(
 
 def grant(
     url: Url,
-    analyst: Annotated[str, option("--analyst", "A role of the server.")],
+    analyst: Annotated[str, argument("A role of the server.")],
 ) -> None:
     """Let a role of a PostgreSQL server draw in its own name, and declare nothing."""
     from trueup.ledger.ledger import Ledger

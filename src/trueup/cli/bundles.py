@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from trueup.cli import FAILED_CHECK
-from trueup.cli.options import AsJson, BundlePath, Memory, memory_limit, option, refuse_idle
+from trueup.cli.options import (
+    Areas,
+    AsJson,
+    BundlePath,
+    Memory,
+    memory_limit,
+    named_areas,
+    option,
+    refuse_idle,
+)
 from trueup.cli.printing import print_json, progress
 
 Publish = Annotated[
@@ -119,7 +128,7 @@ def default_out(bundle: Path, to: str) -> Path:
 
 def areas_command(
     bundle: BundlePath,
-    mapping: Annotated[Path, option("--map", "Areas and their places: CSV or Parquet.")],
+    areas: Areas,
     out: Annotated[Path, option("--out", "A new .parquet or .csv file.")],
     by: Annotated[
         str | None,
@@ -127,13 +136,13 @@ def areas_command(
             "--by", "Attributes to keep, with commas; '' for totals. By default all, if one table has them."
         ),
     ] = None,
-    column: Annotated[str, option("--column", "The map's column of areas.", shown=True)] = "area",
     memory: Memory = None,
     as_json: AsJson = False,
 ) -> None:
     """Sum released counts over school districts, places or any other lists of finest places."""
     from trueup.io.bundle.areas import write_areas
 
+    mapping, column = named_areas(areas)
     kept = None if by is None else [name.strip() for name in by.split(",") if name.strip()]
     with progress(quiet=as_json) as tell:
         tell("summing over areas")
@@ -141,8 +150,8 @@ def areas_command(
     if as_json:
         print_json({"out": str(out), "areas": made})
         return
-    areas = "one area" if made == 1 else f"{made:,} areas"
-    print(f"Summed from released counts for {areas}: nothing was measured, and it costs no privacy.")
+    said = "one area" if made == 1 else f"{made:,} areas"
+    print(f"Summed from released counts for {said}: nothing was measured, and it costs no privacy.")
     print(f"Table: {out}")
 
 

@@ -25,15 +25,17 @@ from trueup.cli.infer_parts import (
     print_posterior,
 )
 from trueup.cli.options import (
+    Areas,
     AsJson,
     Encoding,
     LogFile,
-    Master,
     Memory,
     TakeOver,
     Workers,
     argument,
+    engine_and_cluster,
     memory_limit,
+    named_areas,
     option,
     refuse_idle,
     with_encoding,
@@ -96,8 +98,6 @@ Minutes = Annotated[
         "Wall time until an answer or a refusal stands, at least 1; by default the spec's, or 10.",
     ),
 ]
-Areas = Annotated[Path | None, option("--areas", "Areas off the hierarchy and their places: CSV or Parquet.")]
-AreaColumn = Annotated[str, option("--column", "The column of --areas that names them.", shown=True)]
 By = Annotated[str | None, option("--by", "Attributes to keep in --areas, with commas.")]
 Show = Annotated[int, option("--show", "Rows to print of each table.", shown=True, min=0)]
 
@@ -122,11 +122,9 @@ def infer_command(
     tier: Tier = None,
     minutes: Minutes = None,
     areas: Areas = None,
-    column: AreaColumn = "area",
     by: By = None,
     memory: Memory = None,
     engine: EngineOfParts = None,
-    master: Master = None,
     summaries_alone: SummariesAlone = False,
     log: LogFile = None,
     take_over: TakeOver = False,
@@ -139,7 +137,8 @@ def infer_command(
     from trueup.inferring import tiered
     from trueup.io.bundle.read import refuse_beyond
 
-    refuse_idle({"--column": column != "area", "--by": by}, "--areas", areas)
+    refuse_idle({"--by": by}, "--areas", areas)
+    mapping, column = named_areas(areas)
     needed = "--perturbed or --released"
     refuse_idle({"--geography": geography, "--encoding": encoding}, needed, perturbed or released)
     refuse_idle({"--csv": as_csv, "--chosen": chosen}, "--out", out)
@@ -149,10 +148,10 @@ def infer_command(
         idle = {"--perturbed": perturbed, "--table": table, "--released": released, "--csv": as_csv}
         idle |= {"--chosen": chosen, "--estimates": estimates, "--within": within, "--tier": tier}
         idle |= {"--minutes": minutes, "--later": later}
-        own = engine, master, workers, memory, draws, level, areas, column, by
+        own = *engine_and_cluster(engine), workers, memory, draws, level, mapping, column, by
         InferenceByParts(*own, log, take_over, summaries_alone, as_json).run(source, out, idle)
         return
-    unused = {"--master": master, "--summaries-alone": summaries_alone, "--log": log}
+    unused = {"--summaries-alone": summaries_alone, "--log": log}
     refuse_idle(unused | {"--take-over": take_over}, "--engine", engine)
     limit, each = memory_limit(memory), CELL + (8 * draws if within is None else 0)
     bundle = source if source is not None and source.is_dir() else None
@@ -173,7 +172,7 @@ def infer_command(
     # What is wrong in these is said now, not after the minutes that drawing may take.
     cells = _inferred(measurements, within)
     shown = _known_labels(cells, chosen or [])
-    wanted = None if areas is None else _areas(cells, areas, column, by)
+    wanted = None if mapping is None else _areas(cells, mapping, column, by)
     method = None if tier is None else tiered(inferred, spec, tier)
     chains = None if out is None else out.absolute().with_name(f".{out.name}.chains")
     how: dict[str, Any] = {"draws": draws, "level": level, "within": within, "workers": workers or 1}

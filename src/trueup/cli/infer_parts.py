@@ -125,7 +125,8 @@ EngineOfParts = Annotated[
     str | None,
     option(
         "--engine",
-        "local or spark: a large tree, histogram or family of tables by parts, which the same command goes on with after a kill.",
+        "local, spark or the address of a Spark cluster: a large tree, histogram or family of tables by parts, which the same "
+        "command goes on with after a kill.",
         ENGINE,
     ),
 ]
@@ -142,7 +143,7 @@ class InferenceByParts:
         A file of areas off the hierarchy, its column of areas, and the attributes that are kept.
     """
 
-    engine: str
+    engine: str | None
     master: str | None
     workers: int | None
     memory: str | None

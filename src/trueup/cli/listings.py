@@ -12,59 +12,39 @@ from trueup.cli import FAILED_CHECK
 from trueup.cli.options import AsJson, argument, named_parameters, option
 from trueup.cli.printing import print_json, print_table
 
-AsMarkdown = Annotated[bool, option("--markdown", "Print the page of the documentation.")]
-
 NOUNS = {"reconcile": "Reconciliation", "infer": "Inference"}
 
 
-def methods_command(as_json: AsJson = False, markdown: AsMarkdown = False) -> None:
+def methods_command(as_json: AsJson = False) -> None:
     """List the noise distributions and the methods of reconciliation and inference with their structures."""
+    found = methods_and_laws()
+    if as_json:
+        print_json(found)
+        return
+    for title, kind in (("Noise", "noise"), ("What others publish", "perturbed")):
+        laws = [[law["name"], law["title"]] for law in found[kind]]
+        print_table(title, ["distribution", "what it is"], laws)
+    for verb, noun in NOUNS.items():
+        rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in found[verb]]
+        print_table(noun, ["method", "structures", "what it solves"], rows)
+
+
+def methods_and_laws() -> dict[str, list[dict[str, Any]]]:
+    """Return names, titles and structures: noise, what others publish, and the methods of two verbs."""
     from trueup import inferring, reconciling
     from trueup.noise import JOINT_LAWS, LAWS
     from trueup.noise.perturbed import PERTURBATIONS
 
-    laws = [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)]
-    others = [{"name": law.name, "title": law.title} for law in PERTURBATIONS]
-    verbs = {"reconcile": _listed(reconciling.METHODS), "infer": _listed(inferring.METHODS)}
-    if as_json:
-        print_json({"noise": laws, "perturbed": others, **verbs})
-        return
-    if markdown:
-        _print_markdown(laws, others, verbs)
-        return
-    print_table("Noise", ["distribution", "what it is"], [[law["name"], law["title"]] for law in laws])
-    print_table(
-        "What others publish",
-        ["distribution", "what it is"],
-        [[law["name"], law["title"]] for law in others],
-    )
-    for verb, kinds in verbs.items():
-        rows = [[k["name"], ", ".join(k["structures"]), k["title"]] for k in kinds]
-        print_table(NOUNS[verb], ["method", "structures", "what it solves"], rows)
+    return {
+        "noise": [{"name": law.name, "title": law.title} for law in (*LAWS, *JOINT_LAWS)],
+        "perturbed": [{"name": law.name, "title": law.title} for law in PERTURBATIONS],
+        "reconcile": _listed(reconciling.METHODS),
+        "infer": _listed(inferring.METHODS),
+    }
 
 
 def _listed(kinds: Sequence[Any]) -> list[dict[str, Any]]:
     return [{"name": k.name, "title": k.title, "structures": sorted(k.structures)} for k in kinds]
-
-
-def _print_markdown(laws: list[dict], others: list[dict], verbs: dict[str, list[dict]]) -> None:
-    """Print docs/methods.md."""
-    print("# Noise distributions and methods\n\nMade by `trueup methods --markdown`.")
-    for heading, listed in (
-        ("Noise distributions", laws),
-        (
-            "Distributions of what others publish\n\nFor `infer --perturbed` and `assess`; none has a guarantee.",
-            others,
-        ),
-    ):
-        print(f"\n## {heading}\n\n| distribution | what it is |\n|---|---|")
-        for law in listed:
-            print(f"| `{law['name']}` | {law['title']} |")
-    for verb, kinds in verbs.items():
-        print(f"\n## {NOUNS[verb]} methods\n\nThe first that fits is the default.\n")
-        print("| method | structures | what it solves |\n|---|---|---|")
-        for kind in kinds:
-            print(f"| `{kind['name']}` | {', '.join(kind['structures'])} | {kind['title']} |")
 
 
 OfPublished = Annotated[bool, option("--published", "Of the spec of tables that somebody else published.")]

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import DataPath, Encoding, argument, option, with_encoding
+from trueup.cli.options import INPUT, Encoding, argument, option, with_encoding
 from trueup.cli.published import More, Published, draft_from_published, refuse_beside_published
 from trueup.errors import SpecError
 
+Data = Annotated[Path | None, option("--data", "The confidential table: CSV, Parquet or xlsx.", INPUT)]
 NewSpec = Annotated[Path, argument("The spec to write, a TOML file.")]
 Places = Annotated[
     Path | None,
@@ -70,7 +71,7 @@ Yes = Annotated[bool, option("--yes", "Ask nothing: take what is proposed where 
 def new_command(
     spec: NewSpec,
     more: More = None,
-    data: DataPath = None,  # pyright: ignore[reportArgumentType]
+    data: Data = None,
     geography: Places = None,
     published: Published = None,
     encoding: Encoding = None,

@@ -33,17 +33,10 @@ def option(name: str, meaning: str, group: str | None = None, *, shown: bool = F
 
 
 SpecPath = Annotated[Path, argument("The spec, a TOML file.")]
-DataPath = Annotated[Path, option("--data", "The confidential table: CSV, Parquet or xlsx.", INPUT)]
+TABLES = "CSV, Parquet, a folder of it, or xlsx; of two tables that the spec links first the persons, then the households"
+DataPaths = Annotated[list[str], option("--data", f"The confidential table: {TABLES}.", INPUT)]
 GeographyPath = Annotated[
     Path | None, option("--geography", "The public list of places: CSV, Parquet or xlsx.", INPUT)
-]
-HouseholdsPath = Annotated[
-    Path | None,
-    option(
-        "--households",
-        "The second table, where the spec links two: CSV or Parquet; --data are the persons.",
-        INPUT,
-    ),
 ]
 OutPath = Annotated[Path, option("--out", "A new folder.", OUTPUT)]
 BundlePath = Annotated[Path, argument("A bundle: the folder that a run wrote.")]
@@ -61,8 +54,13 @@ ExpectRows = Annotated[
         min=0,
     ),
 ]
-Master = Annotated[
-    str | None, option("--master", "Address of the Spark cluster, such as spark://host:7077.", ENGINE)
+Areas = Annotated[
+    str | None,
+    option(
+        "--areas",
+        "Areas of your own: a CSV or Parquet file with a row for each place of each area, which its column 'area' names; "
+        "NAME=FILE where the column is called NAME.",
+    ),
 ]
 TakeOver = Annotated[
     bool,
@@ -174,11 +172,44 @@ def _refuse_unused(name: str, command: str) -> None:
     raise SpecError(f"`{command}` has no use for {_flag(name)}", remedy=f"leave out {_flag(name)}")
 
 
-def given_tables(data: Any, households: Path | None) -> Any:
-    """Return the data as given, or two linked tables."""
+def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
+    """Return the confidential table, or the two that a spec links; None without any."""
+    from trueup.errors import SpecError
     from trueup.files import JoinedTables
 
-    return data if households is None else JoinedTables(data, households)
+    tables = [with_encoding(path, encoding) for path in paths or ()]
+    if len(tables) > 2:
+        raise SpecError(
+            f"--data is given {len(tables)} times",
+            needed="one table, or two that the spec links: first the persons, then the households",
+        )
+    return JoinedTables(*tables) if len(tables) == 2 else next(iter(tables), None)
+
+
+def named_areas(text: str | None) -> tuple[Path | None, str]:
+    """Return the file of areas and its column of areas, of `FILE` or `NAME=FILE`.
+
+    Examples
+    --------
+    >>> named_areas("district=maps/districts.csv"), named_areas("./k=1/districts.csv")[1], named_areas(None)
+    ((PosixPath('maps/districts.csv'), 'district'), 'area', (None, 'area'))
+    """
+    if text is None:
+        return None, "area"
+    name, _, path = text.partition("=")
+    return (Path(path), name) if name and path and "/" not in name else (Path(text), "area")
+
+
+def engine_and_cluster(text: str | None) -> tuple[str | None, str | None]:
+    """Return the engine that is meant, and the address of the Spark cluster if one is given.
+
+    Examples
+    --------
+    >>> [engine_and_cluster(text) for text in ("local", "spark", "spark://host:7077", "local[2]")]
+    [('local', None), ('spark', None), ('spark', 'spark://host:7077'), ('spark', 'local[2]')]
+    """
+    is_cluster = text is not None and (text == "yarn" or "://" in text or "[" in text)
+    return ("spark", text) if is_cluster else (text, None)
 
 
 def memory_limit(memory: str | None) -> int | None:

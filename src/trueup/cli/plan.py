@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli.options import (
+    Areas,
     AsJson,
     Encoding,
     GeographyPath,
     SpecPath,
+    named_areas,
     named_number,
     option,
     refuse_idle,
@@ -41,10 +43,6 @@ Targets = Annotated[
         "TABLE=COUNTS@PERCENT%: the margin of error wanted of every count; mean:TABLE=... of their mean.",
     ),
 ]
-Areas = Annotated[
-    Path | None, option("--areas", "Areas off the hierarchy for targets: a row for each place of each area.")
-]
-AreaColumn = Annotated[str, option("--column", "The column of areas, and their name in targets.", shown=True)]
 Wishes = Annotated[
     str | None,
     option(
@@ -53,8 +51,13 @@ Wishes = Annotated[
         "largest error as it is now is its target).",
     ),
 ]
-Picture = Annotated[Path | None, option("--out", "Write table and picture to a new HTML file.")]
-NewSpec = Annotated[Path | None, option("--write", "Write the spec with the planned budgets to a new file.")]
+Out = Annotated[
+    list[Path] | None,
+    option(
+        "--out",
+        "A new file: .html for table and picture, .toml for the spec with the planned budgets; repeat it for both.",
+    ),
+]
 
 
 def plan_command(
@@ -65,10 +68,8 @@ def plan_command(
     weight: Weights = None,
     target: Targets = None,
     areas: Areas = None,
-    column: AreaColumn = "area",
     preset: Wishes = None,
-    out: Picture = None,
-    write: NewSpec = None,
+    out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
@@ -77,13 +78,12 @@ def plan_command(
     from trueup.planning.allocation import planned_spec
     from trueup.planning.plan import plan as plan_spec
 
-    refuse_idle({"--column": column != "area"}, "--areas", areas)
+    mapping, column = named_areas(areas)
     refuse_idle({"--areas": areas}, f"a --target on '{column}'", _about_areas(target or [], column))
-    for path, name in ((out, "--out"), (write, "--write")):
-        if path is not None:
-            refuse_file(path, name)
-    if out is not None and out == write:
-        raise SpecError(f"--out and --write both name '{out}'", needed="a file for each")
+    for path in out or []:
+        refuse_file(path)
+        if path.suffix not in (".html", ".toml"):
+            raise SpecError(f"'{path}' has an unknown ending", needed=".html for a page, or .toml for a spec")
     loaded = load_spec(spec)
     planned = plan_spec(
         loaded,
@@ -92,19 +92,21 @@ def plan_command(
         weights=dict(named_number(text, "TABLE=NUMBER") for text in weight or []),
         targets=target,
         preset=_preset(preset, bool(weight or target)),
-        areas=areas,
+        areas=mapping,
         column=column,
     )
-    if out:
-        from trueup.reporting import report
-
-        write_whole(out, report(planned))
-    if write:
-        write_whole(write, planned_spec(loaded, planned).text())
+    for path in out or []:
+        write_whole(path, _page(planned) if path.suffix == ".html" else planned_spec(loaded, planned).text())
     if as_json:
         print_json(_figures(planned))
     else:
         _show_plan(planned)
+
+
+def _page(planned: Any) -> Any:
+    from trueup.reporting import report
+
+    return report(planned)
 
 
 def _noise(deviation: float) -> str:

@@ -7,7 +7,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from trueup.cli.options import AsJson, argument, option
+from trueup.cli.options import Areas, AsJson, argument, named_areas, option
 from trueup.cli.printing import print_json, print_table
 from trueup.digits import to_figure
 
@@ -24,15 +24,7 @@ def ask_command(
             'level asks about each of its places: "rank(county)".'
         ),
     ],
-    areas: Annotated[
-        Path | None, option("--areas", "Areas of your own and their places: CSV or Parquet.")
-    ] = None,
-    column: Annotated[
-        str,
-        option(
-            "--column", "The column of --areas that names them, and what questions call them.", shown=True
-        ),
-    ] = "area",
+    areas: Areas = None,
     level: Annotated[
         str | None, option("--level", "Probability of the intervals; by default the posterior's.")
     ] = None,
@@ -40,16 +32,15 @@ def ask_command(
     as_json: AsJson = False,
 ) -> None:
     """Ask a kept posterior: sums, differences, ratios, ranks, comparisons and areas of your own; nothing is drawn anew."""
-    from trueup.cli.options import refuse_idle
     from trueup.inferring.questions import ask as answer
     from trueup.io.bundle.kept_posterior import open_posterior
     from trueup.model.tables import probability_of
 
-    refuse_idle({"--column": column != "area"}, "--areas", areas)
+    mapping, column = named_areas(areas)
     kept = open_posterior(folder)
     if level is not None:  # the promise below is that of the intervals above it
         kept = replace(kept, level=probability_of(level))
-    answers = [answer(kept, one, areas=areas, column=column, level=level) for one in question]
+    answers = [answer(kept, one, areas=mapping, column=column, level=level) for one in question]
     if as_json:
         print_json(
             {

@@ -17,20 +17,20 @@ from trueup.cli.options import (
     ENGINE,
     INPUT,
     OUTPUT,
+    TABLES,
     Analyst,
     AsJson,
     Encoding,
     ExpectRows,
     GeographyPath,
-    HouseholdsPath,
     Key,
     LedgerUrl,
     LogFile,
-    Master,
     Memory,
     TakeOver,
     Workers,
     argument,
+    engine_and_cluster,
     given_tables,
     open_account,
     option,
@@ -41,17 +41,18 @@ from trueup.errors import BusyError, SpecError
 
 Spec = Annotated[Path | None, argument("The spec, a TOML file.")]
 Data = Annotated[
-    str | None,
-    option(
-        "--data",
-        "The confidential table: CSV, Parquet or a folder of it; for Spark also an address or table:NAME.",
-        INPUT,
-    ),
+    list[str] | None,
+    option("--data", f"The confidential table: {TABLES}; for Spark also an address or table:NAME.", INPUT),
 ]
 Out = Annotated[Path | None, option("--out", "A new folder.", OUTPUT)]
 Engine = Annotated[
     str | None,
-    option("--engine", "memory, local or spark; by default what the size and --memory suggest.", ENGINE),
+    option(
+        "--engine",
+        "memory, local, spark, or the address of a Spark cluster, such as spark://host:7077 or yarn; by default what the size "
+        "and --memory suggest.",
+        ENGINE,
+    ),
 ]
 WorkerMemory = Annotated[
     str | None, option("--worker-memory", "Memory of each worker, in place of --memory.", ENGINE)
@@ -95,13 +96,11 @@ def release_command(
     data: Data = None,
     out: Out = None,
     geography: GeographyPath = None,
-    households: HouseholdsPath = None,
     encoding: Encoding = None,
     ledger: LedgerUrl = None,
     analyst: Analyst = None,
     key: Key = None,
     engine: Engine = None,
-    master: Master = None,
     memory: Memory = None,
     workers: Workers = None,
     worker_memory: WorkerMemory = None,
@@ -116,14 +115,10 @@ def release_command(
     from trueup.model.problem import Problem
     from trueup.releasing.engine import MEMORY_BYTES, default_engine
 
-    _refuse_lost_master(engine, master)
+    engine, master = engine_and_cluster(engine)
     account = open_account(ledger, analyst, key)
     repeated = account is not None and account.repeats
-    given_data = (
-        None
-        if data is None
-        else given_tables(with_encoding(data, encoding), with_encoding(households, encoding))
-    )
+    given_data = given_tables(data, encoding)
     each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
     how = _How(engine, master, workers, each, total, take_over, log, as_json)
     if resume is not None:
@@ -146,13 +141,6 @@ def release_command(
     carried_out = _in_memory if chosen == "memory" else _by_parts
     released = carried_out(problem, given_data, out, geography, account, replace(how, engine=chosen))
     show_release(released, str(out), as_json=as_json, repeated=repeated and account and account.key)
-
-
-def _refuse_lost_master(engine: str | None, master: str | None) -> None:
-    """Refuse a cluster's address that no engine would use."""
-    if master is not None and engine != "spark":
-        given = f"not '{engine}'" if engine else "and no engine is given"
-        raise SpecError(f"--master is for the engine 'spark', {given}", remedy="add --engine spark")
 
 
 def _refuse_idle(how: _How, engine: str, out: Path) -> None:

@@ -66,7 +66,7 @@ def synth_command(
         return
     regions = "one region" if len(made) == 1 else f"{len(made)} regions"
     print(f"Synthetic: {people:,} units in {places:,} places, {regions}. None of them exists.")
-    second = ("--households", str(out / "households")) if (out / "households").is_dir() else ()
+    second = ("--data", str(out / "households")) if (out / "households").is_dir() else ()
     given = (str(spec), "--data", str(out / table), *second, "--geography", str(out / "places"))
     print(f"To release: trueup release {shlex.join(given)} --out NEW")
 

@@ -9,11 +9,10 @@ from trueup.cli.infer import Geography, Perturbed, Tables
 from trueup.cli.options import (
     Analyst,
     AsJson,
-    DataPath,
+    DataPaths,
     Encoding,
     ExpectRows,
     GeographyPath,
-    HouseholdsPath,
     Key,
     LedgerUrl,
     Memory,
@@ -177,10 +176,9 @@ def _count_text(value: float | None) -> str:
 
 def measure_command(
     spec: SpecPath,
-    data: DataPath,
+    data: DataPaths,
     out: OutPath,
     geography: GeographyPath = None,
-    households: HouseholdsPath = None,
     encoding: Encoding = None,
     ledger: LedgerUrl = None,
     analyst: Analyst = None,
@@ -196,7 +194,7 @@ def measure_command(
     with progress(quiet=as_json) as tell:
         measurements = measure_only(
             spec,
-            given_tables(with_encoding(data, encoding), with_encoding(households, encoding)),
+            given_tables(data, encoding),
             out,
             geography=with_encoding(geography, encoding),
             account=account,

@@ -270,10 +270,10 @@ def source_at(address: Any) -> Any:
 def refuse_addresses(source: Any) -> None:
     """Refuse two tables if one is given by an address, because they are linked on the driver's machine."""
     if isinstance(source, JoinedTables):
-        for name, table in (("--data", source.persons), ("--households", source.households)):
+        for name, table in (("persons", source.persons), ("households", source.households)):
             if is_address(table):
                 raise DataError(
-                    f"{name} is an address ({table.partition(':')[0]}:...), and two tables are linked by the driver",
+                    f"the table of {name} is an address ({table.partition(':')[0]}:...), and two tables are linked by the driver",
                     needed="two files that the driver's machine reads; on a cluster too, whose workers share the rest",
                     remedy="copy the table to a Parquet file of that machine",
                 )

@@ -169,7 +169,7 @@ def open_frame(source: Any) -> Source:
         if isinstance(source, JoinedTables):
             raise DataError(
                 "a second table of households is given, and the spec links none to the first",
-                remedy="leave it out (--households), or link them by [table.join]",
+                remedy="leave it out, or link them by [table.join]",
             ) from None
         raise DataError(
             f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"

@@ -57,7 +57,7 @@ def _refuse_stranger(state: Totals, dataset: str, analyst: str) -> None:
         raise BudgetError(
             f"analyst '{analyst}' has no cap on dataset '{dataset}'",
             needed=f"one of {', '.join(analysts)}",
-            remedy="give the analyst a cap with `trueup budget init --analyst-cap`",
+            remedy="give the analyst a cap with `trueup budget init --cap ANALYST:CURRENCY=AMOUNT`",
         )
 
 

@@ -181,40 +181,28 @@ CapsGiven = Mapping[str, Any]
 """Caps as people write them: `{"epsilon": "1", "delta": "1e-9"}`."""
 
 
-def parse_caps(texts: Iterable[str]) -> dict[str, str]:
-    """Read caps of the form `CURRENCY=AMOUNT`.
+def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Read caps of a dataset, `CURRENCY=AMOUNT`, and those of its analysts, `NAME:CURRENCY=AMOUNT`.
 
     Examples
     --------
-    >>> parse_caps(["epsilon=1", "rho=1/2"])
-    {'epsilon': '1', 'rho': '1/2'}
+    >>> parse_caps(["epsilon=1", "rho=1/2", "ana:epsilon=1/2"])
+    ({'epsilon': '1', 'rho': '1/2'}, {'ana': {'epsilon': '1/2'}})
     """
-    caps: dict[str, str] = {}
+    caps: dict[str, dict[str, str]] = {"": {}}
     for text in texts:
-        currency, equals, amount = text.partition("=")
-        if not equals or not currency or not amount:
-            raise SpecError(f"the cap '{text}' cannot be read", needed="CURRENCY=AMOUNT, such as epsilon=1")
-        if currency in caps:
+        name, colon, cap = text.rpartition(":")
+        currency, equals, amount = cap.partition("=")
+        if not (equals and currency and amount) or (colon and not name):
+            raise SpecError(
+                f"the cap '{text}' cannot be read",
+                needed="CURRENCY=AMOUNT, such as epsilon=1, or NAME:CURRENCY=AMOUNT",
+            )
+        held = caps.setdefault(name, {})
+        if currency in held:
             raise SpecError(f"the cap '{text}' is given twice")
-        caps[currency] = amount
-    return caps
-
-
-def parse_analyst_caps(texts: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Read caps of the form `NAME:CURRENCY=AMOUNT`.
-
-    Examples
-    --------
-    >>> parse_analyst_caps(["ana:epsilon=1/2", "ana:rho=1"])
-    {'ana': {'epsilon': '1/2', 'rho': '1'}}
-    """
-    by_name: dict[str, list[str]] = {}
-    for text in texts:
-        name, colon, cap = text.partition(":")
-        if not colon:
-            raise SpecError(f"the cap '{text}' names no analyst", needed="NAME:CURRENCY=AMOUNT")
-        by_name.setdefault(name, []).append(cap)
-    return {name: parse_caps(caps) for name, caps in by_name.items()}
+        held[currency] = amount
+    return caps.pop(""), caps
 
 
 def read_caps(given: CapsGiven) -> Caps:

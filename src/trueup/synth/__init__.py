@@ -195,7 +195,11 @@ def readme(spec: Spec, regions: list[SynthRegion], seed: int) -> str:
     """Return a note that the data are synthetic, what made them and how to use them."""
     persons, places = sum(r.persons for r in regions), sum(r.places for r in regions)
     kind = "records" if spec.table.kind == "records" else "counts"
-    second = "\n- `households/`: the second table (`--households`)" if spec.table.join is not None else ""
+    second = (
+        "\n- `households/`: the second table (`--data` again, after the first)"
+        if spec.table.join is not None
+        else ""
+    )
     return f"""# Synthetic data
 
 No {spec.table.counts} and no place in these files exists. They were drawn by `trueup synth` {__version__} with the seed {seed}

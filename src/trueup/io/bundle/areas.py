@@ -37,7 +37,7 @@ def refuse_taken_area_name(column: str, taken: list[str]) -> None:
     if column.casefold() in [name.casefold() for name in taken]:
         raise DataError(
             f"the release has a column '{column}' itself",
-            remedy="call the mapping's column of areas otherwise, and say how (--column)",
+            remedy="call the mapping's column of areas otherwise, and say how (--areas NAME=FILE)",
         )
 
 

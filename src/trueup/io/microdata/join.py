@@ -83,7 +83,7 @@ def linked_records(
         raise DataError(
             "the spec links two tables, and one is given",
             needed=f"the {spec.table.counts}s and the {spec.table.join.counts}s",
-            remedy="add --households FILE, or give trueup.JoinedTables(persons, households) as data",
+            remedy="add the second by another --data FILE, or give trueup.JoinedTables(persons, households) as data",
         )
     settings = {"memory_limit": memory and f"{parse_memory(memory)}B", "threads": threads}
     settings = {name: value for name, value in settings.items() if value}
