@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trueup.io.published.drafting.legend import meaning_of, said_of
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.drafting.sums import base_of, column_numbers
+from trueup.io.published.perturbed.under_law import ERRORS
 from trueup.model.published_codes import plain_meaning, read_meaning
 
 LEAST = 30
@@ -76,11 +77,12 @@ def row_numbers(table: SeenTable, columns: Sequence[SeenColumn]) -> RowNumbers:
     return RowNumbers(ends, base, noise, not noise and any(x != int(x) for x in known))
 
 
-def noise_of(table: SeenTable) -> float:
-    """Return the largest standard deviation that a column of variances gives; 0 without one."""
-    if table.variance is None or table.error != "variance":
-        return 0.0
-    return max(filter(None, column_numbers(table.variance)), default=0.0) ** 0.5
+def noise_of(table: SeenTable, column: SeenColumn | None = None) -> float:
+    """Return the largest standard deviation that columns of errors, or the one beside a column, give; 0 without one."""
+    errors = [table.errors[column.name]] if column and column.name in table.errors else table.errors.values()
+    columns = [*errors] or ([table.variance] if table.variance else [])
+    most = max((x for each in columns for x in column_numbers(each) if x), default=0.0)
+    return most / float(ERRORS[table.error]) if table.error in ERRORS else most**0.5
 
 
 def agreement_with_sums(

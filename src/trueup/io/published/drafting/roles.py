@@ -171,7 +171,7 @@ def _with_errors(table: SeenTable, roles: _Roles) -> SeenTable:
             *table.ignored,
             f"column '{first.name}' holds the {roles.kind} of the values beside it: {said}",
         ],
-        errors={name: column.name for name, column in roles.errors.items()},
+        errors=roles.errors,
         error=roles.kind,
         variance=first if len(table.values) == 1 else None,
     )

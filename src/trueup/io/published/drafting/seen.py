@@ -12,12 +12,22 @@ from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
 from trueup.model.published_codes import read_interval
 
 TOTAL = re.compile(
-    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:](totalt?|i alt|insgesamt|yhteensä|razem):?|all|"
-    r"all (?!(the )?(other|rest)).*|both( sexes| genders)?|persons|insgesamt|gesamt|summe|alle|"
-    r"ensemble|totale|totaal|i alt|totalt|yhteensä|ambos( (os )?sexos)?|(grand|sub)[- ]?total.*|sum|suma|somme|razem|celkem|"
-    r"ogółem|spolu|összesen|ukupno|skupaj|kokku|kopā|iš viso|samtals|toplam|totalul|gesamtergebnis|gesamtsumme|zusammen|jumlah|"
-    r"cyfanswm|people|beide( geschlechter)?|begge (kjønn|køn)|båda könen|molemmat( sukupuolet)?|les deux sexes|alle aldre|"
-    r"итого|всего|усього|разом|σύνολο|tổng số|合計|小計|総数|総計|计|合计|小计|总计|總計|계|소계|합계|전체",
+    r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:](totalt?|i alt|insgesamt|yhteensä|razem):?|all|both( sexes| genders)?|"
+    r"persons|people|gesamt|summe|alle|ensemble|(grand|sub)[- ]?total.*|sum|suma|somme|spolu|totalul|gesamtergebnis|"
+    r"gesamtsumme|zusammen|jumlah|cyfanswm|samtliga|alls|kollox|iomlán|guztira|toplamı|genel toplam|keseluruhan|kabuuan|"
+    r"jumla( kuu)?|jami|cəmi|"
+    r"(totale|totaal|totalt|totali|insgesamt|i alt|yhteensä|razem|celkem|ogółem|összesen|mindösszesen|ukupno|skupaj|kokku|"
+    r"kopā|pavisam|iš viso|samtals|toplam|gjithsej|итого|всего|усього|всього|разом|общо|всичко|укупно|вкупно|барлығы|бүгд|σύνολο)"
+    r"(\s*[,:/(–-].*)?|"
+    r"(all|alle|alla|tod[ao]s (los|las|os|as)|tou(te)?s( les)?|tutt[ei]( le| gli| i)?|kaikki|wszystkie|wszyscy|všechny|všetky|"
+    r"sv[ei]|vs[ei]|vis[ia]|visos|kõik|minden|összes|toate|все|всі|всички|όλ(οι|ες|α)|tüm|bütün|semua) "
+    r"(?!(the |de |les |l[ao]s |[ao]s )?(other|rest|ander|andr|övrig|autr|otr|outr|altr|inn|ost|muu|друг|проч|інш|άλλ)).*|"
+    r"(ambos( os)?|beide|entrambi i|begge|båda|bæði|molemmat|mõlemad|obie?|obě|obydwie|mindkét|ambele|abi|abiejų|les deux|"
+    r"ambdós|kedua|оба|обе|двата|обидві|(και )?τα δύο|her iki)( (sex(os|es|e)?|geschlechter|geslachten|sessi|kjønn|køn|könen|kyn|"
+    r"sukupuolet|sood|sugu|płcie|pohlav(í|ia)|spola|pola|nem|dzimumi|lyčių|jenis kelamin|пола|статі|φύλα|cinsiyet))|ambos|beide|"
+    r"tổng (số|cộng)|รวม|ยอดรวม|ทั้งหมด|कुल( योग)?|योग|जम्मा|মোট|மொத்தம்|សរុប|ລວມ|სულ|ընդամենը|ድምር|סך הכל|סה[\"״]כ|"
+    r"(ال)?مجموع( الكلي)?|ال(إ|ا)جمالي|(ال)?جملة|جمع( کل)?|کل|"
+    r"(男女|年齢|年齡|年龄)?(合計|計|合计|计|總計|总计)|男女|小計|総数|総計|總數|总数|小计|共计|共計|계|소계|합계|총계|총수|전체",
     re.IGNORECASE,
 )
 YEAR = re.compile(r"(18|19|20)\d\d")
@@ -126,7 +136,7 @@ class SeenTable(NamedTuple):
     only: Mapping[str, str | Sequence[str]] = MappingProxyType({})
     constant: Mapping[str, str] = MappingProxyType({})
     groups: tuple[str, ...] = ()
-    errors: Mapping[str, str] = MappingProxyType({})
+    errors: Mapping[str, SeenColumn] = MappingProxyType({})
     error: str = "variance"
     labels: Sequence[SeenColumn] = ()
     kinds: Sequence[SeenColumn] = ()

@@ -158,7 +158,8 @@ def _summing(column: SeenColumn, value: str, table: SeenTable, values: int) -> S
     base = base_of(parts, table.titles.casefold()) or 1
     rounded = all(c.is_rounded(base) for c in every) and sum(c.off for c in every) <= 0.05 * total
     if all(c.is_near for c in every) or rounded:
-        told = 2 * len(compared) >= len(every) or np.prod([c.chance for c in compared]) < 0.1
+        noisy = any(c.noise for c in compared)
+        told = (2 * len(compared) >= len(every) and not noisy) or np.prod([c.chance for c in compared]) < 0.1
         return SummingValue(value) if told else _by_what_is_shown(value, every)
     named = _WHOLE.fullmatch(value) is not None
     some = sum(c.is_near and c.own[0] >= 30 for c in compared)
@@ -200,9 +201,9 @@ def _compared(column: SeenColumn, value: str, table: SeenTable) -> Iterator[_Com
                 own[key] = tuple(a + b for a, b in zip(own.get(key, (0.0, 0.0)), ends))  # pyright: ignore
             elif text:
                 rest.setdefault(key, []).append(ends)
-    noise = noise_of(table)
+    noise = {shown.name: noise_of(table, shown) for shown in table.values}
     yield from (
-        _Compared(key, ends, rest[key], noise)
+        _Compared(key, ends, rest[key], noise[key[-1]])
         for key, ends in own.items()
         if key in rest and ends[0] == ends[1]
     )

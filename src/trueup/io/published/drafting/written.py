@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,11 @@ from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_num
 from trueup.model.published_codes import UNKNOWN, read_interval
 from trueup.model.toml import inline_table, value_text
 from trueup.noise.perturbed import CountInterval
+
+_CONTROLLED = re.compile(
+    r"\*{5}|\(?(controlled|exact|fixed|exakt|exacto?|esatto|benchmark(ed)?)\)?", re.IGNORECASE
+)
+"""What says of an error that there is none: the value was set to a number known elsewhere."""
 
 
 def written(whole: Draft, title: str) -> tuple[str, list[str]]:
@@ -136,7 +142,7 @@ def _entry(
 def _variance(seen: SeenTable, column: SeenColumn) -> str:
     """Return the column of a cell's variances: its own, or the one that a table has for all."""
     common = seen.variance.name if seen.variance else None
-    beside = seen.errors.get(column.name, common)
+    beside = seen.errors[column.name].name if column.name in seen.errors else common
     return f", variance = {value_text(beside)}" if beside else ""
 
 
@@ -192,6 +198,16 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
             if codes[code] == UNKNOWN:
                 taken += ', and needs a range such as "1-4" where no published sum holds its cells'
         undecided.append(f"'{seen.file}': what {shown} says ({often}){noted}; {taken}")
+    for mark in dict.fromkeys(t for t in _texts([*seen.errors.values()]) if t and not is_number(t)):
+        codes[mark] = "0" if _CONTROLLED.fullmatch(mark) else codes.get(mark, UNKNOWN)
+        taken = (
+            "is exact"
+            if codes[mark] == "0"
+            else 'says nothing; where it is exact, write "0" in the place of "unknown"'
+        )
+        undecided.append(
+            f"'{seen.file}': what '{mark}' says in the place of an error; it is taken to say that the value {taken}"
+        )
     return [f"codes = {inline_table(codes)}"] if codes else []
 
 

@@ -182,9 +182,19 @@ def text_of(column: NDArray) -> Texts:
     """Return a column as text without surrounding blanks, whole numbers without a fraction."""
     if column.dtype.kind in "iu":
         return column.astype(str)
-    if column.dtype.kind == "U" and not (len(column) and column[0].startswith('="')):
+    if column.dtype.kind == "U" and _is_plain(column):
         return np.char.strip(column)
     return np.array([_text(value) for value in column.tolist()], dtype=str)
+
+
+def _is_plain(column: NDArray[np.str_]) -> bool:
+    """Return True if no text begins with what keeps leading zeros, or may hold digits of other scripts than ASCII's."""
+    if not column.size or not column.dtype.itemsize:
+        return True
+    letters = np.ascontiguousarray(column).view(np.uint32).reshape(len(column), -1)
+    return not column[0].startswith('="') and bool(
+        (letters[:, 0] != ord("'")).all() and (letters < 0x660).all()
+    )
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unicodedata import digit
 
 from trueup.errors import DataError
 from trueup.files import DAMAGED, DELIMITERS, Encoded, is_workbook, is_zst, opened_csv
@@ -129,14 +130,25 @@ def _without_zeros(lines: Iterable[str]) -> Iterator[str]:
 
 
 def unguarded(text: str) -> str:
-    """Return the text of a cell that is written as a formula, so that a spreadsheet keeps its leading zeros.
+    """Return a text without what makes a spreadsheet keep leading zeros; a number in other digits in those of ASCII.
 
     Examples
     --------
-    >>> unguarded('="001"'), unguarded("=1")
-    ('001', '=1')
+    >>> [unguarded(text) for text in ('="001"', "'0607", "=1", "'s-Graveland")]
+    ['001', '0607', '=1', "'s-Graveland"]
+    >>> [unguarded(text) for text in ("１，２３４", "٣٬٤٥٦٫٥", "१२", "１月")]
+    ['1,234', '3,456.5', '12', '１月']
     """
-    return text[2:-1] if text.startswith('="') and text.endswith('"') and len(text) > 2 else text
+    if text.startswith('="') and text.endswith('"') and len(text) > 2:
+        return text[2:-1]
+    if not text.isascii() and _OTHER_DIGITS.fullmatch(text):
+        return "".join(str(digit(c)) if c.isdecimal() else _SIGNS.get(c, c) for c in text)
+    return text[1:] if _GUARDED.fullmatch(text) else text
+
+
+_GUARDED = re.compile(r"['’][-\dA-Z]*\d[-\dA-Z.,]*", re.ASCII)
+_SIGNS = {"．": ".", "，": ",", "٫": ".", "٬": ",", "－": "-", "\u200e": "", "\u200f": ""}
+_OTHER_DIGITS = re.compile(rf"[-−－\u200e\u200f]{{0,2}}\d[\d.,\s{''.join(_SIGNS)}]*")
 
 
 def _apart(rows: Iterator[Row]) -> Iterator[Row]:
@@ -183,7 +195,7 @@ def cell_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return sys.intern(value.strip())
+        return sys.intern(unguarded(value.strip()))
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, float):

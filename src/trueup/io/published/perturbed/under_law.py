@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from trueup.errors import DataError
 from trueup.io.published.perturbed.numbers import Convention, read_number
+from trueup.io.published.perturbed.text_refused import codes_with
 from trueup.model.cells import Cells, Margin
 from trueup.model.perturbed import PublishedTable
+from trueup.model.published_codes import CodeMeaning
 from trueup.noise import law_of_variance
 from trueup.noise.perturbed import ShownCounts
 
@@ -40,9 +42,14 @@ def covers_margin(cells: Cells, v: ValuesUnderLaw) -> bool:
 
 
 def by_variance(
-    cells: Cells, v: ValuesUnderLaw, texts: NDArray, name: str, by: Convention
+    cells: Cells,
+    v: ValuesUnderLaw,
+    texts: NDArray,
+    name: str,
+    by: Convention,
+    codes: Mapping[str, CodeMeaning],
 ) -> list[ValuesUnderLaw]:
-    """Group values by the variance of their row; those of variance 0 are exact."""
+    """Group values by the variance of their row; those of variance 0 are exact, those beside an unknown one say nothing."""
     every, which = np.unique(texts, return_inverse=True)
     if len(every) > MOST_VARIANCES:
         raise DataError(
@@ -52,19 +59,25 @@ def by_variance(
     result: dict[Fraction, NDArray[np.bool_]] = {}
     for k, text in enumerate(every.tolist()):
         here = which == k
-        variance = _variance(text, by, v.part.error)
+        if text in codes and codes[text].of != "value":
+            continue
+        variance = _variance(f"{codes[text].low:g}" if text in codes else text, by, v.part.error)
         if variance is None:
             label = cells.margin_label(v.margin, int(v.groups[np.argmax(here)]))
             raise DataError(
                 f"table '{v.part.name}' has the variance '{text[:30]}' for '{label}'",
                 needed="a number above 0, or 0 where the value is exact",
+                remedy="correct it in a copy of the file"
+                if read_number(text, by) is not None
+                else "declare what stands there in the entry: where the value is exact, "
+                f"{codes_with(v.part, text[:60], '0')}; where its error is not known, {codes_with(v.part, text[:60], 'unknown')}",
             )
         variance *= v.part.unit**2
         result[variance] = result.get(variance, False) | here
     return [replace(v.among(here), law=law_of_variance(name, variance)) for variance, here in result.items()]
 
 
-_ERRORS = {"standard error": Fraction(1), "margin 90": Fraction(1645, 1000), "margin 95": Fraction(196, 100)}
+ERRORS = {"standard error": Fraction(1), "margin 90": Fraction(1645, 1000), "margin 95": Fraction(196, 100)}
 """Standard errors in what stands in the place of a variance."""
 
 
@@ -72,7 +85,7 @@ def _variance(text: str, by: Convention, what: str) -> Fraction | None:
     found = read_number(text, by)
     if found is None or found < 0 or (found and not -30 <= found.adjusted() <= 30):
         return None
-    return (Fraction(found) / _ERRORS[what]) ** 2 if what in _ERRORS else Fraction(found)
+    return (Fraction(found) / ERRORS[what]) ** 2 if what in ERRORS else Fraction(found)
 
 
 def counted_once(

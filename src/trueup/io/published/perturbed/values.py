@@ -60,7 +60,7 @@ def _read_texts(
         rule = _agreeing(part, rule, code, said)
     variances = {text for shown in margins for text in np.unique(_or_none(shown.variances)).tolist()}
     numbers = numbers_of(
-        part, [text for text in texts if text not in codes], sorted(variances), whole=rule.whole
+        part, [text for text in texts if text not in codes], sorted(variances - {*codes}), whole=rule.whole
     )
     known = {text: numbers.read(text) for text in texts if text not in codes}
     known |= {text: _value_of(codes[text]) for text in texts if text in codes and codes[text].of == "value"}
@@ -160,7 +160,7 @@ def _of_margin(
         values = ValuesUnderLaw(part, shown.margin, None, groups[numeric], counts[numeric])
         if shown.variances is not None:
             variances, by = shown.variances[order][numeric], reading.numbers.by
-            result += by_variance(cells, values, variances, str(reading.rule.law), by)
+            result += by_variance(cells, values, variances, str(reading.rule.law), by, reading.codes)
         else:
             result += _under_rule(cells, values, reading)
     meanings = {text: reading.codes[text] for text, value in zip(every.tolist(), held) if value is None}
