@@ -395,3 +395,20 @@ def test_log_weights_start_near_and_their_curvature_is_about_known(rng, concentr
     curvatures = [fall[k + 2] / (2 * steps[k, k + 2]) for k, fall in enumerate(falls)]
     assert 0.6 < np.median(curvatures / known) < 1.6
     assert (curvatures / known).max() < 4
+
+
+def test_windows_of_sums_move_with_those_of_their_parts(rng, monkeypatch):
+    """A giant among 600 parts below wide noise, as parts become unlike each other: ten moves where sums hold it back in turn."""
+    cells, moves, move = star(600), [], TreeGrid.move
+    counts = rng.negative_binomial(0.05, 1 / 30, 600)
+    counts[7] = 40_000
+    measured = noisy(cells, counts, laplace_tree(cells, "1/200"), rng)
+    _, constraints, _ = read_given(measured, tree_constraints(cells))
+    state = TreeExact().prepare(constraints, measured.headers)
+    splits = splits_of(TreeExact().prior, state.problem.nested, state.problem.bounds()[1])
+    density = TreeGrid(state, measured.flat, Deadline.of()).objective(splits, lambda done, of: None)
+    monkeypatch.setattr(TreeGrid, "move", lambda grid, found: moves.append(grid) or move(grid, found))
+    for concentration in (0.0, -3.0):
+        moves.clear()
+        density(np.array([concentration]))
+        assert len(moves) <= 5

@@ -18,6 +18,8 @@ WINDOW_SCORES = 6.5
 """Standard scores at which windows end: a mass of 4e-11 lies beyond each."""
 MASSLESS_SCORE = 7.0
 """Standard score of points that have no mass: where two points hold all of it, the next window spans the gaps beside them."""
+ENDED_SCORE = 3.7
+"""Standard score of an end of a window beyond which a mass of 1e-4 is left."""
 MAX_WHOLE_WINDOW = 48
 """Whole numbers of a window up to which each has a point of its own."""
 GROWTH = 1.3
@@ -175,6 +177,7 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
     for v in range(nodes):
         here = slice(ptr[v], ptr[v + 1])
         first[v], last[v] = _mass_window(x[here], score[here], ends[v], low[v], high[v])
+    _with_parts(plan, ptr, x, score, first, last, low, high)
     for v in plan.order[
         ::-1
     ]:  # what one part may be, its sibling must leave room for: else each cuts off the other in turn
@@ -207,6 +210,23 @@ def _zoomed(plan, ptr, x, score, ends, widest, low, high, step):
         size += len(own)
         out_ptr[v + 1] = size
     return out_ptr, out[:size].copy()
+
+
+@njit(cache=True)
+def _with_parts(plan, ptr, x, score, first, last, low, high):
+    """Move ends of sums' windows, in place, as far as those of a part move beyond which it has mass: else sums hold it back."""
+    down, up = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
+    for v in plan.order:
+        begin, end = ptr[v], ptr[v + 1] - 1
+        if score[begin] > -ENDED_SCORE:
+            down[v] = max(x[begin] - first[v], 0)
+        if score[end] < ENDED_SCORE:
+            up[v] = max(last[v] - x[end], 0)
+        for part in (plan.left[v], plan.right[v]):
+            if part >= 0:
+                down[v], up[v] = max(down[v], down[part]), max(up[v], up[part])
+        first[v] = min(first[v], max(x[begin] - down[v], low[v]))
+        last[v] = max(last[v], min(x[end] + up[v], high[v]))
 
 
 @njit(cache=True)
