@@ -119,6 +119,12 @@ def test_small_trees_are_seen_whole(rng):
     assert FamilySample.of(search.state, 7) is None
 
 
+def test_one_family_of_many_parts_is_seen_whole(rng):
+    cells = states([12])
+    search, _ = searched(cells, noisy(cells, np.full(12, 5), laplace_tree(cells), rng))
+    assert FamilySample.of(search.state, 7) is None
+
+
 @pytest.mark.parametrize("most", [2, 99])
 def test_a_search_ends_where_deeper_tables_lose_as_much(most, rng, monkeypatch):
     cells = states([3, 6, 4, 5])

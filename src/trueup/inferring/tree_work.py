@@ -181,7 +181,7 @@ class FamilySample(TreeState):
 
     @classmethod
     def of(cls, state: TreeState, enough: int) -> FamilySample | None:
-        """Leave out families of levels with more than `enough` counts; return None if no level has as many."""
+        """Leave out families of levels with more than `enough` counts; return None if nothing can be left out."""
         nested = state.problem.nested
         if np.diff(nested.level_ptr).max() <= enough:
             return None
@@ -193,6 +193,8 @@ class FamilySample(TreeState):
             children.append(kept)
             within = np.arange(kept.sum()) - np.repeat(np.cumsum(kept) - kept, kept)
             levels.append(np.repeat(nested.child_ptr[parents], kept) + within)
+        if sum(map(len, levels)) == nested.level_ptr[-1]:  # one family holds all that are many
+            return None
         children.append(np.zeros(len(levels[-1]), np.int64))
         child_ptr = 1 + np.concatenate([[0], np.cumsum(np.concatenate(children))])
         return cls(state.problem, state.prior, None, state.total, np.concatenate(levels), child_ptr)
