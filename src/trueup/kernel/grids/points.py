@@ -1,4 +1,7 @@
-"""Positions of grid points: wide at first, then where the posterior is."""
+"""Positions of grid points: wide at first, then where the posterior is.
+
+One file: where windows end, and the points within them, follow from the same marginals.
+"""
 
 from __future__ import annotations
 
