@@ -158,10 +158,12 @@ def test_spark_gives_the_draws_of_memory_though_an_executor_is_killed(large, tmp
 
 def test_what_is_not_inferred_by_parts_is_refused(large, tmp_path, monkeypatch):
     measured, _ = large
-    with pytest.raises(SpecError, match="parts of a tree"):
-        written(measured, tmp_path / "out", method=TreeExact(mode=True))
+    with monkeypatch.context() as chosen:
+        chosen.setattr(by_parts, "choose_inference", lambda *given: TreeExact(mode=True))
+        with pytest.raises(SpecError, match="parts of a tree"):
+            written(measured, tmp_path / "out")
     with pytest.raises(TrueupError, match="may use 1 MB"):
-        written(measured, tmp_path / "out", memory=10**6)
+        written(measured, tmp_path / "out", LocalPool(1, memory=10**6))
     monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 1000)
     with pytest.raises(SpecError, match="33 counts is inferred in memory"):
         written(measured, tmp_path / "out")

@@ -14,13 +14,11 @@ from tests.releasing.on_spark import killing
 from trueup.errors import SpecError
 from trueup.inferring import family_parts
 from trueup.inferring.by_parts import infer_by_parts
-from trueup.inferring.family_moves import FamilyMoves
 from trueup.inferring.family_parts import CutFamily, draw_above
 from trueup.io.bundle.kept_posterior import read_posterior
 from trueup.layouts.family_rules import family_cells
 from trueup.model.cells import Margin
 from trueup.model.constraints import violations
-from trueup.model.prior import Flat
 from trueup.model.problem import Problem
 from trueup.planning import AreaTable
 from trueup.run.local import LocalPool, LocalThreads
@@ -47,8 +45,8 @@ def written(measured, out, executor=None, **more):
 
 def test_draws_agree_and_areas_are_their_sums(measured, tmp_path):
     table = pd.DataFrame({"area": ["x", "x", "y"], **{k: CLINICS[k].iloc[[0, 13, 5]] for k in CLINICS}})
-    areas = AreaTable.read(table, "area", measured.cells)
-    manifest = written(measured, tmp_path / "out", areas=areas, by=("month",))
+    areas = AreaTable.read(table, "area", measured.cells, ("month",))
+    manifest = written(measured, tmp_path / "out", areas=areas)
     kept = read_posterior(tmp_path / "out")
     assert kept.draws.shape == (1, DRAWS, measured.cells.n)
     for draw in kept.draws[0]:
@@ -146,8 +144,9 @@ def test_draws_of_a_part_are_those_of_longer_chains(measured, monkeypatch):
 
 
 def test_what_is_not_drawn_by_parts_is_refused(measured, tmp_path, monkeypatch):
+    flat = measured.spec.model_copy(update={"infer": {"method": "family-moves", "prior": {"name": "flat"}}})
     with pytest.raises(SpecError, match="prior is flat"):
-        written(measured, tmp_path / "out", method=FamilyMoves(Flat()))
+        written(measured, tmp_path / "out", spec=flat)
     monkeypatch.setattr(family_parts, "MOST_CELLS", 5)
     with pytest.raises(SpecError, match="at most 5 cells"):
         written(measured, tmp_path / "out")

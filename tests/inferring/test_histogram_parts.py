@@ -11,7 +11,7 @@ from tests.inferring.test_by_parts import Counted, Killed
 from tests.releasing.on_spark import killing
 from trueup import run
 from trueup.errors import SpecError, TrueupError
-from trueup.inferring import histogram_parts
+from trueup.inferring import by_parts, histogram_parts
 from trueup.inferring.by_parts import infer_by_parts
 from trueup.inferring.histogram_gibbs import HistogramGibbs
 from trueup.inferring.histogram_parts import CutHistogram, follow_roots
@@ -77,8 +77,8 @@ def drawn(cells, out):
 def test_summaries_and_areas_are_those_of_the_draws(large, tmp_path, rng):
     cells = large.cells
     pairs = np.unique(np.stack([rng.integers(0, 5, 30), rng.integers(0, cells.shape[0], 30)]), axis=1)
-    areas = AreaTable("district", tuple("abcde"), pairs[0], pairs[1])
-    manifest = written(large, tmp_path / "out", areas=areas, by=["sex"])
+    areas = AreaTable("district", tuple("abcde"), pairs[0], pairs[1], ("sex",))
+    manifest = written(large, tmp_path / "out", areas=areas)
     draws = drawn(cells, tmp_path / "out")
     assert draws.shape == (DRAWS, cells.n)
     for margin in (Margin(level, by) for level in LEVELS for by in ((), ("sex", "age"))):
@@ -180,10 +180,12 @@ def test_means_and_spreads_are_those_of_whole_chains(rng, tmp_path, monkeypatch)
 
 
 def test_what_cannot_be_cut_is_refused(large, tmp_path, monkeypatch, rng):
-    with pytest.raises(SpecError, match="'histogram-gibbs' with these parameters"):
-        written(large, tmp_path / "out", method=HistogramGibbs(tier="chains"))
+    with monkeypatch.context() as chosen:
+        chosen.setattr(by_parts, "choose_inference", lambda *given: HistogramGibbs(tier="chains"))
+        with pytest.raises(SpecError, match="'histogram-gibbs' with these parameters"):
+            written(large, tmp_path / "out")
     with pytest.raises(TrueupError, match="may use 1 MB"):
-        written(large, tmp_path / "out", memory=10**6)
+        written(large, tmp_path / "out", LocalPool(1, memory=10**6))
     monkeypatch.setattr(histogram_parts, "MOST_CELLS", 15)
     with pytest.raises(SpecError, match="has several places of at most 15 cells"):
         written(large, tmp_path / "out")

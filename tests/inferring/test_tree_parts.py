@@ -212,7 +212,7 @@ def test_results_do_not_depend_on_the_workers(large):
     cells, measured = large
     one = infer(measured, spec=tree_constraints(cells), draws=50)
     two = infer(measured, spec=tree_constraints(cells), draws=50, workers=2)
-    given = infer(measured, spec=tree_constraints(cells), draws=50, executor=Backwards())
+    given = infer(measured, spec=tree_constraints(cells), draws=50, workers=Backwards())
     for other in (two, given):
         assert np.array_equal(one.draws, other.draws)
         for margin, exact in one.drawn.marginals.items():

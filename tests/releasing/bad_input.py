@@ -167,7 +167,7 @@ NO_ATTRIBUTES = (
 )
 BAD = [
     ("a memory that is no size", lambda f: parse_memory("four"), SpecError, "is not a size"),
-    ("less memory than the workers need", lambda f: release(f, memory=10**8),
+    ("less memory than the workers need", lambda f: release(f, executor=LocalPool(1, memory=10**8)),
      SpecError, "too little for 1 worker"),
     ("a tract with more blocks than fit", lambda f: release(f, places=3),
      TrueupError, "tract '00' has 4 places"),

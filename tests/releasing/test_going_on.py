@@ -27,8 +27,8 @@ from trueup.run.local import LocalPool
 class Two(LocalPool):
     """Says that it has two workers, and works alone."""
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    def __init__(self, memory: int | None = None) -> None:
+        super().__init__(1, memory=memory)
         self.workers = 2
 
     def map(self, task, items):
@@ -42,7 +42,7 @@ def test_as_long_as_nothing_is_drawn_the_places_are_cut_anew(tmp_path, monkeypat
     run = interrupted(tmp_path, after=after, places=40)
     assert len(RunFolder(run).all_parts) == 3
     monkeypatch.setattr(cut, "MIN_LAST_LAYER_PLACES", 6)
-    released = resume(run, executor=Two(), memory=3 * 10**9)
+    released = resume(run, executor=Two(3 * 10**9))
     assert all(check.holds for check in check_bundle(released.folder))
     assert released.parts > 4
     log = json.loads((released.folder / "internal" / "run.json").read_text())
@@ -54,7 +54,7 @@ def test_once_something_is_drawn_the_cut_stays(tmp_path, monkeypatch):
     before = RunFolder(run).plan["cut"]
     monkeypatch.setattr(cut, "MIN_LAST_LAYER_PLACES", 2)
     with patch("trueup.releasing.parts.ByParts.measure", side_effect=Interrupted), pytest.raises(Interrupted):
-        resume(run, executor=Two(), memory=3 * 10**9)
+        resume(run, executor=Two(3 * 10**9))
     assert RunFolder(run).plan["cut"] == before
 
 

@@ -23,7 +23,7 @@ from trueup.releasing.start import Settings, begin
 from trueup.run.local import LocalPool
 spec, places, out = sys.argv[1:]
 problem = Problem.of(spec, places)
-settings = Settings.of(LocalPool(2), 64 * 10**9, None, problem.cells.tree)
+settings = Settings.of(LocalPool(2, memory=64 * 10**9), None, problem.cells.tree)
 begin(problem, *plan_of(problem), places, Path(out), places, None, settings)
 print(peak_bytes())
 """

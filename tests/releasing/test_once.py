@@ -116,7 +116,9 @@ def test_the_method_is_ready_before_the_data_are_read(areas, monkeypatch):
     heard, order = [], []
     monkeypatch.setattr(TreeTopDown, "apply", noting(TreeTopDown.apply, order, "apply"))
     monkeypatch.setattr("trueup.releasing.engine.read_confidential", noting(_read(), order, "read"))
-    pipeline.release(areas / "areas.toml", areas / "areas.csv", areas / "out", tell=heard.append)
+    pipeline.release(
+        areas / "areas.toml", areas / "areas.csv", areas / "out", watch=lambda what, *_: heard.append(what)
+    )
     assert order[:2] == ["apply", "read"]
     ready = next(i for i, stage in enumerate(heard) if "method ready" in stage)
     assert ready < heard.index("reading the confidential counts")
@@ -124,6 +126,7 @@ def test_the_method_is_ready_before_the_data_are_read(areas, monkeypatch):
 
 def test_no_kernel_is_looked_for_once_noise_is_drawn(areas):
     """Kernels that are not kept are compiled when they are first looked for, which takes seconds; in a fresh process."""
+    given = f"{str(areas / 'areas.toml')!r}, {str(areas / 'areas.csv')!r}, {str(areas / 'out')!r}"
     code = f"""
 from trueup.kernel import compiled
 from trueup.releasing import pipeline
@@ -132,7 +135,7 @@ def noted(self, *given):
     asked.append((heard[-1], self._py_func.__name__))
     return load(self, *given)
 compiled.KeptCode.load_overload = noted
-pipeline.release({str(areas / "areas.toml")!r}, {str(areas / "areas.csv")!r}, {str(areas / "out")!r}, tell=heard.append)
+pipeline.release({given}, watch=lambda what, *_: heard.append(what))
 print(*(f"{{stage}}: {{name}}" for stage, name in asked), sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -319,4 +319,4 @@ def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(kept)))
     refuse_overlapping(cells, margin)
     cells.refuse_unheld(margin)
-    return partial(infer_areas, mapping=AreaTable.read(mapping, column, cells), by=kept)
+    return partial(infer_areas, mapping=AreaTable.read(mapping, column, cells, kept))

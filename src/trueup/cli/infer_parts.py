@@ -172,7 +172,8 @@ class InferenceByParts:
                 needed="trueup infer BUNDLE --engine local --out NEW",
             )
         measured = read_measurements(bundle)
-        table = None if self.areas is None else AreaTable.read(self.areas, self.column, measured.cells)
+        by = [name.strip() for name in (self.by or "").split(",") if name.strip()]
+        table = None if self.areas is None else AreaTable.read(self.areas, self.column, measured.cells, by)
         with (
             _going_on(out),
             self._executor() as executor,
@@ -187,9 +188,7 @@ class InferenceByParts:
                 draws=self.draws,
                 level=self.level,
                 areas=table,
-                by=[name.strip() for name in (self.by or "").split(",") if name.strip()],
                 keep_draws=not self.summaries_alone,
-                memory=memory_limit(self.memory),
                 take_over=self.take_over,
                 progress=_Watched(watch, tell),
             )
@@ -205,12 +204,12 @@ class InferenceByParts:
         if self.engine == "spark":
             from trueup.run.spark import SparkCluster
 
-            return SparkCluster(self.master, workers=self.workers)
+            return SparkCluster(self.master, workers=self.workers, memory=memory_limit(self.memory))
         if self.engine != "local":
             raise SpecError(f"there is no engine '{self.engine}' by parts", needed="local or spark")
         from trueup.run.local import LocalPool
 
-        return LocalPool(self.workers or 1)
+        return LocalPool(self.workers or 1, memory=memory_limit(self.memory))
 
 
 @dataclass(frozen=True)

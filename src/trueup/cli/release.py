@@ -83,12 +83,14 @@ class _How:
         if self.engine == "spark":
             from trueup.run.spark import SparkCluster
 
-            return SparkCluster(self.master, workers=self.workers, worker_memory=self.worker_memory)
+            return SparkCluster(
+                self.master, workers=self.workers, memory=self.memory, worker_memory=self.worker_memory
+            )
         if self.engine == "memory":
             raise SpecError("the engine 'memory' keeps nothing to continue from", needed="local or spark")
         from trueup.run.local import LocalPool
 
-        return LocalPool(self.workers or 1, worker_memory=self.worker_memory)
+        return LocalPool(self.workers or 1, memory=self.memory, worker_memory=self.worker_memory)
 
 
 def release_command(
@@ -187,7 +189,6 @@ def _by_parts(problem, data, out, geography, account, how: _How) -> Any:
             geography=geography,
             executor=executor,
             account=account,
-            memory=how.memory,
             take_over=how.take_over,
             watch=watch,
         )
@@ -202,9 +203,7 @@ def _resume(folder: Path, how: _How, given: dict[str, Any]) -> None:
         progress(quiet=how.quiet) as shown,
         writing_log(how.log, shown) as watch,
     ):
-        released = resume(
-            folder, executor=executor, memory=how.memory, take_over=how.take_over, watch=watch, **given
-        )
+        released = resume(folder, executor=executor, take_over=how.take_over, watch=watch, **given)
     show_release(released, str(released.folder), as_json=how.quiet)
 
 

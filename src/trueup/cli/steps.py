@@ -199,7 +199,7 @@ def measure_command(
             geography=with_encoding(geography, encoding),
             account=account,
             expect_rows=expect_rows,
-            tell=tell,
+            watch=tell,
         )
     if as_json:
         print_json({"out": str(out), "drawn": not repeated, "measurements": measurements.digest})

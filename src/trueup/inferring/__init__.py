@@ -70,8 +70,7 @@ def infer(
     level: float | str = 0.9,
     within: str | None = None,
     progress: Progress | None = None,
-    workers: int = 1,
-    executor: Executor | None = None,
+    workers: int | Executor = 1,
     checkpoint: str | Path | None = None,
     minutes: float | None = None,
 ) -> Posterior:
@@ -98,10 +97,8 @@ def infer(
     progress
         Called as `progress(done, draws)`; an interruption keeps finished blocks of draws.
     workers
-        Processes that share the work on a large tree; `tree-exact` alone takes more than one.
-    executor
-        What carries out the work in their place, such as a `trueup.run.spark.SparkCluster`.
-
+        Processes that share the work on a large tree, or what carries it out in their place, such as a
+        `trueup.run.spark.SparkCluster`; `tree-exact` alone takes more than one.
     checkpoint
         A folder where Markov chains of `histogram-gibbs` that are predicted to take five minutes or more leave checkpoints, from
         which the same call goes on after the process was killed; remove it once the posterior is written.
@@ -156,7 +153,7 @@ def infer(
         else method or choose_inference(entry, constraints, measured)
     )
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
-    refuse_workers(chosen, workers, executor)
+    refuse_workers(chosen, workers)
     asked = isinstance(method, InferenceMethod) or "prior" in entry
     instead = {} if asked else prior_instead(chosen, constraints, measured)
     tell = progress or silent
@@ -165,8 +162,7 @@ def infer(
     used, repeated = measured_once(measured)
     state = chosen.prepare(constraints, used.headers)
     values = values_for(chosen, source, used, within)
-    own = executor is None and chosen.parallel
-    with _executor_of(workers) if own else nullcontext(executor) as engine:
+    with _executor_of(workers) if isinstance(workers, int) else nullcontext(workers) as engine:
         more: dict[str, Any] = {"deadline": deadline} | ({"executor": engine} if chosen.parallel else {})
         if chosen.continues and checkpoint is not None:
             more["checkpoint"] = Path(checkpoint)

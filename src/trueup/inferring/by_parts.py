@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,13 +96,10 @@ def infer_by_parts(
     executor: Executor,
     *,
     spec: Spec | Constraints | None = None,
-    method: InferenceMethod | None = None,
     draws: int = 1000,
     level: float | str = 0.9,
     areas: AreaTable | None = None,
-    by: Sequence[str] = (),
     keep_draws: bool = True,
-    memory: int | None = None,
     take_over: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -110,18 +107,16 @@ def infer_by_parts(
 
     Parameters
     ----------
-    source, spec, method, draws, level, progress
+    source, spec, draws, level, progress
         As `infer` has them.
     out
         A new folder; beside it `OUT.run` holds what is done until all is.
     executor
-        Carries out what is done to parts.
-    areas, by
+        Carries out what is done to parts; what is predicted to need more memory than it says is refused.
+    areas
         Areas off the hierarchy, and the attributes that are kept of them.
     keep_draws
         Whether the draws are written, or their summaries alone.
-    memory
-        Bytes for all processes together; what is predicted to need more is refused.
     take_over
         Whether somebody says that the process of another machine, which gives no sign of life, is dead.
 
@@ -142,17 +137,17 @@ def infer_by_parts(
     refuse_draws(draws)
     refuse_fractions(measured)
     entry = {key: held for key, held in entry.items() if key not in ("minutes", "quantity")}
-    chosen = method or choose_inference(entry, constraints, measured)
+    chosen = choose_inference(entry, constraints, measured)
     refuse_method(chosen, inference_misfit(chosen, constraints, measured))
-    instead = {} if method or "prior" in entry else prior_instead(chosen, constraints, measured)
+    instead = {} if "prior" in entry else prior_instead(chosen, constraints, measured)
     used, repeated = measured_once(measured)
     cut = _cut(chosen, constraints, used)
     expected = cut.expected(draws, executor.workers)
     hours, disk = expected.core_seconds / 3600, expected.disk / 1e9
     announce(tell, f"about {hours:.2g} core-hours and {disk:.2g} GB of disk")
-    refuse_needed("the posterior", expected.memory, memory)
+    refuse_needed("the posterior", expected.memory, executor.memory)
     refuse_occupied(out)
-    wanted = None if areas is None else WantedAreas.of(measured.cells, areas, tuple(by))
+    wanted = None if areas is None else WantedAreas.of(measured.cells, areas)
     with _run_folder(out, take_over) as run:
         rng, kept = measured.rng(), KeptExecutor(executor, run)
         tables = WantedTables(measured, draws, level, wanted, keep_draws)

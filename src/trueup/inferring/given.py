@@ -66,15 +66,15 @@ def refuse_vast(draws: int, counts: int) -> None:
         )
 
 
-def refuse_workers(method: InferenceMethod, workers: int, executor: Executor | None) -> None:
+def refuse_workers(method: InferenceMethod, workers: int | Executor) -> None:
     """Refuse workers if the method cannot use them."""
-    if workers < 1:
+    if isinstance(workers, int) and workers < 1:
         raise SpecError(f"{workers} workers are asked for", needed="at least 1")
-    if (workers > 1 or executor) and not method.parallel:
+    if workers != 1 and not method.parallel:
         raise SpecError(
             f"method '{method.name}' runs in one process",
             needed="one worker",
-            remedy="leave out the workers or the executor",
+            remedy="leave out the workers",
         )
 
 

@@ -101,7 +101,7 @@ def infer_areas(
     column
         Its column of areas.
     by
-        Attributes or recodes to keep; the others are summed out.
+        Attributes or recodes to keep; the others are summed out. An `AreaTable` knows its own.
     level
         Probability of the intervals; by default the record's own.
 
@@ -130,8 +130,8 @@ def infer_areas(
     (['lake', 'north'], [4.0, 8.0])
     """
     cells = posterior.cells
-    table = mapping if isinstance(mapping, AreaTable) else AreaTable.read(mapping, column, cells)
-    margin = cells.margin(Margin(cells.tree.levels[-1], tuple(by)))
+    table = mapping if isinstance(mapping, AreaTable) else AreaTable.read(mapping, column, cells, by)
+    margin = cells.margin(Margin(cells.tree.levels[-1], table.by))
     refuse_overlapping(cells, margin)
     cells.refuse_unheld(margin)
     level = probability_of(posterior.level if level is None else level)

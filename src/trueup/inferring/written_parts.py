@@ -53,9 +53,9 @@ class WantedAreas:
     margin: Margin
 
     @classmethod
-    def of(cls, cells: Cells, table: AreaTable, by: tuple[str, ...]) -> WantedAreas:
+    def of(cls, cells: Cells, table: AreaTable) -> WantedAreas:
         """Keep some attributes of areas; refuse to sum over one whose values overlap."""
-        margin = cells.margin(Margin(cells.tree.levels[-1], by))
+        margin = cells.margin(Margin(cells.tree.levels[-1], table.by))
         refuse_overlapping(cells, margin)
         return cls(cells, table, margin)
 

@@ -264,10 +264,6 @@ class WrittenFamily(WantedTables):
         tables: Sequence = tuple(dict.fromkeys(canonical(cells, h.margin) for h in self.cut.headers))
         drawn = Drawn(draws[None], False, tables=tables, stats=stats, approximate=text)
         posterior = Posterior(cells, drawn, {}, "", self.level)
-        areas = (
-            None
-            if self.areas is None
-            else infer_areas(posterior, self.areas.table, by=self.areas.margin.attributes)
-        )
+        areas = None if self.areas is None else infer_areas(posterior, self.areas.table)
         write_tables(folder, posterior, draws=self.keep_draws, areas=areas)
         return drawn

@@ -5,7 +5,7 @@ A plan is asked for by targets: the largest margin of error that a table may hav
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -37,15 +37,18 @@ class AreaTable:
         Their names, in order.
     area, leaf
         Which area holds which place of the last level; areas may overlap.
+    by
+        Attributes or recodes that are kept of them, where the areas alone do not say it.
     """
 
     column: str
     names: tuple[str, ...]
     area: NDArray[np.int64]
     leaf: NDArray[np.int64]
+    by: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, mapping: Any, column: str, cells: Cells) -> AreaTable:
+    def read(cls, mapping: Any, column: str, cells: Cells, by: Sequence[str] = ()) -> AreaTable:
         """Read a table with a row for each place of each area: a column of areas, and the keys of the last level.
 
         Of several key columns those are enough that tell all places apart.
@@ -99,7 +102,7 @@ class AreaTable:
                 f"area '{names[which]}' lists the place '{cells.tree.label(cells.tree.levels[-1], int(leaf))}' twice",
                 needed="each place of an area in one row",
             )
-        return cls(column, tuple(names.tolist()), area.reshape(-1), found)
+        return cls(column, tuple(names.tolist()), area.reshape(-1), found, tuple(by))
 
     def laid_out(self, cells: Cells, shapes: Shapes) -> Areas:
         """Return the areas with the nodes above their places."""

@@ -72,8 +72,6 @@ class ByParts:
         What the run took.
     take_over
         Whether somebody says that a process that works on the run and gives no sign of life is dead.
-    memory
-        Bytes that it may use from now on; by default those that it began with.
     """
 
     folder: RunFolder
@@ -81,7 +79,6 @@ class ByParts:
     executor: Executor
     log: Log
     take_over: bool = False
-    memory: int | None = None
 
     @property
     def out(self) -> Path:
@@ -144,7 +141,7 @@ class ByParts:
     def read(self) -> None:
         """Read and check the confidential counts, unless that was done; draw nothing."""
         if not self.folder.draws.begun:
-            cut_anew(self.folder, self.executor, self.memory)
+            cut_anew(self.folder, self.executor)
         if not self.folder.draws.complete:
             check_data(self.folder, self.data, self.executor, self.log)
 

@@ -15,7 +15,7 @@ One file: the stages in their order, whichever verb they are begun by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ from trueup.model.verb import takes_records
 from trueup.reconciling import Prepared, choose, refuse_misfit
 from trueup.reconciling.method import Method
 from trueup.reconciling.populations import warm
-from trueup.releasing import Log, Watch, quiet, read_under, stages
+from trueup.releasing import Log, Watch, quiet, read_under
 from trueup.releasing.engine import Whole
 
 if TYPE_CHECKING:
@@ -79,12 +79,10 @@ def release(
     geography: Any = None,
     account: Account | None = None,
     executor: Executor | None = None,
-    memory: int | None = None,
     places: int | None = None,
     expect_rows: int | None = None,
     take_over: bool = False,
     watch: Watch = quiet,
-    tell: Callable[[str], None] | None = None,
 ) -> Release:
     """Measure, reconcile and report; the folder `out` appears whole or not at all.
 
@@ -104,9 +102,7 @@ def release(
         A release that was committed under the account's key is returned as it is.
     executor
         Carries out a run of many parts, such as `trueup.run.local.LocalPool(2)`; all its workers see the folder beside
-        `out`. None for a run of one part in the memory of this process.
-    memory
-        Bytes for all processes of a run by parts together; by default 4 GB.
+        `out`, and share the memory that it says, by default 4 GB. None for a run of one part in the memory of this process.
     places
         Places of a part at most; by default what the memory allows.
     expect_rows
@@ -115,8 +111,6 @@ def release(
         Says that a process of another machine which began a run to the same target, and gives no sign of life, is dead.
     watch
         Called with what is being done, how many parts of it are done, and how many there are.
-    tell
-        Called with the name of each stage as it begins.
 
     Returns
     -------
@@ -138,7 +132,7 @@ def release(
     >>> all(released.checks.values()), sorted(p.name for p in out.iterdir())
     (True, ['internal', 'public'])
     """
-    log = Log(watch if tell is None else stages(tell))
+    log = Log(watch)
     problem = _settled(spec, geography, data, log, expect_rows, account)
     if executor is None:
         return _carried_out(_in_memory(problem, data, Path(out), account, log), account)  # pyright: ignore[reportReturnType]
@@ -146,7 +140,7 @@ def release(
     from trueup.releasing.parts import ByParts
     from trueup.releasing.start import Settings, begin
 
-    settings = Settings.of(executor, memory, places, problem.cells.tree)
+    settings = Settings.of(executor, places, problem.cells.tree)
     method, plan = plan_of(problem)
     _make_ready(problem, method, log)
     folder = begin(problem, method, plan, data, Path(out), geography, account, settings, take_over=take_over)
@@ -165,10 +159,10 @@ def measure_only(
     geography: Any = None,
     account: Account | None = None,
     expect_rows: int | None = None,
-    tell: Callable[[str], None] | None = None,
+    watch: Watch = quiet,
 ) -> Measurements:
     """Measure and write a bundle of noisy counts, to be reconciled later or by others."""
-    log = Log(quiet if tell is None else stages(tell))
+    log = Log(watch)
     problem = _settled(spec, geography, data, log, expect_rows, account)
     run = _in_memory(problem, data, Path(out), account, log, reconciled=False)
     return _carried_out(run, account)  # pyright: ignore[reportReturnType]
@@ -184,7 +178,6 @@ def resume(
     out: str | Path | None = None,
     expect_rows: int | None = None,
     account: Account | None = None,
-    memory: int | None = None,
     take_over: bool = False,
     watch: Watch = quiet,
 ) -> StoredRelease:
@@ -194,14 +187,14 @@ def resume(
     ----------
     folder
         The run folder, `OUT.run`.
+    executor
+        Carries out what is left, as in `release`. Without memory of its own it uses what the run began with. As long as nothing
+        is drawn, the places are cut anew for its memory and its workers.
     spec, data, geography, out, expect_rows
         Need not be given again; where they are, they must be those that the run began with. The data are read only if
         not all of them were, the places only if the run's copy of them was lost.
     account
         The ledger that the run was charged to.
-    memory
-        Bytes that it may use from now on, by default those that it began with. As long as nothing is drawn, the places are
-        cut anew for it, and for the executor's workers.
     take_over
         Says that a process of another machine which works on the run, and gives no sign of life, is dead.
 
@@ -228,7 +221,7 @@ def resume(
         refuse_other_data(run, data)
     run.rebuild_places(geography)
     given = data if data is not None else source_at(run.plan["data"])
-    return _carried_out(ByParts(run, given, executor, Log(watch), take_over, memory), account)  # pyright: ignore[reportReturnType]
+    return _carried_out(ByParts(run, given, executor, Log(watch), take_over), account)  # pyright: ignore[reportReturnType]
 
 
 def _removed(gone: RunFolder) -> StoredRelease:

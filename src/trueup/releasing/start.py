@@ -62,9 +62,9 @@ class Settings:
     driver: int = PROCESS
 
     @classmethod
-    def of(cls, executor: Executor, memory: int | None, most: int | None, tree: Tree) -> Settings:
-        """Return the settings of an executor and the options."""
-        each, driver = executor.worker_memory, driver_bytes(tree)
+    def of(cls, executor: Executor, most: int | None, tree: Tree, memory: int | None = None) -> Settings:
+        """Return the settings of an executor and the options; of the memory what the executor says comes first."""
+        memory, each, driver = executor.memory or memory, executor.worker_memory, driver_bytes(tree)
         if each and executor.beside_driver and executor.workers == 1:
             memory, each = each, None  # the only worker is the driver itself
         total = memory or (executor.workers * each + driver if each else MEMORY_BYTES)
@@ -170,7 +170,7 @@ def _settings_out(settings: Settings) -> dict[str, int | None]:
     }
 
 
-def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
+def cut_anew(folder: RunFolder, executor: Executor) -> None:
     """Cut a run's places again for other workers or memory than it began with; nothing may be drawn yet.
 
     What was tabulated by the old parts goes first, so that a kill in between leaves a run that tabulates again.
@@ -181,11 +181,11 @@ def cut_anew(folder: RunFolder, executor: Executor, memory: int | None) -> None:
         If the memory is too little.
     """
     before = folder.plan
-    asked = (memory or before["memory"], executor.workers, executor.worker_memory)
+    asked = (executor.memory or before["memory"], executor.workers, executor.worker_memory)
     if asked == (before["memory"], before["workers"], before["worker memory"]):
         return
     tree = folder.tree()
-    settings = Settings.of(executor, asked[0], before["most"], tree)
+    settings = Settings.of(executor, before["most"], tree, asked[0])
     cut = _cut(tree, divided(folder.spec, folder.headers)[1], settings)
     (folder.confidential / "counts.json").unlink(missing_ok=True)
     folder.forget_counts()

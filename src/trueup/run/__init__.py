@@ -167,6 +167,8 @@ class Executor(Protocol):
         Of the engine, for logs.
     workers
         How many tasks run at once; what memory a task may use follows from it.
+    memory
+        Bytes that all workers may use together, where that is said.
     worker_memory
         Bytes that each worker may use, where that is known; else they share what the run may use.
     beside_driver
@@ -175,6 +177,7 @@ class Executor(Protocol):
 
     name: str
     workers: int
+    memory: int | None
     worker_memory: int | None
     beside_driver: bool
 

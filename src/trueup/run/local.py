@@ -48,13 +48,19 @@ class LocalPool:
     beside_driver = True
 
     def __init__(
-        self, workers: int = 1, attempts: int = ATTEMPTS, *, worker_memory: int | None = None
+        self,
+        workers: int = 1,
+        attempts: int = ATTEMPTS,
+        *,
+        memory: int | None = None,
+        worker_memory: int | None = None,
     ) -> None:
         if workers > 1 and getattr(multiprocessing.current_process(), "_inheriting", False):
             raise _unguarded(
                 "a worker process reads the script that it was started from, and would start workers"
             )
-        self.workers, self.attempts, self.worker_memory = workers, attempts, worker_memory
+        self.workers, self.attempts = workers, attempts
+        self.memory, self.worker_memory = memory, worker_memory
         self._pool: list[_Worker] = []
 
     def __enter__(self) -> Self:

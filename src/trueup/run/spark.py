@@ -135,8 +135,8 @@ class SparkCluster:
         that runs already is used as it is.
     workers
         How many tasks run at once; by default the cores that the application has when it begins.
-    worker_memory
-        Bytes that each of them may use.
+    memory, worker_memory
+        Bytes that all of them may use together, or each.
 
     Raises
     ------
@@ -155,6 +155,7 @@ class SparkCluster:
         settings: dict[str, str] | None = None,
         *,
         workers: int | None = None,
+        memory: int | None = None,
         worker_memory: int | None = None,
     ) -> None:
         refuse_missing_package()
@@ -163,7 +164,7 @@ class SparkCluster:
         self._borrowed = SparkSession.getActiveSession() is not None
         self._session = session_of(master, settings or {})
         self._context = self._session.sparkContext
-        self.worker_memory = worker_memory
+        self.memory, self.worker_memory = memory, worker_memory
         if workers is None or worker_memory is None:
             try:
                 self._refuse_elastic()
