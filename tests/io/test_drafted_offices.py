@@ -122,3 +122,115 @@ def test_the_remedies_for_a_mark_in_the_place_of_an_error_lead(tmp_path):
         told = bare.replace("law =", f"{line}\nlaw =")
         read = read_perturbed(parse_perturbed(told), [tmp_path / "t.csv"])
         assert sorted(v.tolist() for v in read.values) == shown
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (1, 3, 5)])
+def test_levels_with_laws_of_their_own_get_an_entry_each_as_the_draft_says(tmp_path, sizes):
+    rng = np.random.default_rng(sum(sizes))
+    codes = (
+        ["BE", "BE1", "BE2"][: 2 + len(sizes)]
+        if len(sizes) == 2
+        else ["P", "PAB", "PCD", "PABXY", "PABZZ", "PCDXX", "PCDQQ"]
+    )
+    codes = ["11", "12", "111", "112", "113", "121", "122"] if len(sizes) == 2 else codes
+    finest = [c for c in codes if len(c) == sizes[-1]]
+    parts = {c: rng.integers(100, 900) for c in finest}
+    rows = {
+        c: sum(n for part, n in parts.items() if part.startswith(c)) + 9 * (len(c) < sizes[-1]) for c in codes
+    }
+    text = "kod,antal\n" + "".join(f"{c},{n}\n" for c, n in rows.items())
+    draft, _ = drafted(tmp_path, text)
+    said = next(text for text in draft.undecided if "missed" in text)
+    levels = re.findall(r"'([^']*)'", re.search(r"an entry for each of (.*?), alike", said)[1])
+    head, entry = draft.text.split("[[published]]\n")
+    own = {level: 4 * k + 1 for k, level in enumerate(levels)}
+    entries = [
+        re.sub(
+            r'name = "t"', f'name = "t{v}"', re.sub(r'\nlevel = "[^"]*"', f'\nlevel = "{level}"', entry)
+        ).replace('"exact"', f'"discrete-gaussian", sigma2 = "{v}"')
+        for level, v in own.items()
+    ]
+    spec = parse_perturbed(head + "".join(f"[[published]]\n{each}" for each in entries))
+    (tmp_path / "t.csv").write_text(text)
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    assert {h.margin.level: round(h.law.variance) for h in measured.headers} == own
+    assert sorted(n for v in measured.values for n in v.tolist()) == sorted(rows.values())
+
+
+@pytest.mark.parametrize("below", [False, True])
+@pytest.mark.parametrize("head", ["nr,navn", "navn,nr", "ID,Gebiet"])
+def test_places_above_without_a_code_keep_their_names(tmp_path, below, head):
+    groups = {
+        "Nord": {"01 x": (12, 40), "02 y": (9, 77), "03 z": (30, 8)},
+        "Syd": {"07 u": (21, 55), "09 v": (14, 60)},
+    }
+    lines = []
+    for name, parts in groups.items():
+        own = [(*place.split(), *pair) for place, pair in parts.items()]
+        whole = ("", name, *map(sum, zip(*parts.values())))
+        lines += [*own, whole] if below else [whole, *own]
+    first = head.startswith("navn")
+    text = f"{head},a,b\n" + "".join(
+        f"{n if first else c},{c if first else n},{a},{b}\n" for c, n, a, b in lines
+    )
+    draft, read = drafted(tmp_path, text)
+    assert ("x", "Nord") in draft.places
+    assert ("v", "Syd") in draft.places
+    assert {read[f"{name}, category={k}"] for name in groups for k in "ab"} == {51, 125, 35, 115}
+
+
+@pytest.mark.parametrize(
+    ("codes", "head"),
+    [
+        ((("E1", "E2"), ("E1A1", "E1A2", "E2B1")), "geo_key"),
+        ((("31", "32"), ("31001", "31005", "32002")), "UID"),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_codes_of_files_that_begin_with_each_other_are_levels(tmp_path, codes, head, last):
+    counts = [{code: 10 * k + 5 for k, code in enumerate(level)} for level in codes]
+    texts = []
+    for k, level in enumerate(counts):
+        rows = [
+            (code, f"Sted {k}-{at}", sex, n + at + 3 * (sex == "y"))
+            for at, (code, n) in enumerate(level.items())
+            for sex in ("x", "y")
+        ]
+        order = (1, 2, 0, 3) if last else (0, 1, 2, 3)
+        header = (head, "navn", "kind", "n")
+        texts.append("\n".join(",".join(str(row[at]) for at in order) for row in [header, *rows]) + "\n")
+    draft, read = drafted(tmp_path, *texts)
+    assert f"prefix = {len(codes[0][0])}" in draft.text
+    assert f"{codes[1][2]}, kind=y" in read
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("parent", ["Parent", "hoort bij"])
+def test_numbers_of_rows_and_codes_of_a_list_are_no_counts(tmp_path, first, parent):
+    rng = np.random.default_rng(first)
+    places = {"PV1": ("GM11", "GM12", "GM15"), "PV2": ("GM21", "GM22")}
+    n = {
+        (g, s, a): int(rng.integers(20, 500))
+        for gs in places.values()
+        for g in gs
+        for s in ("300", "400")
+        for a in ("10", "20", "30")
+    }
+    rows = []
+    for g in [*places, *(g for gs in places.values() for g in gs)]:
+        for s in ("A99", "300", "400"):
+            for a in ("10", "20", "30"):
+                found = sum(
+                    v
+                    for (p, q, b), v in n.items()
+                    if p in places.get(g, (g,)) and (s == "A99" or q == s) and a == b
+                )
+                rows.append((s, a, f"{g}  ", found))
+    lines = [f'{k + first};"{s}";"{a}";"{g}";{v}' for k, (s, a, g, v) in enumerate(rows)]
+    listed = [("Soort", "300", ""), ("Soort", "400", ""), *(("Regio", p, "") for p in places)]
+    listed += [("Regio", g, p) for p, gs in places.items() for g in gs]
+    codes = f"Dim;Code;{parent}\n" + "".join(";".join(row) + "\n" for row in listed)
+    draft, read = drafted(tmp_path, "ID;Soort;Klasse;Regio;Aantal\n" + "\n".join(lines) + "\n", codes)
+    assert ("GM15", "PV1") in draft.places
+    assert read["GM22, Soort=400, Klasse=30"] == n["GM22", "400", "30"]
+    assert 'values = ["300", "400"]' in draft.text

@@ -116,6 +116,12 @@ class PublishedTable(SpecPart):
         """Return how its values were made, and what is not shown."""
         return read_rule(self.law, self.name, by_variance=self.by_row)
 
+    def reads_rows_of(self, other: PublishedTable) -> bool:
+        """Return True if both entries read the same columns and rows of one file, if perhaps those of other levels."""
+        laws = {"name", "level", "law", "codes", "unlisted", "key"}
+        own, others = (each.model_dump(exclude=laws) for each in (self, other))
+        return self.file is not None and own == others
+
     @property
     def by_row(self) -> bool:
         """Return True if each value has a variance of its own."""

@@ -189,13 +189,20 @@ def _named_pairs(fine: SeenColumn, coarse: SeenColumn) -> set[tuple[str, str]]:
 
 
 def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Return columns with one of each equivalent pair, the one that reads as a code, and notes on the others."""
+    """Return columns with one of each equivalent pair, and notes: the one that tells more rows apart, or the code."""
     kept, ignored = list(columns), []
     for one, other in _pairs(columns):
         if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
-            label = max((one, other), key=_wordy)
-            kept.remove(label)
-            ignored.append(f"column '{label.name}' names what the other keys say, and is left out")
+            code, label = sorted((one, other), key=_wordy)
+            more, less = (told_rows([c for c in kept if c is not each]) for each in (code, label))
+            left = code if more > less else label
+            kept.remove(left)
+            why = (
+                "is blank for some of the places that another names"
+                if left is code
+                else "names what the other keys say"
+            )
+            ignored.append(f"column '{left.name}' {why}, and is left out")
     return kept, ignored
 
 

@@ -29,6 +29,7 @@ from trueup.model.toml import inline_table
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
     """Find levels and attributes that tables share; take levels from pointers to parent places if there are any."""
     seen = [part for table in seen for part in apart_by_sums(table)]
+    seen = _by_nested_codes(seen) if pointers is None else seen
     undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
     if pointers is not None:
         seen = [without for t in seen if (without := _without(t, pointers.parent)).values]
@@ -101,6 +102,38 @@ def _with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> S
         return table
     attributes, wholes = [column, *table.attributes], {**table.wholes, column.name: whole}
     return table._replace(places=[], attributes=attributes, wholes=wholes)
+
+
+def _by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
+    """Name the places of tables of several levels by codes that begin with those of the level above, where names stand beside."""
+    beside = [
+        {
+            key.name: key
+            for key in (*t.keys, *t.labels)
+            if key is not t.places[0] and are_alike(key, t.places[0])
+        }
+        if len(t.places) == 1
+        else {}
+        for t in seen
+    ]
+    for name in dict.fromkeys(name for keys in beside for name in keys):
+        levels = [sorted(set(keys[name].held)) for keys in beside if name in keys]
+        lengths = sorted({len(code) for codes in levels for code in codes})
+        alone = all(len({len(code) for code in codes}) == 1 for codes in levels)
+        if (
+            alone
+            and len(lengths) > 1
+            and code_lengths(sorted({c for codes in levels for c in codes})) == lengths[:-1]
+        ):
+            return [_named_by(t, keys[name]) if name in keys else t for t, keys in zip(seen, beside)]
+    return list(seen)
+
+
+def _named_by(table: SeenTable, code: SeenColumn) -> SeenTable:
+    """Return a table whose places are named by their codes."""
+    ignored = [said for said in table.ignored if not said.startswith(f"column '{code.name}' ")]
+    ignored.append(f"column '{table.places[0].name}' names what the other keys say, and is left out")
+    return table._replace(places=[code], labels=(*table.labels, table.places[0]), ignored=ignored)
 
 
 def _by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:

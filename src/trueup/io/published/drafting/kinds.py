@@ -19,7 +19,7 @@ _PERIOD = re.compile(
 _MONTH = r"(jan|feb|fév|mar|mär|apr|avr|abr|may|mai|jun|jui|jul|aug|aoû|sep|oct|okt|nov|dec|dez|déc|dic)[a-zûéñ]*\.?"
 _YEAR = YEAR.pattern
 DATED = re.compile(
-    rf"{_YEAR}|{_YEAR}[-–/. ]?[QKTMHS]\d{{1,2}}|{_YEAR}[-–/.]\d{{1,2}}([-–/.]\d{{1,2}})?|{_YEAR}[-–/]{_YEAR}|"
+    rf"{_YEAR}|{_YEAR}([-–/. ]?[QKTMHS]|JJ|HJ|KW|MM)\d{{1,2}}|{_YEAR}[-–/.]\d{{1,2}}([-–/.]\d{{1,2}})?|{_YEAR}[-–/]{_YEAR}|"
     rf"\d{{1,2}}[./-]\d{{1,2}}[./-]{_YEAR}|(\d{{1,2}}\W*)?{_MONTH}\W*({_YEAR}|\d\d)|{_YEAR}\W*{_MONTH}|[QKT][1-4]\W*{_YEAR}",
     re.IGNORECASE,
 )

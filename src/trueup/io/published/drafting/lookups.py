@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 
 from trueup.errors import DataError
@@ -12,6 +13,8 @@ from trueup.io.published.drafting.above import PARENT, WHOLE, PlacesAbove
 from trueup.io.published.drafting.crossing import are_alike, determines_key
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable
+from trueup.io.published.perturbed.columns import text_of
+from trueup.model.tree import Tree
 
 
 def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> PlacesAbove | None:
@@ -22,12 +25,29 @@ def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> 
     places = set(longest.places[0].held)
     others = [set(key.held) for table in seen if table.file != longest.file for key in table.places]
     for columns in (_columns_of(file) for file in files if Path(file).name != longest.file):
+        if pointed := _pointed(longest, places, columns):
+            return pointed
         own = next((c for c in columns if places <= set(c.texts) and len(set(c.texts)) == len(c.texts)), None)
         if own is None:
             continue
         above = _levels(own, [c for c in columns if c is not own], others)
         if above:
             return _placed(longest, own, above)
+    return None
+
+
+def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) -> PlacesAbove | None:
+    """Return the places above those of a table, from a list of codes, of other keys, too, that names the code above each."""
+    for own, above in permutations(columns, 2):
+        pairs = [pair for pair in zip(own.texts, above.texts) if pair[0] in places]
+        if len(pairs) == len(places) and {""} < {parent for _, parent in pairs} <= places | {""}:
+            rows = [(WHOLE, ""), *((place, parent or WHOLE) for place, parent in pairs)]
+            try:
+                depth = len(Tree.from_parents(*zip(*rows)).levels)
+            except DataError:  # circular
+                continue
+            pointers = Pointers(table.places[0].name, PARENT, frozenset({WHOLE, *places}), depth)
+            return PlacesAbove(table, pointers, rows)
     return None
 
 
@@ -57,10 +77,7 @@ def _columns_of(file: str | Path) -> list[SeenColumn]:
         held = table.select(table.columns())
     except DataError:  # no plain table
         return []
-    return [
-        SeenColumn(name, (name,), [str(text).strip() for text in texts.tolist()])
-        for name, texts in held.items()
-    ]
+    return [SeenColumn(name, (name,), text_of(texts).tolist()) for name, texts in held.items()]
 
 
 def _levels(own: SeenColumn, columns: Sequence[SeenColumn], others: Sequence[set[str]]) -> list[SeenColumn]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from trueup.io.published.drafting.crossing import told_rows
@@ -26,6 +27,31 @@ def without_formal(
         and any(len(set(zip(way, column.texts))) == len(set(way)) for way in ways)
     ]
     return ([c for c in values if c not in formal], formal) if len(formal) < len(values) else (values, [])
+
+
+def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
+    """Return the first columns, of words or of codes, if each repeats and all cross.
+
+    Counts do not cross with what is before them: as many rows as there are combinations, or half of them, say that all are keys.
+    """
+    found: list[SeenColumn] = []
+    ways, rows = 1, len(every[0].texts) if every else 0
+    for column in every[:-1]:
+        ways *= len(set(column.texts))
+        if 2 * len(set(column.texts)) > rows or "" in column.texts or ways > 2 * rows:
+            break
+        found.append(column)
+        if told_rows(found) == rows > 7:
+            return found
+    return []
+
+
+def counts_rows(every: Sequence[SeenColumn]) -> bool:
+    """Return True if the first column counts rows, from 0 or 1, that keys behind it tell apart."""
+    texts = every[0].texts if every else []
+    return any(texts == [str(k + at) for k in range(len(texts))] for at in (0, 1)) and bool(
+        crossing_keys(every[1:])
+    )
 
 
 def without_numbers_of_rows(

@@ -31,7 +31,13 @@ from trueup.io.published.drafting.kinds import (
     stands_before_names,
 )
 from trueup.io.published.drafting.names import OF_WHICH, ages_within, overlapping
-from trueup.io.published.drafting.numbered import with_numbered_keys, without_formal, without_numbers_of_rows
+from trueup.io.published.drafting.numbered import (
+    counts_rows,
+    crossing_keys,
+    with_numbered_keys,
+    without_formal,
+    without_numbers_of_rows,
+)
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
@@ -46,6 +52,10 @@ def sorted_out(
     file: str, sheet: str | None, titles: str, every: list[SeenColumn], *, headless: bool
 ) -> SeenTable | None:
     """Return a table with its columns by their roles; None if none of them holds values."""
+    if counts_rows(every):
+        table = sorted_out(file, sheet, titles, every[1:], headless=headless)
+        said = f"column '{every[0].name}' numbers the rows, and is left out"
+        return table and table._replace(ignored=[said, *table.ignored])
     roles = _by_role(every)
     keys, values, periods, ignored = roles.keys, roles.values, roles.periods, roles.ignored
     if not values:
@@ -119,11 +129,12 @@ def _by_role(every: list[SeenColumn]) -> _Roles:
     keys, values, periods, ignored = [], [], [], []
     errors: dict[str, SeenColumn] = {}
     variance, kind = None, "variance"
+    crossed = crossing_keys(every)
     for at, column in enumerate(every):
         held = column.held
         if is_period(column, every):
             periods.append(column)
-        elif holds_ages(column):
+        elif any(column is key for key in crossed) or holds_ages(column):
             keys.append(column)
         elif VARIANCE.fullmatch(column.name):
             variance = column

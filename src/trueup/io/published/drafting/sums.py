@@ -43,6 +43,8 @@ class SumMissed(NamedTuple):
         What its parts are told apart by.
     missed, compared
         How many totals are missed so, of how many.
+    levels
+        Those of which one entry has rows, where the total and its parts are of two of them.
     """
 
     label: str
@@ -51,11 +53,15 @@ class SumMissed(NamedTuple):
     parts: str
     missed: int
     compared: int
+    levels: tuple[str, ...] = ()
 
     def said(self) -> str:
         """Return the contradiction, and what may be wrong: the law, or what is read as a part or as a total."""
         far = max(self.sums[0] - self.own[1], self.own[0] - self.sums[1]) > 3 + 0.1 * self.own[1]
         law = "values are not exact: name their law, and where some are (totals, perhaps), give these an entry of their own"
+        if self.levels:
+            names = ", ".join(f"'{level}'" for level in self.levels)
+            law += f" (levels that have laws of their own: an entry for each of {names}, alike but for `name`, `level` and `law`)"
         layout = (
             "a row or column is no part, or no total, of what it is read as (a sum of some others, a part of one, no count, "
             "another period): leave it out by `only` or out of `cell`, or name it in `total`"
@@ -110,8 +116,20 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
                         " and ".join(told),
                         int((off > 0).sum()),
                         int(np.isfinite(high).sum()),
+                        tuple(_levels_of_one_entry(measured, total.level, parts.level)),
                     )
     return None
+
+
+def _levels_of_one_entry(measured: Measurements, *levels: str) -> list[str]:
+    """Return the levels that one entry shows, if it shows two different ones."""
+    shown: dict[str, set[str]] = {}
+    for header in measured.headers:
+        shown.setdefault(header.query, set()).add(header.margin.level)
+    held = next(
+        (each for each in shown.values() if len({*levels}) > 1 and each.issuperset(levels)), set[str]()
+    )
+    return [level for level in measured.cells.tree.levels if level in held]
 
 
 MANY_SUMS = 14

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from trueup.errors import DataError
 from trueup.io.published.perturbed.columns import read_columns
 from trueup.io.published.perturbed.margins import ShownMargin, shown_margins
-from trueup.io.published.perturbed.places import rows_by_level, tree_of_rows
+from trueup.io.published.perturbed.places import TableRows, rows_by_level, tree_of_rows
 from trueup.io.published.perturbed.under_law import counted_once, covers_margin
 from trueup.io.published.perturbed.values import values_under_laws
 from trueup.io.published.perturbed.wholes import wholes_among_parts
@@ -82,7 +84,9 @@ def read_perturbed(
     sources = _matched(known, tables)
     as_spec = cast(Spec, known)
     listed = read_tree(as_spec, geography) if geography is not None else None
-    rows = [rows_by_level(known, part, read_columns(known, part, source), listed) for part, source in sources]
+    rows = [
+        _rows_of(known, part, source, [other for other, _ in sources], listed) for part, source in sources
+    ]
     tree = listed or tree_of_rows(known, rows)
     cells = build_cells(as_spec, tree)
     shown = [list(shown_margins(known, cells, table)) for table in rows]
@@ -105,6 +109,28 @@ def read_perturbed(
     measured = Measurements(cells, headers, values, NO_GUARANTEE, spec=as_spec)
     levels.note(wholes_among_parts(measured, _order_of_places(cells, shown)))
     return measured
+
+
+def _rows_of(
+    spec: PerturbedSpec, part: PublishedTable, source: Any, every: Sequence[PublishedTable], tree: Any
+) -> TableRows:
+    """Return the rows of an entry: where others read the same rows at other levels, those of its own level."""
+    order = [level.name for level in spec.levels]
+    same = [each for each in every if each is part or (each.level != part.level and each.reads_rows_of(part))]
+    finest = max(same, key=lambda other: order.index(other.level))
+    rows = rows_by_level(spec, finest, read_columns(spec, finest, source), tree)
+    if len(same) == 1:
+        return rows
+    others = [order.index(other.level) for other in same if other is not part]
+    own = rows.level == order.index(part.level)
+    found = rows.among(own if part is not finest else ~np.isin(rows.level, others))._replace(part=part)
+    if not len(found.level):
+        raise DataError(
+            f"'{part.file}' has no row of level '{part.level}', which table '{part.name}' reads beside '{finest.name}'",
+            needed="an entry for each level that rows of the file are of",
+            remedy=f"leave '{part.name}' out",
+        )
+    return found
 
 
 def _order_of_places(cells: Cells, shown: Sequence[Sequence[ShownMargin]]) -> dict[str, list[int]]:

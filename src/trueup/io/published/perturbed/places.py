@@ -41,6 +41,13 @@ class TableRows(NamedTuple):
     codes: dict[str, Texts]
     level: NDArray[np.int64]
 
+    def among(self, keep: NDArray[np.bool_]) -> TableRows:
+        """Return some of the rows."""
+        columns, codes = (
+            {name: texts[keep] for name, texts in each.items()} for each in (self.columns, self.codes)
+        )
+        return TableRows(self.part, columns, codes, self.level[keep])
+
 
 def rows_by_level(
     spec: PerturbedSpec, part: PublishedTable, columns: Columns, tree: Tree | None
