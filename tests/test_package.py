@@ -104,6 +104,45 @@ def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
     assert sorted(loaded & unneeded) == []
 
 
+FEW_PLACES = """
+format = 2
+title = "States by sex"
+table = { name = "people", kind = "counts", counts = "person", count = "n", keys = "public" }
+privacy = { unit = "person", neighbours = "add-remove" }
+level = [{ name = "nation" }, { name = "state", column = "state" }]
+"""
+BY_SEX = """
+attribute = [{ name = "sex", values = ["f", "m"] }]
+query = [
+  { name = "total", epsilon = { nation = "1/4", state = "1/4" } },
+  { name = "sex", attributes = ["sex"], epsilon = { nation = "1/4", state = "1/4" } },
+]
+"""
+
+
+def test_a_release_and_a_posterior_load_few_modules(tmp_path):
+    """Each is read from the disk, and takes as long as some kernels of a small table."""
+    totals = 'query = [{ name = "total", epsilon = { nation = "1/4", state = "1/4" } }]\n'
+    (tmp_path / "totals.toml").write_text(FEW_PLACES + totals)
+    (tmp_path / "by-sex.toml").write_text(FEW_PLACES + BY_SEX)
+    (tmp_path / "totals.csv").write_text("state,n\na,40\nb,41\nc,42\n")
+    (tmp_path / "by-sex.csv").write_text("state,sex,n\na,f,20\na,m,20\nb,f,20\nb,m,21\nc,f,21\nc,m,21\n")
+    for most, *given in (
+        (103, "release", "totals.toml", "--data", "totals.csv", "--out", "totals"),
+        (146, "release", "by-sex.toml", "--data", "by-sex.csv", "--out", "by-sex"),
+        (125, "infer", "by-sex", "--out", "posterior"),
+    ):
+        run = subprocess.run(
+            [sys.executable, "-c", LIGHT_RELEASE, *given],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        own = [name for name in run.stdout.splitlines()[-1].split() if name.split(".")[0] == "trueup"]
+        assert len(own) <= most, given
+
+
 def test_entropy_is_fetched_in_one_place_only():
     fetchers = {"urandom", "RAND_bytes", "getrandom", "secrets", "SystemRandom"}
     for path in SOURCE.rglob("*.py"):
@@ -240,7 +279,7 @@ from typing import Literal
 
 import numpy as np
 
-from trueup.model.prior_base import BasePrior
+from trueup.model.prior import BasePrior
 
 
 @dataclass(frozen=True)

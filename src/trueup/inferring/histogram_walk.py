@@ -31,7 +31,7 @@ from trueup.kernel.histogram import marginalise
 from trueup.kernel.settling.split_draws import HYPERPRIOR
 from trueup.kernel.statistics.diagnostics import described_draws, described_slopes, r_hat_by_chance
 from trueup.kernel.table_walks.columns import ChainState, Directions, TreeMessages
-from trueup.kernel.table_walks.histograms import histogram_sweeps
+from trueup.kernel.table_walks.rate_moves import histogram_sweeps
 from trueup.layouts.columns import ColumnProblem
 from trueup.model.cells import Cells, Margin
 from trueup.model.nested import canonical
