@@ -13,7 +13,7 @@ from tests.inferring.problems import laplace_tree, noisy, star, states, tree_con
 from trueup import parse_spec, read_measurements, release, simulate
 from trueup.errors import ConvergenceError, DataError, SpecError
 from trueup.inferring import hierarchical, infer, tree_exact
-from trueup.inferring.hierarchical import Estimate
+from trueup.inferring.hierarchical import Density, Estimate, ascend
 from trueup.inferring.prior_mixture import PriorMixture, Spread, pareto_k
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_search import SolutionSearch
@@ -415,3 +415,19 @@ def test_an_update_of_an_inverse_curvature_is_that_of_broyden_fletcher_goldfarb_
     left = np.eye(5) - np.outer(moved, bent) / (moved @ bent)
     expected = left @ inverse @ left.T + np.outer(moved, moved) / (moved @ bent)
     np.testing.assert_allclose(hierarchical._updated(inverse, moved, bent), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("error", [0.0, 8e-5, 1e-2])
+def test_a_search_ends_where_slopes_do_though_values_err(error):
+    """A log density of -1,000 whose values fall off by a share of that as the search goes on; more than they may, it stops."""
+    seen = []
+
+    def objective(theta):
+        seen.append(theta)
+        value = -1000.0 - (away := theta - 3.0) @ away - 1000 * error * np.abs(theta).sum()
+        return Density(float(value), -2 * away, np.zeros((2, 1)), np.zeros((1, 1)))
+
+    found = ascend(objective, np.array([2.97]), np.eye(1) / 4, np.array([0]), 0.01)
+    assert found.settled == (error < 1e-2)
+    assert (abs(found.theta[0] - 3.0) < 0.02) == found.settled
+    assert len(seen) < 12
