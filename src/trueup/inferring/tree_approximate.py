@@ -67,9 +67,9 @@ COUNTS_DRAWN_AT_ONCE = 1 << 25
 """Counts of all nodes, sums of pairs included, that are drawn at a time."""
 SOUGHT = 0.6
 """Share of the time allowed after which hyperparameters of a large tree are sought no further."""
-POINTS = ((2_000, 24), (5_000, 12), (1 << 62, 6))
-"""Most nodes of a tree, and points of the hyperparameters that are integrated over."""
-DRAWN_IN_POINTS, SECONDS_DRAWN = 20, 5e-9
+POINTS = ((250_000, 24), (500_000, 12), (1 << 62, 6))
+"""Most points of a tree's grids, and points of the hyperparameters that are integrated over: 2 s each for a million of those."""
+DRAWN_IN_POINTS, SECONDS_DRAWN = 3, 5e-9
 """Predicted time of drawing: in points of the hyperparameters, and for each draw at each point of a grid."""
 WEAK_R_HAT = 1.2
 """Largest R-hat from which on chains are called weak."""
@@ -175,14 +175,16 @@ class ApproximateTree:
         """Weigh points about the mode by their posterior density, and solve there, all on the mode's grids: one pass up each."""
         if not free.any():
             return [(mode, draws)], np.zeros(1)
-        count = next(points for nodes, points in POINTS if grid.nodes <= nodes)
+        count = next(points for most, points in POINTS if len(grid.grids.x) <= most)
         thetas, log_density = points(estimate, free, count, rng)
-        log_weights = np.empty(count)
+        log_weights, messages = np.empty(count), []
         for i, theta in in_turn(thetas, self.deadline, self.progress, DRAWN_IN_POINTS):
-            log_weights[i] = grid.glance(splits, theta) + splits.log_hyperprior(theta)[0] - log_density[i]
+            solved = grid.solve(splits.parameters(theta))
+            messages.append(solved.up)
+            evidence = solved.evidence if np.isfinite(solved.evidence) else -np.inf
+            log_weights[i] = evidence + splits.log_hyperprior(theta)[0] - log_density[i]
         counts = rng.multinomial(draws, normalised(log_weights))
-        found = ((grid.solve(splits.parameters(theta)), int(k)) for theta, k in zip(thetas, counts) if k)
-        return [(mode._replace(up=solved.up), k) for solved, k in found], log_weights
+        return [(mode._replace(up=up), int(k)) for up, k in zip(messages, counts) if k], log_weights
 
     def _drawn(
         self,
