@@ -234,3 +234,59 @@ def test_numbers_of_rows_and_codes_of_a_list_are_no_counts(tmp_path, first, pare
     assert ("GM15", "PV1") in draft.places
     assert read["GM22, Soort=400, Klasse=30"] == n["GM22", "400", "30"]
     assert 'values = ["300", "400"]' in draft.text
+
+
+RANGES = {
+    "zeros, exact": ("0", 1, "range of the true count, from 1 on, as zeros are shown"),
+    "no zeros, exact": (
+        "21",
+        1,
+        'range of the true count; if zeros are shown, write codes = { "<5" = "1-4" }',
+    ),
+    "zeros, rounded": (
+        "0",
+        5,
+        'from 1 on, as zeros are shown; if it is of the published number, write codes = { "<5" = "published <5" }',
+    ),
+    "zeros, rounded to more": (
+        "0",
+        10,
+        'range of the true count; if zeros are shown, write codes = { "<5" = "1-4" }; if it is of',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_of_a_range_the_reading_that_is_taken_is_said_and_the_others_that_may_be(tmp_path, name):
+    first, base, said = RANGES[name]
+    rows = [f"P{k},{base * (7 + 3 * k)},{first if k else '<5'}" for k in range(9)]
+    draft, read = drafted(tmp_path, "place,a,b\n" + "\n".join(rows) + "\n")
+    assert any(said in text for text in draft.undecided)
+    assert read["P0, category=b"] == ((1, 4) if "from 1 on" in said else (0, 4))
+
+
+def test_a_range_of_noisy_numbers_is_said_to_be_one(tmp_path):
+    draft, _ = drafted(tmp_path, "place,n\nA,12.5\nB,<5\nC,31.25\nD,8.75\n")
+    assert any(
+        "a range of the noisy number; if it is of the true count, write codes" in text
+        for text in draft.undecided
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "asked"), [(("karl", "kona"), False), (("α", "β", "γ"), False), (tuple("abcdefg"), True)]
+)
+def test_few_values_in_each_place_are_plainly_no_places(tmp_path, values, asked):
+    rows = [f"Stað{k},{v},{7 * k + at}" for k in range(12) for at, v in enumerate(values)]
+    draft, _ = drafted(tmp_path, "stað,flokkun,n\n" + "\n".join(rows) + "\n")
+    assert any("whether places stand" in text for text in draft.undecided) is asked
+
+
+def test_all_columns_that_are_left_out_are_named_or_counted(tmp_path):
+    draft, _ = drafted(
+        tmp_path,
+        "area,"
+        + ",".join(f"n {year}" for year in range(2015, 2024))
+        + "\nA,1,2,3,4,5,6,7,8,9\nB,9,8,7,6,5,4,3,2,1\n",
+    )
+    assert any("(n 2015, n 2016, n 2017 and 5 more)" in text for text in draft.undecided)

@@ -20,8 +20,16 @@ if TYPE_CHECKING:
     from trueup.model.records.posterior import Posterior
 
 
+MOST_MISSED = 8
+"""Pairs of a margin and its parts that are printed."""
+
+
 def print_missed(missed: list[dict]) -> None:
-    """Print how far published parts miss their published totals."""
+    """Print how far published parts miss their published totals: where the laws explain least of it, if pairs are many."""
+    worst = sorted(
+        missed, key=lambda each: each["by_law"] / each["mean_square"] if each["mean_square"] else float("inf")
+    )
+    few = [each for each in missed if each in worst[:MOST_MISSED]]
     rows = [
         [
             f"{each['parts']} to {each['total']}",
@@ -31,11 +39,15 @@ def print_missed(missed: list[dict]) -> None:
             to_figure(each["mean_square"]),
             to_figure(each["by_law"]),
         ]
-        for each in missed
+        for each in few
     ]
     if rows:
         heads = ["parts to total", "totals", "missed", "mean square", "by the laws"]
         print_table("How far published parts miss published totals (counts squared)", heads, rows)
+        if len(few) < len(missed):
+            print(
+                f"These are the {len(few)} of {len(missed)} of which the laws explain least; --json prints all."
+            )
         if any(each["left_out"] for each in missed):
             print("Totals of which some part is not shown are not compared.")
 

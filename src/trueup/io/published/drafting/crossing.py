@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from trueup.io.published.drafting.codes import code_lengths
 from trueup.io.published.drafting.names import name_of
+from trueup.io.published.drafting.pairs import determines_key, named_pairs, pairs_of, without_labels
 from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn
 
 _ATTRIBUTE = re.compile(
     r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
     r"tenure|income|geschlecht|alter|sex[eo]|sesso|kön|køn|kjønn|geslacht|gênero|edad|età|âge|leeftijd|alder|ålder|idade)([\W_].*)?",
     re.IGNORECASE,
-)
-_LABEL = re.compile(
-    r".*(name|\bnom|nom_|label|libell|bezeichnung|denominazione|naam|navn|namn).*", re.IGNORECASE
 )
 _LEVEL = re.compile(
     r"(countr(y|ies)|nation(al)?|state|province|provincial|regions?|regional|county|counties|districts?|municipalit(y|ies)|ward|"
@@ -55,7 +51,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     columns = [c for c in columns if c not in kinds]
     counters = [c for c in columns if _counts_rows(c, [o for o in columns if o is not c])]
     coded = [c for c in columns if c not in counters]
-    columns, said = _without_labels(coded)
+    columns, said = without_labels(coded)
     labels = [c for c in coded if c not in columns]
     ids = [c for c in columns if _numbers_rows(c, [o for o in columns if o is not c])]
     ignored += said + [f"column '{c.name}' numbers the rows, and is left out" for c in counters + ids]
@@ -95,11 +91,19 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         if c is not finest and (_lies_within(finest, c) or _named_within(finest, c, columns))
     ]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
-    if not placed and (crossed := [c.name for c in likely if c not in places]):
+    crossed = [c.name for c in likely if c not in places and not _is_plainly_crossed(c, finest)]
+    if not placed and crossed:
         ignored.append(
             f"whether places stand in '{finest.name}' or in '{crossed[0]}'; they are taken to stand in '{finest.name}'"
         )
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
+
+
+def _is_plainly_crossed(column: SeenColumn, places: SeenColumn) -> bool:
+    """Return True for a column of two or three values, as sexes are, that stand in every one of several times as many places."""
+    pairs = named_pairs(places, column)
+    own, values = {a for a, _ in pairs}, {b for _, b in pairs}
+    return len(values) <= 3 and 3 * len(values) <= len(own) and len(pairs) == len(own) * len(values)
 
 
 def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
@@ -137,14 +141,14 @@ def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn
     ordered = [c for c in columns if c is fine or c is coarse] == [coarse, fine]
     if not ordered or not all(PLACE.fullmatch(c.name) for c in (fine, coarse)):
         return False
-    pairs = _named_pairs(fine, coarse)
+    pairs = named_pairs(fine, coarse)
     own, above = ({pair[k] for pair in pairs} for k in (0, 1))
     return not own & above and 1 < len(pairs) < len(own) * len(above)
 
 
 def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:
     """Return True if names or codes such as 001 begin anew in each place of another column, and places hold different ones."""
-    pairs = _named_pairs(fine, coarse)
+    pairs = named_pairs(fine, coarse)
     names, above = Counter(a for a, _ in pairs), {b for _, b in pairs}
     if len(above) >= len(names) or len(pairs) == len(names) * len(above) or len(above) < 2:
         return False
@@ -176,94 +180,6 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
     )
 
 
-def determines_key(fine: SeenColumn, coarse: SeenColumn) -> bool:
-    """Return True if each value of a column goes with one value of another, blanks and totals aside."""
-    pairs = _named_pairs(fine, coarse)
-    return len(pairs) == len({a for a, _ in pairs}) and bool(pairs)
-
-
-def _named_pairs(fine: SeenColumn, coarse: SeenColumn) -> set[tuple[str, str]]:
-    """Return the pairs of values that stand in one row, blanks and totals aside."""
-    pairs = zip(fine.texts, coarse.texts)
-    return {(a, b) for a, b in pairs if a and b and not TOTAL.fullmatch(a) and not TOTAL.fullmatch(b)}
-
-
-def _without_labels(columns: list[SeenColumn]) -> tuple[list[SeenColumn], list[str]]:
-    """Return columns with one of each equivalent pair, and notes: the one that tells more rows apart, or the code."""
-    kept, ignored = list(columns), []
-    for one, other in _pairs(columns):
-        if one in kept and other in kept and (_say_the_same(one, other, columns) or _names_codes(one, other)):
-            code, label = sorted((one, other), key=_wordy)
-            more, less = (told_rows([c for c in kept if c is not each]) for each in (code, label))
-            left = code if more > less else label
-            kept.remove(left)
-            why = (
-                "is blank for some of the places that another names"
-                if left is code
-                else "names what the other keys say"
-            )
-            ignored.append(f"column '{left.name}' {why}, and is left out")
-    return kept, ignored
-
-
-def _say_the_same(one: SeenColumn, other: SeenColumn, columns: list[SeenColumn]) -> bool:
-    """Return True if the values of two columns pair off, or those of a code and its name do within each place above."""
-    parts = [
-        (a, b) for a, b in zip(one.texts, other.texts) if (a or not one.blank) and (b or not other.blank)
-    ]
-    filled = [sum(map(bool, texts)) for texts in zip(*parts)]
-    both = [pair for pair in parts if all(pair)]
-    blank, full = sorted((one, other), key=lambda c: len(c.held))
-    numbered = all(any(map(str.isdigit, text)) for text in blank.held) and "" not in full.texts
-    rest = {text for text, code in zip(full.texts, blank.texts) if not code}
-    apart = numbered and not rest & {text for text, code in zip(full.texts, blank.texts) if code}
-    if len(both) < (0.5 if apart else 0.8) * max(filled, default=0):
-        return False
-    if determines_key(one, other) and determines_key(other, one):
-        return True
-    fine, coarse = sorted((one, other), key=lambda c: -len(set(c.held)))
-    few = 0.8 * len(set(fine.held)) > len(set(coarse.held))
-    if not few and _wordy(coarse)[0] > 0.9 and _wordy(fine)[0] < 0.1 and determines_key(fine, coarse):
-        return True  # the name of a place and of the one place within it
-    if (_LABEL.fullmatch(one.name) is None) == (_LABEL.fullmatch(other.name) is None):
-        return False
-    for above in (c for c in columns if c is not one and c is not other):
-        ways = [
-            set(zip(above.texts, *each)) for each in ((one.texts,), (other.texts,), (one.texts, other.texts))
-        ]
-        if len(set(map(len, ways))) == 1 and len(ways[0]) > len(set(above.texts)):
-            return True
-    return False
-
-
-def _names_codes(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if one column names each row's code of the other, which holds all levels: a level of its own would nest."""
-    label, code = sorted((one, other), key=lambda c: len(set(c.held)))
-    lengths = code_lengths(sorted(set(code.held)))
-    if not lengths or len(set(code.texts)) < len(code.texts) or len(set(label.held)) < 2:
-        return False
-    told = [True]  # whether a name tells the code above it, and that is told by the code below
-    for length in (*lengths, max(map(len, code.held))):
-        pairs = {(text[:length], name) for text, name in zip(code.texts, label.texts) if len(text) >= length}
-        if told[-1] and len(pairs) == len({text for text, _ in pairs}):
-            return False
-        told.append(len(pairs) == len({name for _, name in pairs}))
-    return True
-
-
-def _pairs(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:
-    return ((a, b) for k, a in enumerate(columns) for b in columns[k + 1 :])
-
-
-def _wordy(column: SeenColumn) -> tuple[float, float]:
-    held = column.held
-    blank = len(column.texts) - len(held)
-    return (
-        sum(not any(c.isdigit() for c in text) for text in held) / len(held),
-        sum(map(len, held)) / len(held) - blank,
-    )
-
-
 def _counts_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
     """Return True if a column counts the rows, and another one tells them apart."""
     rows = len(column.texts)
@@ -283,16 +199,5 @@ def _numbers_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
         return False
     apart = len(set(zip(*(other.texts for other in others)))) == rows
     return apart and any(
-        len(set(zip(a.texts, b.texts))) == len(set(a.texts)) * len(set(b.texts)) for a, b in _pairs(others)
+        len(set(zip(a.texts, b.texts))) == len(set(a.texts)) * len(set(b.texts)) for a, b in pairs_of(others)
     )
-
-
-def are_alike(one: SeenColumn, other: SeenColumn) -> bool:
-    """Return True if the values of two columns pair off."""
-    pairs = set(zip(one.texts, other.texts))
-    return len(pairs) == len(set(one.texts)) == len(set(other.texts)) > 1
-
-
-def told_rows(keys: list[SeenColumn]) -> int:
-    """Return how many rows some columns of keys tell apart."""
-    return len(set(zip(*(key.texts for key in keys))))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.io.published.drafting.apart import told_apart, within_their_labels
 from trueup.io.published.drafting.codes import code_lengths, without_parts
-from trueup.io.published.drafting.crossing import are_alike
 from trueup.io.published.drafting.keys import (
     Draft,
     DraftedKey,
@@ -19,6 +18,7 @@ from trueup.io.published.drafting.keys import (
     lacks_below,
 )
 from trueup.io.published.drafting.names import OF_WHICH, name_of
+from trueup.io.published.drafting.pairs import are_alike
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
 from trueup.io.published.drafting.wholes import summing_value, whole_keys

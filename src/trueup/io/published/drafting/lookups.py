@@ -10,8 +10,8 @@ from trueup.errors import DataError
 from trueup.files import is_csv, is_parquet
 from trueup.files.source import open_table
 from trueup.io.published.drafting.above import PARENT, WHOLE, PlacesAbove
-from trueup.io.published.drafting.crossing import are_alike, determines_key
 from trueup.io.published.drafting.keys import Pointers
+from trueup.io.published.drafting.pairs import are_alike, determines_key
 from trueup.io.published.drafting.seen import SeenColumn, SeenTable
 from trueup.io.published.perturbed.columns import text_of
 from trueup.model.tree import Tree

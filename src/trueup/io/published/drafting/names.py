@@ -15,7 +15,7 @@ _SEX = re.compile(
 )
 _AGE = re.compile(
     r"[\d+–—<≥-]+|under|below|over|aged?|to|and|or|years?|older|more|very|jahre|bis|unter|über|adults?|children|young|old|middle|"
-    r"ans|et|plus|de|à|anos|ou|mais|menos|años|y|más|anni|e|jaar|en|ouder|år|och|og|äldre",
+    r"ans|et|plus|moins|de|à|anos|ou|mais|menos|años|y|más|anni|e|jaar|en|ouder|år|och|og|äldre",
     re.IGNORECASE,
 )
 OF_WHICH = re.compile(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trueup.io.published.drafting.crossing import told_rows
+from trueup.io.published.drafting.pairs import told_rows
 from trueup.io.published.drafting.seen import SeenColumn
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.notes import carried_keys

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trueup.io.published.drafting.agreement import summing
-from trueup.io.published.drafting.crossing import are_alike, sorted_keys, told_rows
+from trueup.io.published.drafting.crossing import sorted_keys
 from trueup.io.published.drafting.kept_sums import way_to_keep
 from trueup.io.published.drafting.kinds import (
     BESIDE,
@@ -38,6 +38,7 @@ from trueup.io.published.drafting.numbered import (
     without_formal,
     without_numbers_of_rows,
 )
+from trueup.io.published.drafting.pairs import are_alike, told_rows
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable, is_code, is_number
 from trueup.io.published.drafting.sums import column_numbers
 from trueup.io.published.perturbed.around import carried
@@ -299,9 +300,8 @@ def _last_period(values: list[SeenColumn]) -> tuple[list[SeenColumn], list[SeenC
         dated = sorted((c for c, own in zip(values, stems) if own == stem), key=lambda c: c.name)
         left += dated[:-1]
     if left:
-        said.append(
-            f"columns of earlier years are left out ({left[0].name}): one spec describes one population"
-        )
+        shown = ", ".join(column.name for column in left[:3]) + f" and {len(left) - 3} more" * (len(left) > 3)
+        said.append(f"columns of earlier years are left out ({shown}): one spec describes one population")
         values = [_undated(column) for column in values if column not in left]
     for end in (0, -1):
         periods = [column.path[end] for column in values]

@@ -131,9 +131,10 @@ def _entry(
     if (unit := unit_of(seen)) > 1:
         lines.append(f"unit = {unit}")
         undecided.append(f"'{seen.file}': its values are thousands, by its words; if not, take `unit` out")
+    law = suggested_law(entry, told, undecided)
     lines += [
-        f"law = {suggested_law(entry, told, undecided)}",
-        *_codes(entry, undecided),
+        f"law = {law}",
+        *_codes(entry, law, undecided),
         *_unlisted(entry, values, undecided),
     ]
     return "\n".join([*lines, ""])
@@ -174,7 +175,7 @@ def _texts(columns: list[SeenColumn]) -> list[str]:
     return [text for column in columns for text in column.texts]
 
 
-def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
+def _codes(entry: DraftedTable, law: str, undecided: list[str]) -> list[str]:
     """Codes that say no interval by themselves, with the meanings that they or notes of the file give them."""
     seen = entry.seen
     every = _texts([*seen.values, *seen.left])
@@ -190,7 +191,9 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
         if (range_ := read_interval(code)) is not None:
             told = meaning_of(said or "", zeros=False)
             codes |= {code: told} if told[:1].isdigit() else {}
-            taken = f'it is taken as "{told}"' if code in codes else _range_taken(code, range_)
+            taken = (
+                f'it is taken as "{told}"' if code in codes else _range_taken(code, range_, law, zeros=zeros)
+            )
         else:
             ways = [meaning_of(words, zeros=zeros) for words in (code, said or "")]
             codes[code] = next((way for way in ways if way != UNKNOWN), UNKNOWN)
@@ -211,14 +214,26 @@ def _codes(entry: DraftedTable, undecided: list[str]) -> list[str]:
     return [f"codes = {inline_table(codes)}"] if codes else []
 
 
-def _range_taken(code: str, counts: CountInterval) -> str:
-    """Return how a range that nobody declared is read, and what declares another reading."""
-    said = [("it is of the rounded number", f"published {code}")]
-    said += [("zeros are shown", f"1-{counts.high}")] if not counts.low and counts.high else []
-    others = "; ".join(f"if {case}, write codes = {inline_table({code: way})}" for case, way in said)
-    return (
-        f"it is taken for a range of the true count, or, where the law is noise, of the noisy one; {others}"
-    )
+def _range_taken(code: str, counts: CountInterval, law: str, *, zeros: bool) -> str:
+    """Return how a range that nobody declared is read under a law, and what declares another reading."""
+    low, high = counts.low, counts.high
+    if "gaussian" in law or "laplace" in law:
+        return f"it is taken for a range of the noisy number; if it is of the true count, write {_code(code, code)}"
+    taken = "it is taken for a range of the true count"
+    base = re.search(r"base = (\d+)", law)
+    told = zeros and (
+        "exact" in law or (base and int(base[1]) <= (high or 0) + 1)
+    )  # no larger count gives a 0
+    if not low and high:
+        more = f"; if zeros are shown, write {_code(code, f'1-{high}')}"
+        taken += ", from 1 on, as zeros are shown" if told else more
+    if "exact" in law:
+        return taken
+    return f"{taken}; if it is of the published number, write {_code(code, f'published {code}')}"
+
+
+def _code(code: str, meaning: str) -> str:
+    return f"codes = {inline_table({code: meaning})}"
 
 
 def _decimal(entry: DraftedTable, undecided: list[str]) -> list[str]:
