@@ -404,3 +404,23 @@ def test_what_stands_after_two_dashes_is_no_option(tmp_path, monkeypatch):
     done = run("check", "--", "--json")
     assert done.returncode == 2
     assert "--json" in done.stderr, "it is the folder's name"
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("trueup check towns --", {"--help", "--json", "--memory"}),
+        ("trueup --json check towns --m", {"--memory"}),
+        ("trueup budget show ledger --j", {"--json"}),
+        ("trueup report towns --sh", {"--shapes"}),
+    ],
+)
+def test_a_shell_completes_options_of_all_commands_where_they_are_taken(words, completed):
+    given = {"_TRUEUP_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    code = (
+        "import sys; sys.argv = ['trueup']; from trueup.cli import whole_app; whole_app()(prog_name='trueup')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **given}, capture_output=True, text=True, check=False
+    )
+    assert set(done.stdout.split()) == completed

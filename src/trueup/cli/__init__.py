@@ -17,6 +17,7 @@ import typer
 from trueup.cli.options import (
     AnyOrder,
     AsJson,
+    CompletedCommand,
     Encoding,
     LogFile,
     Memory,
@@ -80,7 +81,7 @@ def add_command(
     said = [f"Example: {example}"] if example else []
     if taken := taken_by(command):
         said.append(f"Takes {', '.join(taken)}, too: see trueup --help.")
-    app.command(name, epilog="\n\n".join(said))(with_common(command))
+    app.command(name, cls=CompletedCommand, epilog="\n\n".join(said))(with_common(command))
 
 
 def _show_version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from trueup.ledger.account import Account
@@ -110,6 +110,16 @@ class AnyOrder(TyperGroup):
         """Read the application's options wherever they stand, then the command."""
         own = {name: each for each in self.params if each.name in COMMON for name in each.opts}
         return super().parse_args(ctx, _moved_first(own, args))
+
+
+class CompletedCommand(TyperCommand):
+    """A command whose completion in a shell names the options of the application that it takes, too."""
+
+    def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:
+        """Return what may follow an incomplete word."""
+        root, taken = ctx.find_root(), taken_by(self)
+        common = root.command.shell_complete(root, incomplete)
+        return super().shell_complete(ctx, incomplete) + [each for each in common if each.value in taken]
 
 
 def _moved_first(own: dict[str, Any], args: Sequence[str]) -> list[str]:
