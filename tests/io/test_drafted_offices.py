@@ -290,3 +290,85 @@ def test_all_columns_that_are_left_out_are_named_or_counted(tmp_path):
         + "\nA,1,2,3,4,5,6,7,8,9\nB,9,8,7,6,5,4,3,2,1\n",
     )
     assert any("(n 2015, n 2016, n 2017 and 5 more)" in text for text in draft.undecided)
+
+
+def table_of(head, keys, counts, total=("", ""), sign=","):
+    """A long table with the sums over both keys."""
+    rows = [(a, b, *extra) for a, *extra in keys[0] for b in (*keys[1], total[1])]
+    shown = [sum(n for (p, q), n in counts.items() if p == a and b in (q, total[1])) for a, b, *_ in rows]
+    return head + "\n" + "".join(sign.join(map(str, (*row, n))) + "\n" for row, n in zip(rows, shown))
+
+
+def test_ages_in_codes_and_other_scripts_are_no_places(tmp_path):
+    for ages, whole in (
+        (("Y_LT15", "Y15-64", "Y_GE65"), "TOTAL"),
+        (("０～14歳", "15～64歳", "65歳以上"), "総数"),
+        (("15세 미만", "15세 이상"), "계"),
+    ):
+        counts = {
+            (p, a): 7 * k + 10 * j + 3 for k, p in enumerate(("R1X", "R2Q")) for j, a in enumerate(ages)
+        }
+        draft, read = drafted(
+            tmp_path, table_of("Q1,V2,n", ([("R1X",), ("R2Q",)], ages), counts, ("", whole))
+        )
+        assert 'level = "Q1"' in draft.text
+        assert read[f"R2Q, V2={ages[0]}"] == 10
+        assert len(read) == 2 * len(ages) + 2, draft.text
+
+
+def test_a_code_is_a_place_where_its_name_is_one(tmp_path):
+    kinds = ("11", "12", "13", "14")
+    counts = {
+        (p, k): 5 * i + 3 * j + 2 for i, p in enumerate(("07", "08", "09")) for j, k in enumerate(kinds)
+    }
+    keys = ([("07", "Ulm", "x"), ("08", "Aalen", "x"), ("09", "Bonn", "x")], kinds)
+    draft, read = drafted(tmp_path, table_of("V1Z,V2Z,Gemeinde,unit,n", keys, counts, ("", "-")))
+    assert 'level = "V1Z"' in draft.text
+    assert read["08"] == sum(n for (p, _), n in counts.items() if p == "08")
+
+
+@pytest.mark.parametrize("name", ["Birthplace", "Country of birth", "Geburtsland", "País de nacimiento"])
+def test_where_people_were_born_is_no_place_of_a_table(tmp_path, name):
+    counts = {
+        (p, b): 9 * k + j
+        for k, p in enumerate("KLM")
+        for j, b in enumerate(("here", "there", "elsewhere", "?"))
+    }
+    draft, _ = drafted(
+        tmp_path,
+        table_of(f"council,{name},n", ([*"KLM"], ("here", "there", "elsewhere", "?")), counts, ("", "all")),
+    )
+    assert 'level = "council"' in draft.text
+
+
+def test_annotations_of_estimates_and_margins_are_neither(tmp_path):
+    names = (
+        "Estimate!!{0}",
+        "Annotation of Estimate!!{0}",
+        "Margin of Error!!{0}",
+        "Annotation of Margin of Error!!{0}",
+    )
+    head = ",".join(
+        ["id", *(name.format(of) for of in ("Total:", "Total:!!Owner", "Total:!!Renter") for name in names)]
+    )
+    rows = [
+        "9900X1,80,null,9,null,50,null,7,null,30,null,7,null",
+        "9900X2,60,(r),8,null,35,null,6,null,25,null,6,null",
+    ]
+    draft, read = drafted(tmp_path, "\n".join([head, *rows]) + "\n")
+    assert 'variance = "Margin of Error!!Total:!!Owner"' in draft.text
+    assert (read["9900X1"], len(read)) == (80, 6)
+
+
+def test_one_number_before_the_names_is_no_count(tmp_path):
+    text = "ENT,NOM,MUN,LOC,TOT,F,M\n" + "".join(
+        f"31,Yuc,{k:03},Loc {k},{3 * k + 9},{2 * k + 4},{k + 5}\n" for k in range(1, 6)
+    )
+    draft, read = drafted(tmp_path, text)
+    assert 'values = ["F", "M"]' in draft.text
+    assert read["004"] == 21
+
+
+def test_names_of_columns_of_one_year_are_told_by_what_else_they_say(tmp_path):
+    draft, _ = drafted(tmp_path, "area,0-14 2022,15-64 2022,65+ 2022\nA,1,2,3\nB,4,5,9\n")
+    assert 'name = "age"' in draft.text

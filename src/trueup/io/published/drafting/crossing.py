@@ -7,11 +7,19 @@ from collections import Counter
 from typing import NamedTuple
 
 from trueup.io.published.drafting.names import name_of
-from trueup.io.published.drafting.pairs import determines_key, named_pairs, pairs_of, without_labels
+from trueup.io.published.drafting.pairs import (
+    are_alike,
+    determines_key,
+    named_pairs,
+    pairs_of,
+    without_labels,
+)
 from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn
 
 _ATTRIBUTE = re.compile(
     r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
+    r"((country|place|region) of )?birth(place)?|naissance|geburts(land|ort)|geboorteland|födelseland|fødeland|nacimiento|"
+    r"nascimento|nascita|syntymämaa|"
     r"tenure|income|geschlecht|alter|sex[eo]|sesso|kön|køn|kjønn|geslacht|gênero|edad|età|âge|leeftijd|alder|ålder|idade)([\W_].*)?",
     re.IGNORECASE,
 )
@@ -76,7 +84,9 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         return SortedKeys([], columns, ignored, labels, kinds)
     most = max(likely, key=lambda c: len(set(c.held)))
     named = [c for c in likely if KEY.fullmatch(c.name)]
+    named_places = [c for c in labels if PLACE.fullmatch(c.name)]
     placed = [c for c in likely if PLACE.fullmatch(c.name)]
+    placed = placed or [c for c in likely if any(are_alike(c, label) for label in named_places)]
     finest = placed[0] if placed else most
     under = [
         c
@@ -125,7 +135,8 @@ def _finest(under: list[SeenColumn], above: SeenColumn) -> SeenColumn:
 def _tells_attribute(column: SeenColumn, *, named: bool) -> bool:
     """Return True if a column is of an attribute, by its name or as ages or sexes that repeat."""
     values = [text for text in dict.fromkeys(column.held) if not TOTAL.fullmatch(text)]
-    repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, values))
+    worded = [text for text in values if any(map(str.isalnum, text))]
+    repeated = 1 < len(values) < len(column.held) and not all(map(str.isdigit, worded))
     return (named and _ATTRIBUTE.fullmatch(column.name) is not None) or (
         repeated and name_of(values) in ("sex", "age")
     )

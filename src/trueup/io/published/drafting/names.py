@@ -10,11 +10,15 @@ from trueup.io.published.drafting.seen import YEAR
 
 _SEX = re.compile(
     r"f|m|w|(fe)?males?|(wo)?m[ae]n|girls?|boys?|weiblich|männlich|männer|frauen|mann|frau|hommes?|femmes?|masculin|féminin|"
-    r"garçons|filles|hombres?|mujeres?|masch[io]|femmin[ae]|homens|mulheres|mannen|vrouwen|män|kvinnor|mænd|kvinder|menn|kvinner",
+    r"garçons|filles|hombres?|mujeres?|masch[io]|femmin[ae]|homens|mulheres|mannen|vrouwen|män|kvinnor|mænd|kvinder|menn|kvinner|"
+    r"masc|fem|ž|z|jungen|mädchen|jongens|meisjes|pojkar|flickor|gutter|jenter|drenge|piger|karlar|konur|miehet|naiset|mehed|naised|"
+    r"vyrai|moterys|vīrieši|sievietes|mężczyźni|kobiety|muži|ženy|mušk(arci|i)|žen(e|ski?)|moški|ženske|férfi(ak)?|nők?|bărbați|femei|"
+    r"meshkuj|femra|erkek|kadın|laki-laki|perempuan|nam|nữ|мужчины|женщины|чоловіки|жінки|мъже|жени|мушкарци|жене|άν[δτ]ρες|"
+    r"γυναίκες|ذكور|إناث|男性?|女性?|남자?|여자?|पुरुष|महिला|ชาย|หญิง|wanaume|wanawake",
     re.IGNORECASE,
 )
 _AGE = re.compile(
-    r"[\d+–—<≥-]+|under|below|over|aged?|to|and|or|years?|older|more|very|jahre|bis|unter|über|adults?|children|young|old|middle|"
+    r"[\d+–—<≥～〜-]+[歳岁세]?(以上|以下|未満|이상|미만)?|이상|미만|y\d+-\d+|y_[gl][te]\d+|under|below|over|aged?|to|and|or|years?|older|more|very|jahre|bis|unter|über|adults?|children|young|old|middle|"
     r"ans|et|plus|moins|de|à|anos|ou|mais|menos|años|y|más|anni|e|jaar|en|ouder|år|och|og|äldre",
     re.IGNORECASE,
 )
@@ -37,16 +41,22 @@ def name_of(values: Sequence[str]) -> str:
     bare = [re.sub(r"\s*\(.*\)$|\W+$", "", OF_WHICH.sub("", value.casefold())) or value for value in values]
     if all(_SEX.fullmatch(value) for value in bare):
         return "sex"
-    if all(map(YEAR.search, values)):
+    years = [YEAR.search(value) for value in values]
+    if all(years) and len({year[0] for year in years if year}) == 1 < len(values):  # of one year
+        return name_of([re.sub(r"\W*" + YEAR.pattern + r"(/\d\d)?\W*", "", value) for value in values])
+    if all(years):
         return "year" if all(map(YEAR.fullmatch, values)) else "period"
     words = [word for value in values for word in OF_WHICH.sub("", value.casefold()).split()]
     return "age" if all(map(_AGE.fullmatch, words)) else "category"
 
 
 _NUMBERS = re.compile(r"\d{1,3}")
-_UNDER = re.compile(r"\W*(under|below|less|younger|unter|moins|menos|<|up to|bis).*", re.IGNORECASE)
+_UNDER = re.compile(
+    r"\W*(y_l[te]|.*(未満|미만)|under|below|less|younger|unter|moins|menos|<|up to|bis).*", re.IGNORECASE
+)
 _OVER = re.compile(
-    r".*(\+|over|older|more|älter|mehr|plus|más|mais|più|eldre|äldre|ældre|≥|yli).*", re.IGNORECASE
+    r".*(\+|y_g[te]|以上|이상|over|older|more|älter|mehr|plus|más|mais|più|eldre|äldre|ældre|≥|yli).*",
+    re.IGNORECASE,
 )
 
 

@@ -139,8 +139,17 @@ def _by_role(every: list[SeenColumn]) -> _Roles:
             keys.append(column)
         elif VARIANCE.fullmatch(column.name):
             variance = column
-        elif (error := error_of(column)) and values and every[at - 1] is values[-1]:
+        elif at and _ANNOTATION.match(column.name):
+            ignored.append(f"column '{column.name}' annotates another, by its name, and is left out")
+        elif (
+            (error := error_of(column))
+            and values
+            and (before := _not_annotations(every[:at]))
+            and before[-1] is values[-1]
+        ):
             errors[values[-1].name], kind = column, error
+        elif not values and _is_constant(every, at):
+            keys.append(column)
         elif len(every) > 2 and holds_no_counts(column):
             ignored.append(f"column '{column.name}' holds no counts, by its name or signs, and is left out")
         elif marks_values(column, at):
@@ -153,6 +162,20 @@ def _by_role(every: list[SeenColumn]) -> _Roles:
         else:
             keys.append(column)
     return _Roles(keys, values, periods, variance, errors, kind, ignored)
+
+
+_ANNOTATION = re.compile(r"annotation of ", re.IGNORECASE)
+
+
+def _not_annotations(columns: list[SeenColumn]) -> list[SeenColumn]:
+    return [column for column in columns if not _ANNOTATION.match(column.name)]
+
+
+def _is_constant(every: list[SeenColumn], at: int) -> bool:
+    """Return True for one number in all of several rows, before words and other numbers: of the place above all."""
+    numbers = [len(set(c.texts)) > 1 for c in every[at + 1 :] if all(map(is_number, c.held))]
+    words = [c for c in every[at + 1 :] if not any(map(is_number, c.held))]
+    return len(set(every[at].texts)) == 1 < len(every[at].texts) - 1 and any(numbers) and bool(words)
 
 
 def _rows_of(columns: list[SeenColumn], kept: list[bool]) -> list[SeenColumn]:

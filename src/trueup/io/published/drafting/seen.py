@@ -32,7 +32,7 @@ TOTAL = re.compile(
 )
 YEAR = re.compile(r"(18|19|20)\d\d")
 _GEO = (
-    r"geo|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|area|region|district|county|municipality|"
+    r"geo|geograph[a-z]*|authority|territor[a-z]*|fips|nuts|\bags\b|\blau\b|\bzip\b|postcode|\bplz\b|area|region|district|county|municipality|"
     r"tract|block|ward|gemeinde|kreis|land|province|state|country|place|town|city|village|page|site|clinic|hospital|school"
 )
 PLACE = re.compile(
