@@ -16,6 +16,7 @@ from trueup.cli.options import (
     Memory,
     memory_limit,
     named_areas,
+    names_in,
     option,
     refuse_idle,
 )
@@ -143,7 +144,7 @@ def areas_command(
     from trueup.io.bundle.areas import write_areas
 
     mapping, column = named_areas(areas)
-    kept = None if by is None else [name.strip() for name in by.split(",") if name.strip()]
+    kept = None if by is None else names_in(by)
     with progress(quiet=as_json) as tell:
         tell("summing over areas")
         made = write_areas(bundle, mapping, out, attributes=kept, column=column, memory=memory or "2GB")

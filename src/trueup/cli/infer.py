@@ -36,6 +36,7 @@ from trueup.cli.options import (
     engine_and_cluster,
     memory_limit,
     named_areas,
+    names_in,
     option,
     refuse_idle,
     with_encoding,
@@ -315,7 +316,7 @@ def _areas(cells: Any, mapping: Path, column: str, by: str | None) -> Callable[[
     from trueup.model.cells import Margin
     from trueup.planning import AreaTable
 
-    kept = [name.strip() for name in (by or "").split(",") if name.strip()]
+    kept = names_in(by)
     margin = cells.margin(Margin(cells.tree.levels[-1], tuple(kept)))
     refuse_overlapping(cells, margin)
     cells.refuse_unheld(margin)

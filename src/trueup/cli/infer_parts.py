@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from trueup.cli import say_resume
-from trueup.cli.options import ENGINE, OUTPUT, memory_limit, option
+from trueup.cli.options import ENGINE, OUTPUT, memory_limit, names_in, option
 from trueup.cli.printing import Tell, print_json, print_table, progress, writing_log
 from trueup.digits import to_figure
 from trueup.errors import BusyError, SpecError
@@ -184,8 +184,8 @@ class InferenceByParts:
                 needed="trueup infer BUNDLE --engine local --out NEW",
             )
         measured = read_measurements(bundle)
-        by = [name.strip() for name in (self.by or "").split(",") if name.strip()]
-        table = None if self.areas is None else AreaTable.read(self.areas, self.column, measured.cells, by)
+        kept, own = names_in(self.by), measured.cells
+        table = None if self.areas is None else AreaTable.read(self.areas, self.column, own, kept)
         with (
             _going_on(out),
             self._executor() as executor,

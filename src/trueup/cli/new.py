@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueup.cli.options import INPUT, Encoding, argument, option, with_encoding
+from trueup.cli.options import INPUT, Encoding, argument, names_in, option, with_encoding
 from trueup.cli.published import More, Published, draft_from_published, refuse_beside_published
 from trueup.errors import SpecError
 
@@ -247,7 +247,7 @@ def _asked_attributes() -> list[str]:
 
 
 def _listed(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = names_in(text)
     if not names:
         raise SpecError("no column of places is named", needed="at least one, such as county,town")
     return names

@@ -1,4 +1,7 @@
-"""Options that commands share: those of one meaning everywhere are options of `trueup` itself."""
+"""Options that commands share: those of one meaning everywhere are options of `trueup` itself.
+
+One file: what an option is called and means, how its text is read, and how a command takes it.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,8 @@ Memory = Annotated[
     str | None,
     option(
         "--memory",
-        "Memory for all processes together, such as 8GB: what needs more is done by parts, or refused by name.",
+        "Memory for all processes together, such as 8GB: what needs more is done by parts, or refused by name. A release has 4GB "
+        "by default, sums over areas 2GB; else there is no limit.",
         EVERYWHERE,
     ),
 ]
@@ -194,6 +198,17 @@ def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
             needed="one table, or two that the spec links: first the persons, then the households",
         )
     return JoinedTables(*tables) if len(tables) == 2 else next(iter(tables), None)
+
+
+def names_in(text: str | None) -> list[str]:
+    """Return the names between commas.
+
+    Examples
+    --------
+    >>> names_in("county, town"), names_in(None)
+    (['county', 'town'], [])
+    """
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def named_areas(text: str | None) -> tuple[Path | None, str]:

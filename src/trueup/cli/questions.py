@@ -7,7 +7,7 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from trueup.cli.options import Areas, AsJson, argument, named_areas, option
+from trueup.cli.options import Areas, AsJson, argument, named_areas, names_in, option
 from trueup.cli.printing import print_json, print_table
 from trueup.digits import to_figure
 
@@ -143,7 +143,7 @@ def change_command(
     from trueup.releasing.changing import changes as compare
     from trueup.releasing.changing import write_change
 
-    two: Any = None if periods is None else tuple(name.strip() for name in periods.split(","))
+    two: Any = None if periods is None else tuple(names_in(periods))
     found = compare(before, after, table, crosswalk=crosswalk, question=question, level=level, periods=two)
     if out is not None:
         write_change(found, out)
