@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from papers.item import Found, Item, Setting
 from papers.row import Row, claim, corrected, furthest, held, likely
+from papers.simplex import project_on_total
 from papers.zhu.residuals import PAPER
-from trueup.kernel.tree.topdown import project_on_total
 from trueup.noise import Laplace
 from trueup.theory import nonnegative_bias_bound
 

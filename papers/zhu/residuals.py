@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from papers.curves import Curve, Plot, plot
 from papers.row import ERRORS
-from trueup.kernel.tree.topdown import project_on_total
+from papers.simplex import project_on_total
 from trueup.noise import DiscreteLaplace
 
 Reals = NDArray[np.float64]

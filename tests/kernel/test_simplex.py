@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.simplex import project_on_total
 from tests.reference import trees as slow
-from trueup.kernel.tree.topdown import project_on_total
 
 
 @st.composite

@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.releasing.state import MOST, SPEC, TERMS, write_state
+from trueup.cli.options import opened_executor
 from trueup.errors import (
     BudgetError,
     BundleError,
@@ -23,7 +24,6 @@ from trueup.files.memory import parse_memory
 from trueup.ledger.account import Account
 from trueup.ledger.ledger import Ledger
 from trueup.releasing import pipeline
-from trueup.releasing.engine import refuse_unknown
 from trueup.releasing.pipeline import resume
 from trueup.run.local import LocalPool
 
@@ -171,7 +171,7 @@ BAD = [
      SpecError, "too little for 1 worker"),
     ("a tract with more blocks than fit", lambda f: release(f, places=3),
      TrueupError, "tract '00' has 4 places"),
-    ("an engine that does not exist", lambda f: refuse_unknown("cluster"), SpecError, "no engine 'cluster'"),
+    ("an engine that does not exist", lambda f: opened_executor("cluster", None, 1), SpecError, "no engine 'cluster'"),
     ("another method by blocks", lambda f: release(f, spec=SPEC + '[reconcile]\nmethod = "general-projection"'),
      SpecError, "does not work by parts"),
     ("no attribute by blocks", lambda f: release(f, spec=NO_ATTRIBUTES), SpecError, "declares no attribute"),

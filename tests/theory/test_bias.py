@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from papers.simplex import project_on_total
 from trueup.errors import SpecError
 from trueup.kernel.tree import least_squares, messages, posterior_variances
-from trueup.kernel.tree.topdown import project_on_total
 from trueup.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
 from trueup.theory import error_operator, nonnegative_bias_bound, projection_bias, projection_covariance
 

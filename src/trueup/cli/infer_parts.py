@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from trueup.cli import say_resume
-from trueup.cli.options import ENGINE, OUTPUT, memory_limit, names_in, option
+from trueup.cli.options import ENGINE, OUTPUT, memory_limit, names_in, opened_executor, option
 from trueup.cli.printing import Tell, print_json, print_table, progress, writing_log
 from trueup.digits import to_figure
 from trueup.errors import BusyError, SpecError
@@ -188,7 +188,9 @@ class InferenceByParts:
         table = None if self.areas is None else AreaTable.read(self.areas, self.column, own, kept)
         with (
             _going_on(out),
-            self._executor() as executor,
+            opened_executor(
+                self.engine, self.master, self.workers, memory=memory_limit(self.memory)
+            ) as executor,
             progress(quiet=self.as_json) as tell,
             writing_log(self.log, lambda what, done, of: tell(what, done, of)) as watch,
         ):
@@ -211,17 +213,6 @@ class InferenceByParts:
         print(manifest["intervals"])
         draws = next((f", draws: {path}" for path in out.glob("draws*")), "")
         print(f"Tables: {out}/summary{draws}")
-
-    def _executor(self) -> Any:
-        if self.engine == "spark":
-            from trueup.run.spark import SparkCluster
-
-            return SparkCluster(self.master, workers=self.workers, memory=memory_limit(self.memory))
-        if self.engine != "local":
-            raise SpecError(f"there is no engine '{self.engine}' by parts", needed="local or spark")
-        from trueup.run.local import LocalPool
-
-        return LocalPool(self.workers or 1, memory=memory_limit(self.memory))
 
 
 @dataclass(frozen=True)

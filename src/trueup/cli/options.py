@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from trueup.errors import SpecError
+
 if TYPE_CHECKING:
     from trueup.ledger.account import Account
 
@@ -161,7 +163,8 @@ def with_common(command: Callable[..., None]) -> Callable[..., None]:
         given = context.obj or {}
         for name, value in given.items():
             if value is not None and name not in taken:
-                _refuse_unused(name, context.command_path)
+                flag = _flag(name)
+                raise SpecError(f"`{context.command_path}` has no use for {flag}", remedy=f"leave out {flag}")
         command(**own, **{name: given[name] for name in taken if given.get(name) is not None})
 
     kept = [each for name, each in whole.parameters.items() if name not in COMMON]
@@ -180,15 +183,8 @@ def _flag(parameter: str) -> str:
     return COMMON[parameter].__metadata__[0].default
 
 
-def _refuse_unused(name: str, command: str) -> None:
-    from trueup.errors import SpecError
-
-    raise SpecError(f"`{command}` has no use for {_flag(name)}", remedy=f"leave out {_flag(name)}")
-
-
 def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
     """Return the confidential table, or the two that a spec links; None without any."""
-    from trueup.errors import SpecError
     from trueup.files import JoinedTables
 
     tables = [with_encoding(path, encoding) for path in paths or ()]
@@ -244,6 +240,29 @@ def memory_limit(memory: str | None) -> int | None:
     return None if memory is None else parse_memory(memory)
 
 
+def opened_executor(
+    engine: str | None,
+    cluster: str | None,
+    workers: int | None,
+    *,
+    memory: int | None = None,
+    worker_memory: int | None = None,
+) -> Any:
+    """Return the executor of an engine that works by parts."""
+    if engine == "spark":
+        from trueup.run.spark import SparkCluster
+
+        return SparkCluster(cluster, workers=workers, memory=memory, worker_memory=worker_memory)
+    if engine not in (None, "local"):
+        raise SpecError(
+            f"there is no engine '{engine}'",
+            needed="local, spark or the address of a Spark cluster; of a release also memory",
+        )
+    from trueup.run.local import LocalPool
+
+    return LocalPool(workers or 1, memory=memory, worker_memory=worker_memory)
+
+
 def with_encoding(path: Any, encoding: str | None) -> Any:
     """Return the path of a file with the user's encoding, unless it is UTF-8, Parquet or a workbook."""
     if not encoding or path is None:
@@ -272,8 +291,6 @@ def keeper_folder() -> Path | None:
 
 def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
     """Refuse options that have no effect without another."""
-    from trueup.errors import SpecError
-
     if not given and (idle := [name for name, value in options.items() if value]):
         raise SpecError(f"{idle[0]} does nothing without {needed}", remedy=f"add {needed}, or leave it out")
 
@@ -286,8 +303,6 @@ def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:
     >>> named_parameters("discrete-laplace:epsilon=1/2", "law")
     ('discrete-laplace', {'epsilon': '1/2'})
     """
-    from trueup.errors import SpecError
-
     name, _, rest = text.partition(":")
     pairs = [part.partition("=") for part in rest.split(",")] if rest else []
     if bad := [parameter for parameter, equals, _ in pairs if not equals]:
@@ -297,8 +312,6 @@ def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:
 
 def named_number(text: str, needed: str) -> tuple[str, float]:
     """Read the name of a table and a number after the last equals sign."""
-    from trueup.errors import SpecError
-
     name, _, value = text.rpartition("=")
     try:
         return name, float(value)

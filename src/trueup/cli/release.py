@@ -33,6 +33,7 @@ from trueup.cli.options import (
     engine_and_cluster,
     given_tables,
     open_account,
+    opened_executor,
     option,
     with_encoding,
 )
@@ -77,20 +78,11 @@ class _How:
 
     def executor(self) -> Any:
         """Return the engine that carries out a release by parts."""
-        from trueup.releasing.engine import refuse_unknown
-
-        refuse_unknown(self.engine or "local")
-        if self.engine == "spark":
-            from trueup.run.spark import SparkCluster
-
-            return SparkCluster(
-                self.master, workers=self.workers, memory=self.memory, worker_memory=self.worker_memory
-            )
         if self.engine == "memory":
             raise SpecError("the engine 'memory' keeps nothing to continue from", needed="local or spark")
-        from trueup.run.local import LocalPool
-
-        return LocalPool(self.workers or 1, memory=self.memory, worker_memory=self.worker_memory)
+        return opened_executor(
+            self.engine, self.master, self.workers, memory=self.memory, worker_memory=self.worker_memory
+        )
 
 
 def release_command(

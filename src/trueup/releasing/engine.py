@@ -41,16 +41,8 @@ if TYPE_CHECKING:
     from trueup.reconciling.family_tree import FamilyPlan
     from trueup.reconciling.segments import SegmentPlan
 
-ENGINES = ("memory", "local", "spark")
-"""The whole problem in the memory of one process; by parts on this machine; by parts on Apache Spark."""
 MEMORY_BYTES = 4_000_000_000
 """Bytes that a run may use, unless told otherwise."""
-
-
-def refuse_unknown(engine: str) -> None:
-    """Refuse an engine that does not exist."""
-    if engine not in ENGINES:
-        raise SpecError(f"there is no engine '{engine}'", needed=f"one of: {', '.join(ENGINES)}")
 
 
 def default_engine(problem: Problem, memory: int) -> str:

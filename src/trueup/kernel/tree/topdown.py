@@ -28,52 +28,6 @@ from trueup.kernel.tree import messages, most_children, sweep_up
 from trueup.kernel.tree.whole import propagate
 
 
-def project_on_total(
-    spread: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, values: np.ndarray
-) -> np.ndarray:
-    """Solve min sum (x_i - z_i)^2 / V_i over sum x = total, lower <= x <= upper, exactly.
-
-    Parameters
-    ----------
-    spread
-        Variances V, (n,), counts squared. A part with V = 0 is exact and stays at its value; parts with
-        V = inf are not measured and take up the difference first, equally.
-    lower, upper
-        Bounds, (n,), counts; -inf and inf allowed.
-    total
-        The sum the parts must have. It must be attainable (the caller checks: `trueup.kernel.tree.whole`).
-    values
-        The parts z, (n,) or (b, n); where V = inf, they count as 0.
-
-    Returns
-    -------
-    numpy.ndarray
-        x, shaped like ``values``.
-
-    Notes
-    -----
-    The solution is ``x_i = clip(z_i + price V_i)``. Variable fixing (Bitran & Hax 1981; with lower bounds
-    alone, Michelot 1986): solve without bounds; if the parts below their lower bounds fall short by more
-    than those above their upper bounds exceed, the price can only rise once these are fixed, so the
-    short ones are final (and conversely). Every pass fixes at least one part.
-
-    Examples
-    --------
-    >>> project_on_total(np.ones(3), np.zeros(3), np.full(3, np.inf), 6.0, np.array([5.0, 3.0, -2.0]))
-    array([4., 2., 0.])
-    """
-    x = np.array(values, dtype=float, order="C")
-    _project_rows(spread, lower, upper, total, np.atleast_2d(x))
-    return x
-
-
-@njit(cache=True)
-def _project_rows(spread, lower, upper, total, values):
-    free = np.empty(spread.size, np.int64)
-    for i in range(values.shape[0]):
-        project_part(0, spread.size, spread, lower, upper, total, values[i], free)
-
-
 @njit(cache=True)
 def project_part(a, b, spread, lower, upper, total, x, free):
     """Project the parts ``a .. b - 1`` of ``x`` in place; ``free`` is scratch of at least ``b - a``."""
