@@ -118,9 +118,10 @@ class PublishedTable(SpecPart):
 
     def reads_rows_of(self, other: PublishedTable) -> bool:
         """Return True if both entries read the same columns and rows of one file, if perhaps those of other levels."""
+        if self.file is None or (self.file, self.sheet) != (other.file, other.sheet):
+            return False
         laws = {"name", "level", "law", "codes", "unlisted", "key"}
-        own, others = (each.model_dump(exclude=laws) for each in (self, other))
-        return self.file is not None and own == others
+        return self.model_dump(exclude=laws) == other.model_dump(exclude=laws)
 
     @property
     def by_row(self) -> bool:

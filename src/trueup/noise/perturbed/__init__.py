@@ -202,7 +202,7 @@ class ByChange(Perturbation):
         some = squares[squares > 0] if self.keeps_large else squares[-self.period :]
         return float(some.mean()) - self.shift**2 if len(some) else 0.0
 
-    @property
+    @cached_property
     def keeps_large(self) -> bool:
         """Return True if large counts are published as they are."""
         return not (self.rows[-self.period :] @ self._changes**2).any()

@@ -57,12 +57,10 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
         f"column '{c.name}' says of which level a row is, as its keys do, and is left out" for c in kinds
     ]
     columns = [c for c in columns if c not in kinds]
-    counters = [c for c in columns if _counts_rows(c, [o for o in columns if o is not c])]
-    coded = [c for c in columns if c not in counters]
-    columns, said = without_labels(coded)
-    labels = [c for c in coded if c not in columns]
+    kept, said = without_labels(columns)
+    labels, columns = [c for c in columns if c not in kept], kept
     ids = [c for c in columns if _numbers_rows(c, [o for o in columns if o is not c])]
-    ignored += said + [f"column '{c.name}' numbers the rows, and is left out" for c in counters + ids]
+    ignored += said + [f"column '{c.name}' numbers the rows, and is left out" for c in ids]
     columns = [c for c in columns if c not in ids]
     if not columns:
         return SortedKeys([], [], ignored, labels, kinds)
@@ -188,14 +186,6 @@ def _kind_of_place(column: SeenColumn, others: list[SeenColumn]) -> bool:
     return any(
         1 < len(set(way)) == len(set(column.texts)) == len(set(zip(way, column.texts))) < len(way)
         for way in ways
-    )
-
-
-def _counts_rows(column: SeenColumn, others: list[SeenColumn]) -> bool:
-    """Return True if a column counts the rows, and another one tells them apart."""
-    rows = len(column.texts)
-    return column.texts == [str(k + 1) for k in range(rows)] and any(
-        len(set(o.texts)) == rows > 1 for o in others
     )
 
 

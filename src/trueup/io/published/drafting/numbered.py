@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from trueup.io.published.drafting.pairs import told_rows
-from trueup.io.published.drafting.seen import SeenColumn
+from trueup.io.published.drafting.seen import SeenColumn, is_number
 from trueup.io.published.drafting.sums import base_of, column_numbers
 from trueup.io.published.perturbed.notes import carried_keys
 
@@ -47,11 +47,12 @@ def crossing_keys(every: Sequence[SeenColumn]) -> list[SeenColumn]:
 
 
 def counts_rows(every: Sequence[SeenColumn]) -> bool:
-    """Return True if the first column counts rows, from 0 or 1, that keys behind it tell apart."""
+    """Return True if the first column counts rows, from 0 or 1, that keys behind it tell apart, or a name of each."""
     texts = every[0].texts if every else []
-    return any(texts == [str(k + at) for k in range(len(texts))] for at in (0, 1)) and bool(
-        crossing_keys(every[1:])
-    )
+    if not any(texts == [str(k + first) for k in range(len(texts))] for first in (0, 1)):
+        return False
+    named = any(len(set(c.texts)) == len(texts) > 2 and not any(map(is_number, c.texts)) for c in every[1:])
+    return named or bool(crossing_keys(every[1:]))
 
 
 def without_numbers_of_rows(
