@@ -10,13 +10,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from trueup.cli import say_resume
 from trueup.cli.infer_parts import (
+    Drawing,
     EngineOfParts,
     InferenceByParts,
     SummariesAlone,
@@ -41,7 +42,7 @@ from trueup.cli.options import (
     refuse_idle,
     with_encoding,
 )
-from trueup.cli.printing import Tell, print_json, progress
+from trueup.cli.printing import print_json, progress
 from trueup.cli.published import is_census_file, read_periods, read_source
 from trueup.errors import SpecError
 
@@ -182,7 +183,7 @@ def infer_command(
         how["spec"] = spec
     # Progress goes to standard error, whatever goes to standard output.
     with _goes_on(chains), progress(quiet=False) as tell:
-        posterior = run(inferred, method, progress=_Shown(tell), checkpoint=chains, **how)
+        posterior = run(inferred, method, progress=Drawing(tell), checkpoint=chains, **how)
         tell("describing every count")
         found = None if wanted is None else wanted(posterior)
     if estimates is not None:
@@ -225,20 +226,6 @@ def _refuse_inside(bundle: Path, out: Path | None) -> None:
     """Refuse to write into the bundle that is read."""
     if out is not None and out.resolve().is_relative_to(bundle.resolve()):
         raise SpecError(f"'{out}' lies in the bundle '{bundle}'", needed="a folder beside it")
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """Progress of drawing, and the stages before it."""
-
-    tell: Tell
-
-    def __call__(self, done: int, of: int) -> None:
-        self.tell("drawing", done, of)
-
-    def stage(self, text: str) -> None:
-        """Name the stage that begins."""
-        self.tell(text)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from trueup.cli import say_resume
 from trueup.cli.options import ENGINE, OUTPUT, memory_limit, names_in, opened_executor, option
-from trueup.cli.printing import Tell, print_json, print_table, progress, writing_log
+from trueup.cli.printing import print_json, print_table, progress, writing_log
 from trueup.digits import to_figure
 from trueup.errors import BusyError, SpecError
 
@@ -192,7 +192,7 @@ class InferenceByParts:
                 self.engine, self.master, self.workers, memory=memory_limit(self.memory)
             ) as executor,
             progress(quiet=self.as_json) as tell,
-            writing_log(self.log, lambda what, done, of: tell(what, done, of)) as watch,
+            writing_log(self.log, tell) as watch,
         ):
             manifest = infer_by_parts(
                 measured,
@@ -204,7 +204,7 @@ class InferenceByParts:
                 areas=table,
                 keep_draws=not self.summaries_alone,
                 take_over=self.take_over,
-                progress=_Watched(watch, tell),
+                progress=Drawing(watch),
             )
         if self.as_json:
             print_json({"out": str(out)} | {k: manifest[k] for k in ("draws", "intervals", "shape", "stats")})
@@ -216,11 +216,10 @@ class InferenceByParts:
 
 
 @dataclass(frozen=True)
-class _Watched:
+class Drawing:
     """Progress of drawing, and the stages before it."""
 
     watch: Callable[[str, int, int], None]
-    tell: Tell
 
     def __call__(self, done: int, of: int) -> None:
         self.watch("drawing", done, of)

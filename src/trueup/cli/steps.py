@@ -241,7 +241,7 @@ def reconcile_command(
     if bundle is None:
         raise SpecError("no source is given", needed="a bundle, or --perturbed SPEC with its tables")
     with progress(quiet=as_json) as tell:
-        released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), tell=tell)
+        released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), watch=tell)
     show_release(released, str(out), as_json=as_json)
 
 
@@ -249,5 +249,5 @@ def _reconcile_published(perturbed, tables, out, geography, method, *, as_json: 
     from trueup.releasing.again import reconcile_published
 
     with progress(quiet=as_json) as tell:
-        released = reconcile_published(perturbed, tables, out, geography=geography, method=method, tell=tell)
+        released = reconcile_published(perturbed, tables, out, geography=geography, method=method, watch=tell)
     show_release(released, str(out), as_json=as_json)

@@ -14,7 +14,6 @@ from trueup.files.target import refuse_occupied
 from trueup.files.writing import write_csv
 from trueup.model.records.release import Release
 from trueup.model.spec import Spec, parse_spec
-from trueup.releasing import stages
 from trueup.releasing.pipeline import release
 
 TABLES = ("blocks", "children")
@@ -44,7 +43,7 @@ def run_demo(folder: Path, tell: Callable[[str], None] = lambda stage: None) -> 
             spec,
             folder / f"{name}.csv",
             folder / name,
-            watch=stages(lambda stage, name=name: tell(f"{name}: {stage}")),
+            watch=lambda stage, done, of, name=name: None if done else tell(f"{name}: {stage}"),
         )
     return released
 

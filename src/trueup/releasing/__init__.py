@@ -34,11 +34,6 @@ def quiet(what: str, done: int, of: int) -> None:
     """Show nothing."""
 
 
-def stages(tell: Callable[[str], None]) -> Watch:
-    """Pass on the name of each stage as it begins."""
-    return lambda what, done, of: None if done else tell(what)
-
-
 class Work(NamedTuple):
     """The resources of a task, for the run log, which depends on the data and stays internal."""
 

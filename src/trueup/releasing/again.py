@@ -5,7 +5,7 @@ that somebody else published.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,10 +39,8 @@ from trueup.noise.law import NO_LIMIT
 from trueup.noise.perturbed import CountInterval
 from trueup.reconciling import Prepared, build, choose, reconcile
 from trueup.reconciling.general_projection import GeneralProjection
-from trueup.releasing import Log, Watch, quiet, stages
+from trueup.releasing import Log, Watch, quiet
 from trueup.releasing.engine import settled
-
-Tell = Callable[[str], None]
 
 
 def reconcile_bundle(
@@ -52,13 +50,13 @@ def reconcile_bundle(
     method: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     memory: int | None = None,
-    tell: Tell = lambda stage: None,
+    watch: Watch = quiet,
 ) -> Release:
     """Reconcile the measurements of a bundle into a new one; equal measurements, equal integers.
 
     Where the bytes of memory are given that this may use, a bundle that needs more is refused by name.
     """
-    log, source, out = Log(stages(tell)), Path(folder), Path(out)
+    log, source, out = Log(watch), Path(folder), Path(out)
     refuse_occupied(out)
     refuse_beyond(source, memory)
     manifest = read_manifest(source)
@@ -185,7 +183,7 @@ def reconcile_published(
     *,
     geography: Any = None,
     method: str | None = None,
-    tell: Callable[[str], None] = lambda stage: None,
+    watch: Watch = quiet,
 ) -> Release:
     """Reconcile published tables into whole counts, and write them as a bundle with a report.
 
@@ -197,10 +195,10 @@ def reconcile_published(
         A new folder.
     method
         The name of a method; by default the first that fits.
-    tell
-        Called with what is being done.
+    watch
+        Called with what is being done, how many parts of it are done, and how many there are.
     """
-    log, out = Log(stages(tell)), Path(out)
+    log, out = Log(watch), Path(out)
     refuse_occupied(out)
     with log.stage("reading the published tables"):
         measurements = read_perturbed(load_perturbed(spec), tables, geography)
