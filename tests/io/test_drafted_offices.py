@@ -372,3 +372,22 @@ def test_one_number_before_the_names_is_no_count(tmp_path):
 def test_names_of_columns_of_one_year_are_told_by_what_else_they_say(tmp_path):
     draft, _ = drafted(tmp_path, "area,0-14 2022,15-64 2022,65+ 2022\nA,1,2,3\nB,4,5,9\n")
     assert 'name = "age"' in draft.text
+
+
+@pytest.mark.parametrize(
+    "rows", ["A,12.5\nB,<5\nC,31.25\n", "A,40\nB,<5\nC,25\n", "A,10\nB,<5\nC,35\nD,125\nE,555\nF,60\n"]
+)
+def test_lines_that_declare_another_reading_of_a_range_are_read(tmp_path, rows):
+    draft, _ = drafted(tmp_path, f"place,n\n{rows}")
+    said = next(text for text in draft.undecided if "what '<5' says" in text)
+
+    def laws(text):
+        measured = read_perturbed(parse_perturbed(text), [tmp_path / "t.csv"])
+        return {
+            (str(header.law), tuple(held.tolist())) for header, held in zip(measured.headers, measured.values)
+        }
+
+    lines = re.findall(r"codes = \{[^}]*\}", said)
+    assert lines
+    for line in lines:
+        assert laws(draft.text.replace("law =", f"{line}\nlaw =")) != laws(draft.text), line
