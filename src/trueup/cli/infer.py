@@ -138,6 +138,7 @@ def infer_command(
     from trueup.inferring import infer as run
     from trueup.inferring import tiered
     from trueup.io.bundle.read import refuse_beyond
+    from trueup.model.records.together import link_periods
 
     refuse_idle({"--by": by}, "--areas", areas)
     mapping, column = named_areas(areas)
@@ -166,7 +167,7 @@ def infer_command(
     inferred = measurements
     if later:
         inferred = read_periods(bundle, measurements, later)
-        spec, measurements = None, _linked(inferred)
+        spec, measurements = None, link_periods(inferred)[0]
     if bundle is None:
         refuse_needed(f"'{perturbed or source}'", PROCESS + each * measurements.cells.n, limit)
     if estimates is not None:
@@ -199,11 +200,13 @@ def _print_found(
     posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None, tables: tuple | None
 ) -> None:
     """Print a posterior by its tables, as `print_posterior` takes them, or as JSON."""
-    if tables is None:
-        _print_as_json(posterior, areas, missed)
-    else:
+    if tables is not None:
         print_posterior(posterior, *tables)
         print_missed(missed or [])
+        return
+    more = {} if missed is None else {"inconsistency": missed}
+    more |= {} if areas is None else {"areas": {name: drawn.tolist() for name, drawn in areas.items()}}
+    print_json(posterior_as_json(posterior) | more)
 
 
 def _write_with_page(
@@ -214,12 +217,6 @@ def _write_with_page(
 
     page = report(replace(posterior, chosen=shown), spec, areas=areas)
     write_posterior(out, posterior, as_csv=as_csv, page=page, areas=areas)
-
-
-def _print_as_json(posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None) -> None:
-    more = {} if missed is None else {"inconsistency": missed}
-    more |= {} if areas is None else {"areas": {name: drawn.tolist() for name, drawn in areas.items()}}
-    print_json(posterior_as_json(posterior) | more)
 
 
 def _refuse_inside(bundle: Path, out: Path | None) -> None:
@@ -266,13 +263,6 @@ def _missed(measurements, posterior) -> list[dict]:
     ]
 
 
-def _linked(periods: Mapping[str, Any]) -> Any:
-    """Return the measurements of all periods as one record."""
-    from trueup.model.records.together import link_periods
-
-    return link_periods(periods)[0]
-
-
 def _inferred(measurements: Any, within: str | None) -> Any:
     """Return the cells whose counts are inferred."""
     cells = measurements.cells
@@ -285,8 +275,6 @@ def _inferred(measurements: Any, within: str | None) -> Any:
 
 def _known_labels(cells: Any, labels: list[str]) -> tuple[str, ...]:
     """Refuse labels that no count carries."""
-    from trueup.errors import SpecError
-
     known = {cells.label(cell) for cell in range(cells.n)} if labels else set()
     if unknown := [label for label in labels if label not in known]:
         first = (cells.label(cell) for cell in range(min(3, cells.n)))

@@ -22,8 +22,6 @@ More = Annotated[list[Path] | None, argument("More tables of --published.")]
 
 def refuse_beside_published(options: dict[str, Any]) -> None:
     """Refuse options for a table of your own beside tables that somebody else published."""
-    from trueup.errors import SpecError
-
     if idle := [name for name, value in options.items() if value is not None]:
         raise SpecError(
             f"{idle[0]} is given beside --published",

@@ -32,6 +32,7 @@ from trueup.cli.options import (
     argument,
     engine_and_cluster,
     given_tables,
+    memory_limit,
     open_account,
     opened_executor,
     option,
@@ -105,7 +106,7 @@ def release_command(
     as_json: AsJson = False,
 ) -> None:
     """Measure with exact noise, reconcile and report: one command, one folder."""
-    from trueup.files.memory import memory_text, parse_memory
+    from trueup.files.memory import memory_text
     from trueup.model.problem import Problem
     from trueup.releasing.engine import MEMORY_BYTES, default_engine
 
@@ -113,7 +114,7 @@ def release_command(
     account = open_account(ledger, analyst, key)
     repeated = account is not None and account.repeats
     given_data = given_tables(data, encoding)
-    each, total = (parse_memory(size) if size else None for size in (worker_memory, memory))
+    each, total = map(memory_limit, (worker_memory, memory))
     how = _How(engine, master, workers, each, total, take_over, log, as_json)
     if resume is not None:
         given = {"spec": spec, "data": given_data, "geography": geography, "out": out, "account": account}
