@@ -200,7 +200,8 @@ def total_given_bounds(
     from trueup.kernel.settling.split_draws import HYPERPRIOR
     from trueup.kernel.table_walks.within_bounds import log_within_bounds
 
-    low, high = np.zeros(tree.level_ptr[-1]), np.full(tree.level_ptr[-1], _largest_total(headers, values))
+    least, largest = _likely_totals(headers, values)
+    low, high = np.zeros(tree.level_ptr[-1]), np.full(tree.level_ptr[-1], largest)
     for b in bounds:
         level = tree.level(b.margin.level)
         own = slice(tree.level_ptr[level], tree.level_ptr[level + 1])
@@ -213,7 +214,7 @@ def total_given_bounds(
     known = np.array(concentrations, float) if concentrations else None
     level_ptr = tree.level_ptr.astype(np.int64)
     lognormal = None if inhabited else (HYPERPRIOR.a, HYPERPRIOR.a_spread)
-    at, log = log_within_bounds(level_ptr, child_ptr, *ends, known, lognormal)
+    at, log = log_within_bounds(level_ptr, child_ptr, *ends, known, lognormal, least)
     at, log = at[np.isfinite(log)], -log[np.isfinite(log)]
     return _to_the_ends(at, log, low[0], high[0]) if len(at) else none
 
@@ -246,10 +247,12 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
     return int(at[0]), np.interp(every, at, log)
 
 
-def _largest_total(headers: Sequence[Measured], values: Sequence[NDArray]) -> float:
-    """Return a total that none will come near: what was measured of it, and much noise."""
-    sums = [
-        float(np.sum(v)) + (0.0 if h.exact else FAR * (h.law.variance * len(v)) ** 0.5)
+def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
+    """Return totals below and above which none will come near: what was measured of it, less and plus much noise."""
+    noise = [
+        0.0 if h.exact else FAR * (h.law.variance * len(v)) ** 0.5
         for h, v in zip(headers, values, strict=True)
     ]
-    return max(np.rint(min(sums)), FAR)
+    sums = [float(np.sum(v)) for v in values]
+    least, most = (f(np.add(sums, sign * np.array(noise))) for f, sign in ((np.max, -1), (np.min, 1)))
+    return float(least), max(float(np.rint(most)), FAR)

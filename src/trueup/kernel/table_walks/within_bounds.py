@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,8 +33,8 @@ Integers = NDArray[np.int64]
 SAMPLED, TOTALS, POINTS = 16, (0.3, 0.6, 0.85, 0.97), (0.05, 0.2, 0.4)
 """Points of concentrations and rates that are averaged over: so many about the prior, and about what agrees with each of some
 totals (shares of the largest; given lower bounds, also shares of the points at which totals are known)."""
-LOWEST = -700.0
-"""Least log of a weight above 0."""
+LOWEST, NOTHING = -700.0, 45.0
+"""Least log of a weight above 0; and how far below the largest (nats) one adds nothing to a sum."""
 LEAST_VARIANCE, WIDER = 0.1, 1.3
 """Least variance of points about what agrees with a total, and how much wider they lie."""
 WIDENED, MOST_ALIKE = 2.0, 500.0
@@ -80,6 +81,7 @@ def log_within_bounds(
     high: Integers,
     concentrations: Reals | None = None,
     lognormal: tuple[float, float] | None = None,
+    least: float = 0.0,
 ) -> TotalsWithin:
     """Return the log probability that counts of places meet bounds, by the root's total.
 
@@ -94,10 +96,12 @@ def log_within_bounds(
     lognormal
         Median of concentrations and standard deviation of their logs, as histograms have; None for the hyperprior of trees,
         `a / (1 + a)` uniform, and all places inhabited.
+    least
+        The least total that is likely given what was measured: below it less work is done, and logs err by more.
     """
     root = _kind_of_root(level_ptr, child_ptr, low.tolist(), high.tolist())
     tilts = np.geomspace(FLATTEST / max(root.high, 1), STEEPEST, SLOPES)
-    tilts, x = np.concatenate([-tilts[::-1], tilts]), _points(root)[0]
+    tilts, x = np.concatenate([-tilts[::-1], tilts]), _points(root.low, root.high)[0]
     if concentrations is not None:
         return TotalsWithin(x, _log_within(root, _Prior(concentrations, INHABITED, tilts), {}))
     dims = len(level_ptr) - 2 * (
@@ -106,6 +110,7 @@ def log_within_bounds(
     laws, z, log = [(np.zeros(dims), WIDENED * np.eye(dims))], np.zeros((0, dims)), np.zeros((0, len(x)))
     centres = [int(np.searchsorted(x, root.low + share * (x[-1] - root.low))) for share in TOTALS]
     centres += [int(share * len(x)) for share in POINTS] if root.low > 0 else []
+    centres = [at for at in centres if x[at] >= least] or [len(x) - 1]
     for at in (*centres, None):
         centre, root_of_covariance = laws[-1]
         fresh = centre + ndtri(_evenly(SAMPLED, dims)) @ root_of_covariance.T
@@ -164,7 +169,7 @@ def _kind_of_root(level_ptr: Integers, child_ptr: Integers, low: list[int], high
 
 def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
     """Return the log probability, at points of a place's total, that all below it keep their bounds."""
-    x, _ = _points(kind)
+    x, _ = _points(kind.low, kind.high)
     if not kind.parts:
         return np.zeros(len(x))
     if kind not in known:
@@ -181,7 +186,7 @@ def _log_within(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
 
 def _cumulants(kind: _Kind, prior: _Prior, known: dict[_Kind, Reals]) -> Reals:
     """Return `(3, tilts)` of a part's law: the log of its sum when tilted, mean and variance."""
-    x, log_weight = _points(kind)
+    x, log_weight = _points(kind.low, kind.high)
     a = prior.a[kind.level - 1]
     return _tilted(x, log_weight + _log_within(kind, prior, known), a, prior.tilts)
 
@@ -199,7 +204,7 @@ def _tilted(x, log, a, tilts):
             top = max(top, term[k])
         total, first, second = 0.0, 0.0, 0.0
         for k in range(len(x)):
-            term[k] = math.exp(term[k] - top)
+            term[k] = math.exp(term[k] - top) if term[k] > top - NOTHING else 0.0
             total += term[k]
             first += term[k] * x[k]
         for k in range(len(x)):
@@ -245,16 +250,22 @@ def _log_beta_binomial(k: int, size: int, empty: float, lived: float) -> float:
     return log - math.lgamma(k + 1) - math.lgamma(size - k + 1)
 
 
-def _points(kind: _Kind) -> tuple[Reals, Reals]:
+@lru_cache(maxsize=4096)
+def _points(low: int, high: int) -> tuple[Reals, Reals]:
     """Return the counts at which laws of a place are known, and logs of their weights in sums over all counts."""
-    ends = [kind.low + WHOLE]
-    while ends[-1] <= kind.high:
-        ends.append(kind.low + 2 * (ends[-1] - kind.low))
-    nodes, weights = np.polynomial.legendre.leggauss(OCTAVE)
-    x, w = [np.arange(kind.low, min(kind.high + 1, ends[0]), dtype=float)], []
+    ends = [low + WHOLE]
+    while ends[-1] <= high:
+        ends.append(low + 2 * (ends[-1] - low))
+    nodes, weights = _legendre()
+    x, w = [np.arange(low, min(high + 1, ends[0]), dtype=float)], []
     w.append(np.ones(len(x[0])))
     for first, end in pairwise(ends):
-        first, end = first - 0.5, min(end, kind.high + 1) - 0.5
+        first, end = first - 0.5, min(end, high + 1) - 0.5
         x.append(0.5 * (first + end + (end - first) * nodes))
         w.append(0.5 * (end - first) * weights)
     return np.concatenate(x), np.log(np.concatenate(w))
+
+
+@lru_cache(maxsize=1)
+def _legendre() -> tuple[Reals, Reals]:
+    return np.polynomial.legendre.leggauss(OCTAVE)
