@@ -228,8 +228,10 @@ def _with_parts(plan, ptr, x, score, first, last, low, high):
         for part in (plan.left[v], plan.right[v]):
             if part >= 0:
                 down[v], up[v] = max(down[v], down[part]), max(up[v], up[part])
-        first[v] = min(first[v], max(x[begin] - down[v], low[v]))
-        last[v] = max(last[v], min(x[end] + up[v], high[v]))
+        if down[v] > 0:
+            first[v] = min(first[v], max(x[begin] - down[v], low[v]))
+        if up[v] > 0:
+            last[v] = max(last[v], min(x[end] + up[v], high[v]))
 
 
 @njit(cache=True)
