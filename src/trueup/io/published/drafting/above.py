@@ -32,6 +32,7 @@ class PlacesAbove(NamedTuple):
 
 def places_above(table: SeenTable) -> PlacesAbove | None:
     """Return the place above each place of a table whose rows hold sums of each other; None if nothing tells it."""
+    table = _with_zeros(table)
     if not table.places or table.constant or "" in table.places[-1].texts:
         return None
     names, columns, first = _by_place(table)
@@ -58,6 +59,16 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
     return _pointed(
         table, names, ["" if TOTAL.fullmatch(name) else group for name, group in zip(names, groups)]
     )
+
+
+def _with_zeros(table: SeenTable) -> SeenTable:
+    """Return a table whose place of all has its code of zeros again: other codes may end in zeros above others, too."""
+    if not table.places or not (zeros := table.places[-1].blank):
+        return table
+    place = table.places[-1]
+    whole = place._replace(texts=[text or zeros for text in place.texts], blank="")
+    keys = tuple(whole if key.name == place.name else key for key in table.keys)
+    return table._replace(places=[*table.places[:-1], whole], keys=keys)
 
 
 def _below_named(numbers: RowNumbers, whole: int) -> Iterator[list[int]]:

@@ -22,11 +22,10 @@ MOST_ORDERED = 100_000
 """Orders of kinds, times rows, of which all are tried."""
 _FORMS: tuple[Callable[[str], str], ...] = (
     lambda code: code,
-    lambda code: code.rstrip("0") if any(map(str.isdigit, code)) else code,
     lambda code: re.sub(r"^[^\W\d]+", "", code),
     lambda code: code.split(" ")[0] if any(map(str.isdigit, code.split(" ")[0])) else code,
 )
-"""What codes of places above may be prefixes of: the code, without zeros at its end or letters at its start, the first word."""
+"""What codes of places above may be prefixes of: the code, without letters at its start, its first word."""
 
 
 def indent_of(text: str) -> str:
@@ -80,6 +79,7 @@ def proposed(
     texts = [[*names], *(key.texts for key in beside)]
     unique = [each for each in texts if len(set(each)) == rows and "" not in each]
     ways = [by_codes(each, form) for each in unique for form in _FORMS]
+    ways += [way for each in unique for way in _by_zeros(each)]
     for each in texts:
         marked = [indents.get(text, "") for text in each]
         ways += _by_depths(depths_of(marked)) if len(set(marked)) > 1 else ()
@@ -102,6 +102,35 @@ def by_codes(codes: Sequence[str], form: Callable[[str], str] = _FORMS[0]) -> li
         return [-1] * len(codes)
     rows = {code: row for row, code in enumerate(formed)}
     return [rows.get(parent, -1) for parent in parents_by_codes(formed)]
+
+
+def _by_zeros(codes: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the parents by codes of one length that end in zeros above others: 3100 holds 3104, and 0000 both.
+
+    A level ends behind a sign if codes that go on behind it have zeros there in a code above, two of three at least. Ways that
+    leave one or two of these levels out are proposed, too: a code that ends in 0 by chance, as 20, is not above 21.
+    """
+    width = len(codes[0])
+    if {*map(len, codes)} != {width} or not all(any(map(str.isdigit, code)) for code in codes):
+        return
+    rows = {code: row for row, code in enumerate(codes)}
+    cut = [{code: code[:end] + _ZEROS.sub("0", code[end:]) for code in codes} for end in range(width)]
+    ends = [end for end in range(1, width) if _ends_level(cut[end])]
+    for left in ({one, other} for one in (0, *ends) for other in (0, *ends)):
+        kept = [cut[end] for end in reversed(ends) if end not in left] + [cut[0]]
+        yield [
+            next((rows[c[code]] for c in kept if c[code] != code and c[code] in rows), -1) for code in codes
+        ]
+
+
+def _ends_level(above: Mapping[str, str]) -> bool:
+    """Return True if most codes that are cut short are codes, too."""
+    begun = {short for code, short in above.items() if short != code}
+    held = begun & {*above}
+    return 3 * len(held) >= 2 * len(begun) > 0
+
+
+_ZEROS = re.compile(r"\w")
 
 
 def _shape(code: str) -> str:
