@@ -24,8 +24,12 @@ from trueup.layouts.histogram import HistogramProblem, histogram_problem
 
 BURN, KEPT, THIN = 30, 150, 2
 """Sweeps before, draws, and sweeps between them, of each of two chains on a place."""
-SHARE = 0.2
-"""Of the lowest places, what is held against chains of their own at most, but for one place."""
+SWEEPS = 2 * (BURN + KEPT * THIN)
+SHARE, MOST_STEPS = 0.2, 5_000_000
+"""Of the lowest places, what is held against chains of their own at most, but for one place; and moves of cells in sweeps of all
+places that this one may cost: some seconds."""
+COLUMNS_OF_A_STEP = 60
+"""Columns of a place's table with which the law of the rest costs as much at each step as the measured tables do."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ def agreement(
     if prepared is None:
         return Agreement(0, *4 * (float("nan"),))
     places = places_checked(problem, count, rng)
+    if not len(places):
+        return Agreement(0, *4 * (float("nan"),))
     totals, each, spreads = [], [], []
     for done, place in enumerate(places.tolist()):
         own = _place(problem, prepared, level, place)
@@ -107,12 +113,13 @@ def agreement(
 
 
 def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return random places of the level above the lowest, holding at most `SHARE` of its children, and at most `count`."""
+    """Return random places of the level above the lowest, at most `count`, that cost what `SHARE` of its children do; or none."""
     tree = problem.cells.tree
     below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
     order = rng.permutation(len(below))
-    held = np.cumsum(below[order])
-    return np.sort(order[: max(min(count, int((held <= SHARE * held[-1]).sum())), 1)])
+    shares = _cost_of_law(problem) * np.cumsum(below[order]) / below.sum()
+    most = min(count, int((shares <= SHARE).sum()))
+    return np.sort(order[: most or int(SWEEPS * shares[0] * problem.cells.n <= MOST_STEPS)])
 
 
 def sweeps(problem: ColumnProblem, count: int) -> float:
@@ -120,8 +127,14 @@ def sweeps(problem: ColumnProblem, count: int) -> float:
     tree = problem.cells.tree
     if len(tree.levels) < 3:
         return 0.0
-    share = min(count / tree.sizes[-2], SHARE)
-    return 2 * (BURN + KEPT * THIN) * max(share, 1 / tree.sizes[-2])
+    one = _cost_of_law(problem) / tree.sizes[-2]
+    alone = SWEEPS * one if SWEEPS * one * problem.cells.n <= MOST_STEPS else 0.0
+    return SWEEPS * min(count * one, SHARE) if one <= SHARE else alone
+
+
+def _cost_of_law(problem: ColumnProblem) -> float:
+    """Return the cost of a sweep of a place alone over that of the same place among all."""
+    return 1.0 + problem.columns / COLUMNS_OF_A_STEP
 
 
 def _difference(here: NDArray, there: NDArray) -> NDArray:

@@ -50,6 +50,8 @@ ESTIMATING, DRAWING, FINEST = 0.4, 0.2, 0.05
 LARGEST_MOVE, MOST_POINTS = 0.03, 500_000
 """Standard deviations (and a tenth of a count) by which grids twice as coarse may move a mean, or else gaps are halved; and
 points of a tree whose grids are not made finer for that."""
+ERROR_MEASURED = 0.4
+"""How coarse finer grids may be, more than coarse ones: by how much these move means says more of their error."""
 LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 ROUNDING = 1e-8
@@ -240,7 +242,7 @@ def _refined(
         began = time.monotonic()
         grid.step /= 2
         grid.move(known)
-        solved, known = grid.settle(split)
+        solved, known = grid.settle(split, ERROR_MEASURED)
         fine = grid.moments(known.p)
         moved = float((np.abs(fine[0] - coarse[0]) / (fine[1] + LEAST_COUNT)).max())
         if moved <= LARGEST_MOVE or grid.step <= FINEST or len(grid.grids.x) > MOST_POINTS:

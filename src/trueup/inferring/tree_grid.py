@@ -187,8 +187,8 @@ class TreeGrid:
         up = grid_upward(self.grids, factor)
         return GridSolution(factor, up, log_evidence(self.grids, up))
 
-    def settle(self, split: Split) -> tuple[GridSolution, GridMarginals]:
-        """Solve on grids refined where the posterior is; also return what is then known of every node."""
+    def settle(self, split: Split, resolved: float = RESOLVED) -> tuple[GridSolution, GridMarginals]:
+        """Solve on grids refined, as far as `RESOLVED` says, where the posterior is; return what is then known of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             if not np.diff(self.grids.ptr).all():  # a window that ends before it begins
@@ -197,7 +197,7 @@ class TreeGrid:
             found = grid_downward(self.grids, solved.factor, solved.up)
             if not (np.isfinite(solved.evidence) and np.isfinite(found.p).all()):
                 break
-            if self._fits(found):
+            if self._fits(found, resolved):
                 return solved, found
             self.move(found)
         self.grids, self.likelihood, self.fitted = (
@@ -208,7 +208,7 @@ class TreeGrid:
             remedy="check that the laws and values belong to these margins; or name a prior",
         )
 
-    def _fits(self, found: GridMarginals) -> bool:
+    def _fits(self, found: GridMarginals, resolved: float) -> bool:
         """Return True if grid points are close enough where the posterior is, and windows end outside it."""
         ptr, x = self.grids.ptr, self.grids.x
         first, last = ptr[:-1], ptr[1:] - 1
@@ -216,7 +216,7 @@ class TreeGrid:
             (x[first] > self.low) & (found.p[first] > ENDED) | (x[last] < self.high) & (found.p[last] > ENDED)
         ).any():
             return False
-        widest = RESOLVED * self.step / STEP
+        widest = resolved * self.step / STEP
         return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
 
     def move(self, found: GridMarginals) -> None:
