@@ -14,6 +14,8 @@ UNKNOWN, HIDDEN = "unknown", "hidden"
 """The meaning of a code that says nothing, and of one for whatever the law does not show."""
 PUBLISHED, SOME = "published", "some"
 """What stands before a range of the published number, and before a range of which not every count is hidden."""
+INSTEAD = re.compile(r"-([2-9])\1{8}(\.0+)?")
+"""Numbers that stand for a word, as the Census API writes them: -666666666 for an estimate that was not made."""
 FORMS = (
     "a value such as '0', a range of the true count such as '1-4', '<5', '10+' or 'some 1-4', of the published number such as "
     "'published <90', 'hidden' or 'unknown'"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from trueup.model.published_codes import FORMS, read_meaning
+from trueup.model.published_codes import FORMS, INSTEAD, read_meaning
 from trueup.model.published_rule import PublishingRule, read_rule
 from trueup.model.spec_table import Name, SpecPart
 
@@ -169,7 +169,8 @@ class PublishedTable(SpecPart):
         where = f"table '{self.name}'"
         if (read := read_meaning(meaning)) is None:
             raise ValueError(f"{where}: code '{code}' says '{meaning}', which cannot be read: write {FORMS}")
-        if _NUMBER.fullmatch(code) and (noisy or not code.strip().startswith(("-", "−"))):
+        negative = code.strip().startswith(("-", "−")) and not noisy
+        if _NUMBER.fullmatch(code) and not negative and not INSTEAD.fullmatch(code.strip()):
             raise ValueError(f"{where}: the code '{code}' is a count")
         if code == NO_ROW and not (self.rule.hidden or self.rule.concealed):
             raise ValueError(

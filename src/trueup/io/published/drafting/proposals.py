@@ -22,10 +22,10 @@ MOST_ORDERED = 100_000
 """Orders of kinds, times rows, of which all are tried."""
 _FORMS: tuple[Callable[[str], str], ...] = (
     lambda code: code,
-    lambda code: re.sub(r"^[^\W\d]+", "", code),
+    lambda code: re.sub(r"^\d*[^\W\d]+(?=\d)|^[^\W\d]+", "", code),
     lambda code: code.split(" ")[0] if any(map(str.isdigit, code.split(" ")[0])) else code,
 )
-"""What codes of places above may be prefixes of: the code, without letters at its start, its first word."""
+"""What codes of places above may be prefixes of: the code, what is behind its first letters (0500000US), its first word."""
 
 
 def indent_of(text: str) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from trueup.io.published.perturbed.numbers import NUMBER_LIKE, without_mark
-from trueup.model.published_codes import read_interval
+from trueup.model.published_codes import INSTEAD, read_interval
 
 TOTAL = re.compile(
     r"_?t|tot\.?|totals?|total[ ,:_].*|.*[ ,:](totalt?|i alt|insgesamt|yhteensä|razem):?|all|both( sexes| genders)?|"
@@ -163,7 +163,7 @@ class SeenTable(NamedTuple):
 
 def is_number(text: str) -> bool:
     """Return True if a text is meant as a number."""
-    return (
+    return INSTEAD.fullmatch(text) is None and (
         NUMBER_LIKE.fullmatch(text) is not None
         or re.fullmatch(r"-?\d+(\.\d+)?[eE][+-]?\d+", text) is not None
     )
@@ -171,7 +171,8 @@ def is_number(text: str) -> bool:
 
 def is_code(text: str) -> bool:
     """Return True if a text may stand in the place of a number, or is one with a mark behind it."""
-    return read_interval(text) is not None or _MARK.fullmatch(text) is not None or is_marked(text)
+    ways = (_MARK, INSTEAD)
+    return read_interval(text) is not None or any(way.fullmatch(text) for way in ways) or is_marked(text)
 
 
 def is_marked(text: str) -> bool:

@@ -15,6 +15,7 @@ from trueup.io.published.perturbed.numbers import CONTINENTAL, ENGLISH, read_num
 from trueup.model.cells import Margin
 from trueup.model.header import Measured
 from trueup.model.nested import canonical
+from trueup.model.published_codes import INSTEAD
 from trueup.model.records.measurements import Measurements
 from trueup.noise.laws.undrawn import Exact
 from trueup.noise.perturbed import CountInterval
@@ -24,7 +25,7 @@ def column_numbers(column: SeenColumn) -> list[float | None]:
     """Return the numbers of a column in the convention that reads most of them, whole if possible; None for others."""
     ways = []
     for by in (ENGLISH, CONTINENTAL):
-        read = [read_number(text, by) for text in column.texts]
+        read = [None if INSTEAD.fullmatch(text) else read_number(text, by) for text in column.texts]
         if sum(x is not None for x in read) * 2 >= sum(map(is_number, column.held)):
             ways.append([None if x is None else float(x) for x in read])
     if len(ways) < 2 or (column.point and ways[0].count(None) <= ways[1].count(None)):

@@ -19,7 +19,7 @@ from trueup.model.toml import inline_table, value_text
 from trueup.noise.perturbed import CountInterval
 
 _CONTROLLED = re.compile(
-    r"\*{5}|\(?(controlled|exact|fixed|exakt|exacto?|esatto|benchmark(ed)?)\)?", re.IGNORECASE
+    r"\*{5}|-5{9}(\.0+)?|\(?(controlled|exact|fixed|exakt|exacto?|esatto|benchmark(ed)?)\)?", re.IGNORECASE
 )
 """What says of an error that there is none: the value was set to a number known elsewhere."""
 
