@@ -237,6 +237,47 @@ def test_errors_may_stand_behind_their_sign(tmp_path):
     assert sorted({float(header.law.sigma2) for header in measured.headers}) == [100, 400]
 
 
+LANGUAGES = {
+    "Norwegian": (
+        "Sjømat;Fødselsår;Tønsberg;Målselv;Sør-Varanger;Gjøvik;Ålesund;Kautokeino - Guovdageaidnu",
+        "cp1252",
+    ),
+    "Danish": ("Køn;Sorø;Allerød;Fanø;Ærø;hovedstadsområdet;Rebild;Nørre Nebel", "cp1252"),
+    "Swedish": ("Folkmängd;Växjö;Ängelholm;född;sjöfart;Hallsberg;Åre", "cp1252"),
+    "Icelandic": ("Sveitarfélag;Húsavík;Þingeyjarsveit;Garðabær;Borgarfjörður;Mosfellsbær", "cp1252"),
+    "French": ("Côtes-d'Armor;Hérault;Département;Nîmes;Saône-et-Loire;ménages;Bouches-du-Rhône", "cp1252"),
+    "Portuguese": ("Concelho;Guimarães;Loulé;Santarém;Vila Nova de Famalicão;habitação", "cp1252"),
+    "Spanish": ("Provincia;A Coruña;Málaga;Almería;Cáceres;enseñanza;Ávila", "cp1252"),
+    "Estonian": ("Maakond;Põltsamaa;Jõhvi;Räpina;Tõrva;mehi üle kuuekümne;Viljandi", "cp1257"),
+    "Latvian": ("Novads;Ādaži;Ķekava;Liepāja;Ogre;iedzīvotāju skaits;Mārupe;Jēkabpils", "cp1257"),
+    "Lithuanian": ("Savivaldybė;Druskininkų;Kėdainių;Šakių;Rokiškio;vaikų;Mažeikių", "cp1257"),
+    "Polish": ("Powiat;świebodziński;Żary;wałbrzyski;Krosno;lat i więcej;mężczyzn;Chełm", "cp1250"),
+    "Hungarian": ("Megye;Győr-Moson-Sopron;Nógrád;Csongrád;nők;fő;Hajdú-Bihar;fiúk;gyűjtőhely", "cp1250"),
+    "Croatian": ("Županija;Požega;Varaždin;Križevci;Međimurje;dječaci;Čabar;Dubrovnik", "cp1250"),
+    "Czech in Latin-2": ("Okres;Šumava;Břeclav;Třebíč;Žatec;dívky;Kroměříž;Česká Lípa", "iso8859-2"),
+    "Turkish": ("İlçe;Şişli;Beyoğlu;Kadıköy;erkek;Çatalca;Büyükçekmece;Sarıyer;İzmir", "cp1254"),
+    "Bulgarian": ("Област;Варна;Русе;Стара Загора;момчета;домакинства;Кюстендил;Ямбол", "cp1251"),
+    "Ukrainian": ("Район;Одеса;Харків;дівчата;Чернівці;домогосподарства;Рівне", "cp1251"),
+    "Serbian": ("Округ;Нови Сад;Крагујевац;девојчице;домаћинства;Ужице", "cp1251"),
+    "Russian of DOS": ("Область;Тюмень;Казань;домохозяйства;Пермь;девочки;Всего", "cp866"),
+    "Russian of Unix": ("Область;Тюмень;Казань;домохозяйства;Пермь;девочки;Всего", "koi8-r"),
+    "Greek": ("Δήμος;Λάρισα;Ιωάννινα;αγόρια;Άργος;Ήλιδα;νοικοκυριά;Έδεσσα", "cp1253"),
+    "Greek of Unix": ("Δήμος;Λάρισα;Ιωάννινα;αγόρια;Άργος;Ήλιδα;νοικοκυριά;Έδεσσα", "iso8859-7"),
+    "Hebrew": ("מחוז;חיפה;באר שבע;בנים;בנות;אשדוד;משקי בית;נתניה", "cp1255"),
+    "Arabic": ("الولاية;وهران;قسنطينة;بنات;أولاد;الأسر;سطيف;الجزائر", "cp1256"),
+    "Thai": ("อำเภอ;เชียงใหม่;ขอนแก่น;เด็กชาย;เด็กหญิง;ครัวเรือน;ภูเก็ต", "cp874"),
+    "German of DOS": ("Bezirk;Mödling;Fläche;Gänserndorf;fünf;Größe;Jänner;Zwölf", "cp850"),
+}
+"""Words of tables in one language each, and an encoding in which an office of it publishes."""
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_letters_tell_the_encoding_of_a_language(language):
+    text, encoding = LANGUAGES[language]
+    text = text.replace(";", ";12\n") + ";7\n"
+    assert text.encode(encoding).decode(likely_encoding(text.encode(encoding))) == text
+
+
 @pytest.mark.parametrize(
     ("text", "encoding"),
     [("Gemeinde;männlich\nKöln;3", "latin-1"), ("Kraj;ženy\nPlzeň;3", "cp1250"), ("都道府県,男\n北海道,3", "cp932"), ("Регион;Всего\nМосква;3", "cp1251"), ("행정구역,남자\n서울특별시,3", "euc_kr"), ("Περιφέρεια;ν\nΑττική;3", "cp1253"), ("Län;n\nSkåne;3", "utf-16-le")],
