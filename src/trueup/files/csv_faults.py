@@ -50,7 +50,7 @@ than Latin by how often they stand in texts, the most common first.
 _COMMON = 14
 """How many letters of another script are common ones."""
 _NEVER = re.compile(
-    r"[a-zß-öø-ɏа-яёͱ-ώ][A-ZÀ-ÖØ-ÞĄĆĘŁŃŚŹŻČĎĚŇŘŠŤŮŽŐŰĞİŞА-ЯЁΑ-Ω]|[ךםןףץ][א-ת]|ς[α-ω]|[©®][^\W\d_]|(?<![ก-๎])[ัิ-ฺ็-๎]|[^\W\d_][“”„«»…§€£¥¿¡±×½¬¦¤¶][^\W\d_]"
+    r"[a-zß-öø-ÿа-яёά-ώ][A-ZÀ-ÖØ-ÞĄĆĘŁŃŚŹŻČĎĚŇŘŠŤŮŽŐŰĞİŞА-ЯЁΑ-Ω]|[ךםןףץ][א-ת]|ς[α-ω]|[©®][^\W\d_]|(?<![ก-๎])[ัิ-ฺ็-๎]|[^\W\d_][“”„«»…§€£¥¿¡±×½¬¦¤¶][^\W\d_]"
 )
 """What stands within no word: a capital behind a small letter, a last form of a letter before others, a mark."""
 _MIXED = re.compile(
