@@ -165,3 +165,24 @@ def test_a_list_without_counts_of_its_places_above_is_left(tmp_path):
     draft = draft_published([tmp_path / "c.csv", tmp_path / "l.csv"])
     assert not draft.places
     assert [level.name for level in parse_perturbed(draft.text).levels] == ["all", "code"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Elevation", "Høyde", "nadmořská výška", "Breitengrad", "Superfície (ha)", "rozloha_ha", "Dichte", "海拔"]
+)  # fmt: skip
+@pytest.mark.parametrize("first", [True, False])
+def test_what_measures_land_is_no_count(name, first, tmp_path):
+    counts = ((210, 101, 109), (64, 40, 24), (133, 60, 73), (95, 51, 44))
+    head = [name, "all persons", "men", "women"] if first else ["all persons", "men", "women", name]
+    rows = [[1812 + 7 * k, *n] if first else [*n, 1812 + 7 * k] for k, n in enumerate(counts)]
+    lines = [["place", *head], *(["ABCD"[k], *map(str, row)] for k, row in enumerate(rows))]
+    (tmp_path / "t.csv").write_text("\n".join(map(",".join, lines)) + "\n")
+    draft = draft_published([tmp_path / "t.csv"])
+    assert f'"{name}"' not in draft.text
+    assert '{ count = "all persons" }' in draft.text, draft.text
+
+
+@pytest.mark.parametrize("name", ["Hoogteveen", "Dichtern", "Surfacing", "Altitudo"])
+def test_names_that_begin_like_measures_are_counts(name, tmp_path):
+    (tmp_path / "t.csv").write_text(f"place,{name},Roofing,Digging\nA,12,40,9\nB,31,22,17\nC,8,19,55\n")
+    assert f'"{name}"' in draft_published([tmp_path / "t.csv"]).text

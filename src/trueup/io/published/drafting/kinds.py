@@ -61,7 +61,13 @@ NO_COUNTS = re.compile(
 
 _GEOMETRY = re.compile(
     r"lati?(tude?)?|lon(g(itude?)?)?|lng|[xy]|easting|northing|"
-    r".*(km2|km²|sq[ _]?km|hectares?|shape[ _]?(area|len).*|geometry|wkt)",
+    r".*(km2|km²|sq[ _]?km|hectares?|shape[ _]?(area|len).*|geometry|wkt)|"
+    r"(.*[\W_])?(altitud(e|ine)?|elevation|lat_\w+|lon_\w+|längengrad|breitengrad|longitud|latitud|höhe( über.*)?|hoogte|"
+    r"høyde|höjd|korkeus|wysokość|(nadmořská|nadmorská) výška|nadmorska visina|magasság|высота|υψόμετρο|標高|海拔|해발|rakım|"
+    r"land area|area[ _](ha|km).*|superfic(ie|i)|superf[ií]cie|surface|fläche|oppervlakte|flatarmál|areal|powierzchnia|rozloha|"
+    r"površina|pinta-ala|suprafață|yüzölçümü|площадь|площа|площ|έκταση|面積|面积|면적|"
+    r"densidade?|bevölkerungsdichte|dichte|dichtheid|gęstość|hustota|gostota|gustoća|tetthet|täthet|tæthed|tiheys|népsűrűség|"
+    r"yoğunluk|плотность|πυκνότητα|人口密度)([\W_].*)?",
     re.IGNORECASE,
 )
 _SHARE = re.compile(r"-?\d+([.,]\d+)?\s?%")
