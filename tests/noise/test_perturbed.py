@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,3 +211,26 @@ def test_every_law_is_listed_and_bad_parameters_are_named():
     ):
         with pytest.raises(SpecError):
             make()
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_even_noise_cut_at_zero_is_a_table_of_transitions(most):
+    changes = range(-most, most + 1)
+    share = 1 / len(changes)
+    rows = [
+        {change: share * (1 if change > -x else most - x + 1) for change in range(-x, most + 1)}
+        for x in range(most + 1)
+    ]
+    law = CellKey(transitions=rows)
+    for x in (*range(2 * most + 2), 500):
+        drawn = [max(x + change, 0) for change in changes]
+        y = np.arange(max(x - 2 * most, 0), x + 2 * most + 1)
+        mass = np.exp(law.log_mass(y, np.array([x])))
+        assert mass == pytest.approx([drawn.count(value) * share for value in y.tolist()], abs=1e-12)
+    if most == 2:
+        page = (Path(__file__).parents[2] / "docs" / "perturbed.md").read_text()
+        told = tomllib.loads("transitions = [" + page.split("`transitions = [", 1)[1].split("`")[0])[
+            "transitions"
+        ]
+        for said, row in zip(told, rows, strict=True):
+            assert {int(change): p for change, p in said.items()} == pytest.approx(row)
