@@ -106,7 +106,7 @@ _HOMES = {
     "synthesize": "trueup.synth",
     "write_areas": "trueup.io.bundle.areas",
 }
-"""Where each public name lives."""
+"""Module of each public name."""
 
 __all__ = sorted(["__version__", "arrays", "theory", *_HOMES])  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -19,7 +19,7 @@ class TrueupError(ValueError):
     Attributes
     ----------
     exit_code
-        With what the command ends where the error reaches it; each kind of error that calls for another reaction has its own.
+        The exit code of the command; each kind of error that calls for another reaction has its own.
 
     Parameters
     ----------
@@ -30,8 +30,7 @@ class TrueupError(ValueError):
     remedy
         What to do about it.
     about
-        Of a confidential table that is refused: which of the questions it answers, by its topic; see
-        `trueup.ledger.questions`.
+        The topic of the question that refusing a confidential table answers; see `trueup.ledger.questions`.
 
     Examples
     --------
@@ -58,11 +57,11 @@ def _rebuild(kind: type[TrueupError], given: str, needed: str, remedy: str, abou
 
 
 class SpecError(TrueupError):
-    """The spec, or an argument in its role, cannot be read or contradicts itself."""
+    """A spec, or an argument in its role, that cannot be read or contradicts itself."""
 
 
 class DataError(TrueupError):
-    """A table, geography or measurement file is not what the spec says it is."""
+    """A table, geography or measurement file that is not what the spec says it is."""
 
 
 class InfeasibleError(TrueupError):
@@ -70,39 +69,39 @@ class InfeasibleError(TrueupError):
 
 
 class PrivacyError(TrueupError):
-    """The request would publish, or draw, something the privacy guarantee does not cover."""
+    """A request to publish or draw something that the privacy guarantee does not cover."""
 
 
 class BudgetError(TrueupError):
-    """The ledger does not grant the privacy loss that was asked for."""
+    """A privacy loss that the ledger does not grant."""
 
     exit_code = 3
 
 
 class LedgerError(BudgetError):
-    """The ledger cannot be reached, read or written: it has neither granted nor refused anything."""
+    """A ledger that cannot be reached, read or written: it has neither granted nor refused anything."""
 
     exit_code = 1
 
 
 class BundleError(TrueupError):
-    """A bundle on disk is missing, damaged, of another kind, or in the way."""
+    """A bundle on disk that is missing, damaged, of another kind, or in the way."""
 
 
 class BusyError(BundleError):
-    """Another process works on the same folder; the same command succeeds once it has ended."""
+    """A folder on which another process works; the same command succeeds once that process has ended."""
 
     exit_code = 4
 
 
 class ResourceError(BundleError):
-    """The system refused space, memory, a permission or a worker: nothing is wrong with what was given."""
+    """Space, memory, a permission or a worker that the system refused; nothing is wrong with what was given."""
 
     exit_code = 1
 
 
 class ConvergenceError(TrueupError):
-    """A solver or a chain stopped before its answer was reliable."""
+    """A solver or a chain that stopped before its answer was reliable."""
 
     exit_code = 5
 

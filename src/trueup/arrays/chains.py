@@ -50,7 +50,7 @@ class JudgedChain:
 
     @property
     def met(self) -> int:
-        """Pairs that met. Unless all did, no bound follows."""
+        """Return the number of pairs of chains that met; a bound needs all of them."""
         return int((self.meeting >= 0).sum())
 
     def distance(self, steps: ArrayLike) -> Reals:

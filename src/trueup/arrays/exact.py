@@ -20,11 +20,11 @@ Number: TypeAlias = int | float | str | Fraction | Decimal | np.number
 Matrix: TypeAlias = "ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix"
 """Dense, or sparse."""
 LARGEST_COUNT = 2**62
-"""What counts stay below in size, so that noise added to them fits 64 bits."""
+"""Limit of the size of counts, so that noise added to them fits 64 bits."""
 MOST_VALUES = 2**36
 """Most values of one array: half a terabyte of 64-bit numbers."""
 HUGE = 1e100
-"""What finite real numbers stay below in size, so that sums of their squares are finite."""
+"""Limit of the size of finite real numbers, so that sums of their squares are finite."""
 
 
 def exact_number(value: Number, what: str) -> Fraction:

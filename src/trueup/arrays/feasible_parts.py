@@ -123,7 +123,7 @@ def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, k
 
 
 def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> FeasiblePart:
-    """Single cells of boxes alike: two-sided geometric noise until it is inside; on few values, values kept by chance."""
+    """Return the part of cells with equal boxes: two-sided geometric noise until inside, or on few values kept by chance."""
     width, open_ = float(high[0] - low[0]), low[0] == -inf and high[0] == inf
     if width == 0:
         return _pinned(cells)
@@ -262,7 +262,7 @@ def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> 
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
-    """Noise that keeps the sums, until it obeys the rest."""
+    """Return the part whose draws keep the sums and are repeated until they obey the other rules."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
         law = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest})

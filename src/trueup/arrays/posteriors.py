@@ -44,7 +44,7 @@ class TreePosterior(ThreeLines):
 
     @cached_property
     def marginals(self) -> Marginals:
-        """Exact masses of the count of every node: `mean`, `sd`, `quantile`, `interval(level)`, `pmf(node)`."""
+        """Return exact marginals of every node's count, with `mean`, `sd`, `quantile`, `interval(level)`, `pmf(node)`."""
         found = Marginals.of_some(marginals(self._solved), self._place)
         whole = np.add.reduceat(found.masses, found.start[:-1])
         return replace(found, masses=found.masses / np.repeat(whole, np.diff(found.start)))

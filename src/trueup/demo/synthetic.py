@@ -66,7 +66,7 @@ def _population(rng: np.random.Generator, tract_of: NDArray[np.int64]) -> NDArra
 
 
 STEP = 1 / 96
-"""Borders run along a grid of so many lines and are bent between its points: neighbours share every one of them."""
+"""Spacing of the grid along which borders run; they bend only between its points, so neighbours share every point."""
 Box = tuple[float, float, float, float]
 """Left, bottom, right, top."""
 

@@ -217,7 +217,7 @@ BLANKS = (
     + "".join(map(chr, range(0x2000, 0x200B)))
     + "\u2028\u2029\u202f\u205f\u3000"
 )
-"""What `str.strip` takes off a text."""
+"""Characters that `str.strip` removes."""
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _WHOLE_WITH_FRACTION = re.compile(r"(-?[0-9]+)\.0+")
 LARGEST_WHOLE = 1e15

@@ -75,7 +75,7 @@ def sweep(target: Path) -> None:
 
 
 _NO_SUCH = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
-"""What is wrong with a path, whatever space and permissions there are."""
+"""Error numbers of a wrong path, whatever space and permissions there are."""
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class Judged:
         return {"refused": chains_too_short(sweeps, self.found, remedy)}
 
     def stats(self, draws: int, chains: int, weak: bool) -> dict[str, Any]:
-        """Return the figures for the record, of as many draws as are asked for, where a run that falls short may be `weak`."""
+        """Return the run's figures for the record: draws, chains, tier and diagnostics; `weak` allows the approximate tier."""
         tier = "approximate" if weak and not self.enough else "chains"
         return {"draws": draws, "interrupted": False, "chains": chains, "tier": tier, **self.found}
 

@@ -39,7 +39,7 @@ ESS = 400.0
 MIN_DIAGNOSED_DRAWS = 1000
 """Draws that the diagnostics rest on, at least."""
 AWAY = 1.0
-"""Standard deviations of noise that are added to the noisy values where chains start, so that they start apart."""
+"""Noise added to the noisy values at the starts of chains, in its own standard deviations, so that chains start apart."""
 CHUNK = 1 << 22
 """Draws of counts that are diagnosed at a time."""
 LISTENING = 0.2

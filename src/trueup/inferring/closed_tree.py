@@ -53,7 +53,7 @@ DRAWS_AT_ONCE = 1000
 PRIOR_DEPTH_NATS = 30.0
 """Log mass below its peak at which the table of a prior ends that goes on for ever: such a window is open anyway."""
 PART = 1 << 18
-"""Nodes of a part."""
+"""Most nodes of a part of a tree that is solved in parts."""
 SAMPLED = 1 << 20
 """Finest cells whose marginals a prior is estimated from."""
 

@@ -37,9 +37,9 @@ MAX_EM_STEPS, EM_TOLERANCE = 400, 1e-7
 LARGEST_COUNT = 1 << 20
 """Largest count of a table of masses."""
 COUNT_FACTOR = 10
-"""How many times the largest count that values allow, or what sums ask of it on average, a count may be that is not shown."""
+"""Largest hidden count, as a multiple of the largest count that values allow or of the average that sums ask for."""
 REFITTED = 5
-"""How often the prior is estimated again given the posterior that the last one gave."""
+"""Most refits of the prior to the posterior under the last fit."""
 
 
 class FittedMixture(NamedTuple):

@@ -26,8 +26,8 @@ BURN, KEPT, THIN = 30, 150, 2
 """Sweeps before, draws, and sweeps between them, of each of two chains on a place."""
 SWEEPS = 2 * (BURN + KEPT * THIN)
 SHARE, MOST_STEPS = 0.2, 5_000_000
-"""Of the lowest places, what is held against chains of their own at most, but for one place; and moves of cells in sweeps of all
-places that this one may cost: some seconds."""
+"""Largest cost of the compared places, as a share of a sweep of all places; and most moves of cells, in such sweeps, that a
+single place may cost instead: some seconds."""
 COLUMNS_OF_A_STEP = 60
 """Columns of a place's table with which the law of the rest costs as much at each step as the measured tables do."""
 
@@ -113,7 +113,7 @@ def agreement(
 
 
 def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return random places of the level above the lowest, at most `count`, that cost what `SHARE` of its children do; or none."""
+    """Draw at most `count` places of the level above the lowest that cost at most `SHARE`; else one if it is cheap, or none."""
     tree = problem.cells.tree
     below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
     order = rng.permutation(len(below))

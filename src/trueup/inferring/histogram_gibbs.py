@@ -54,7 +54,7 @@ USUAL_THINNING = 12
 """Sweeps between draws that chains usually need in the end, for the prediction."""
 MOST_THIN = 256
 LENGTHENED = 1.2
-"""Length of the next run over what the last one says is needed."""
+"""Ratio of the next run's length to the length that the last run's diagnostics ask for."""
 MANY_DRAWS_BELOW_CELLS = 20_000
 """Cells below which more draws are judged than are asked for."""
 PROBED, TIMED = 20, 200_000
@@ -84,7 +84,7 @@ CHECKED = 30
 LONG = 300.0
 """Seconds that a run is predicted to take from which on it leaves checkpoints."""
 LONGER = "allow more minutes, take the tier 'approximate', or infer a place of its own"
-"""What to do about chains that are too short."""
+"""Remedy for chains that are too short."""
 BOUNDED_DOUBT = (
     "Upper bounds on cells speak against large totals under this prior, in which places differ much: where noise is wide, totals "
     "may lie below the truth."

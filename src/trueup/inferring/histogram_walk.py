@@ -52,7 +52,7 @@ MAX_TOTAL_IN_32_BITS = 1 << 29
 TIMED = 0.05
 """Seconds of a processor that a run must take to say what wall time it takes."""
 RATE_AT_FIRST = 0.1
-"""Of uninhabited places, everywhere."""
+"""First rate of uninhabited places, at every level."""
 
 
 class _Part(NamedTuple):

@@ -42,7 +42,7 @@ NEARLY, MORE = 2.0, 1.15
 HELPED, THINNER = 1.5, 8
 """Factor by which more steps must raise the smallest effective size, else draws lie further apart; so many times at most."""
 LONGER = "allow more minutes, or infer a place of its own (`--within`)"
-"""What to do about chains that are too short."""
+"""Remedy for chains that are too short."""
 
 
 @dataclass(frozen=True)

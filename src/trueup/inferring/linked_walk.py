@@ -42,7 +42,7 @@ MIN_WHOLE_ACCEPTANCE = 0.5
 LOW = 3.0
 """Columns may come down to zero whose centre is so many standard deviations of noise above it, or less."""
 BYTES = 200
-"""Of a cell of a chain, but for draws."""
+"""Memory of a cell of a chain, without draws."""
 PILOT, SLOW_SHARE = 40, 0.4
 """Sweeps of a run that says which places move slowly: their effective size is a smaller share of its draws."""
 SINGLE_STEP_RANGE, MOVES_A_STEP = (8, 400), 5
@@ -54,7 +54,7 @@ EXCHANGES = 20
 MOST_STEPS = 6400
 """Steps at a place in a sweep, at most."""
 POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
-"""Of pools other than the free one: median and spread of the concentrations of their compositions."""
+"""Hyperprior of pools other than the free one: median and spread of their compositions' concentrations."""
 
 
 @dataclass(eq=False)

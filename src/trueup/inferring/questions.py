@@ -1,4 +1,4 @@
-"""What is computed from a posterior: answers to questions, areas off the hierarchy, estimates that keep published zeros.
+"""Answers to questions, areas off the hierarchy, and estimates that keep published zeros, computed from a posterior.
 
 Answers and areas are sums of draws, without new ones.
 

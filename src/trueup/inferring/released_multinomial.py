@@ -45,6 +45,7 @@ from trueup.noise.law import Law
 from trueup.run import Deadline
 
 DRAWS_AT_ONCE = 1000
+"""Draws of a block; an interruption or the time limit keeps finished blocks."""
 CHAINS = 4
 LEAST_ESS = 400
 MIN_DIAGNOSED_DRAWS = 1000

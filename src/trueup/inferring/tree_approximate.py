@@ -174,7 +174,7 @@ class ApproximateTree:
         draws: int,
         rng: np.random.Generator,
     ) -> tuple[Iterable[Part], Reals]:
-        """Weigh points about the mode by their posterior density, and solve there, all on the mode's grids: one pass up each."""
+        """Weigh hyperparameters about the mode by posterior density; solve each by one upward pass on the mode's grids."""
         if not free.any():
             return [(mode, draws)], np.zeros(1)
         count = next(points for most, points in POINTS if len(grid.grids.x) <= most)

@@ -191,9 +191,9 @@ LEAST, MOST, CLOSE = 0.3, 6.0, 0.15
 FIRST = 2.0
 """The standard deviation at which the first solution must hold the posterior."""
 SCALE = 2.0
-"""Of the half-normal hyperprior of the standard deviation."""
+"""Scale of the half-normal hyperprior of the standard deviation."""
 MANY = 30
-"""Families of the last level from which on it is estimated: its own uncertainty is not integrated over."""
+"""Fewest families of the last level for which the spread of odds is estimated: its own uncertainty is not integrated over."""
 ODDS_ASKED = 1.0
 """Log evidence that the standard deviation has to add: what one parameter is worth by Akaike's criterion."""
 

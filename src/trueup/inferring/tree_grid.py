@@ -42,11 +42,11 @@ STEP = 0.4
 VALUE_DEPTH_NATS = 80.0
 """Nats below its peak at which what a value says of a count is cut off."""
 ROUNDS, FIRST_ROUNDS = 16, 24
-"""How often grids are moved to where the posterior is, and at first."""
+"""Most moves of grids to where the posterior is: later, and at first."""
 RESOLVED = 0.3
 """Largest marginal mass between two points, and gap as a share of a scale, at which grids are fine enough."""
 ENDED = 1e-4
-"""Largest marginal mass at an end of a window that is no bound."""
+"""Largest marginal mass allowed at an end of a window, unless that end is a bound of the count."""
 
 
 class GridSolution(NamedTuple):

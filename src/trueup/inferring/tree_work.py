@@ -1,4 +1,4 @@
-"""What keeps exact messages on a large tree affordable: limits of work, and a sample of families for hyperparameters.
+"""Limits of work for exact messages on a large tree, and a sample of families for estimating hyperparameters.
 
 *Limits.* Passes are counted beforehand, time is read between evaluations.
 

@@ -30,7 +30,7 @@ MIN_RELATIVE_TURNS, FINENESS = 0.25, 4
 """Least turns of a cell to those of an average one, and how many turns an average one has."""
 MOST_WATCHED = 4000
 START_SDS = 3
-"""How many standard deviations of a rough posterior chains start from its centre."""
+"""Distance of chains' starts from the centre of a rough posterior, in its standard deviations."""
 AT_ONCE = 0.25
 """Seconds that a call of the kernel takes, about, before it listens to an interruption."""
 START_SECONDS, MIN_START_SECONDS = 60.0, 1.0

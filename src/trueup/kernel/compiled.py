@@ -202,7 +202,7 @@ class KeptCode(FunctionCache):
         return kept if kept is None or self._kernel.called_by_kernel or _for_python(kept) else None
 
     def _wait_and_lock(self) -> None:
-        """Lock this function's kept code. The lock belongs to the process: the system frees it, however the process ends."""
+        """Lock this function's cached code, waiting for other processes; the system frees the lock when this one ends."""
         if self._lock is not None:  # by a call for other types, from which this one comes
             return
         with suppress(OSError):  # a folder that cannot be written, or without locks: compile beside others

@@ -127,7 +127,7 @@ class LateCodegen(JITCPUCodegen):
     _library_class = LateLibrary
 
     def set_env(self, env_name: str, env: Any) -> None:
-        """Give machine code its constants; code that is not made yet gets them then."""
+        """Set the constants of machine code; code that does not exist yet gets them when it is made."""
         if self._engine.is_symbol_defined(env_name):
             super().set_env(env_name, env)
 

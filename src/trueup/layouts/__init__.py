@@ -21,7 +21,8 @@ from trueup.model.header import Measured
 OF_PROGRAMS = 1e8
 """Largest ratio of two variances under which optima are proved; from 10^9 on systems of equations are too poor."""
 OF_HISTOGRAMS = 1e10
-"""The same on one level of a histogram tree; from 10^11 on the narrow noise hides whether histograms are determined."""
+"""Largest ratio of two variances on one level of a histogram tree; from 10^11 on the narrow noise hides whether histograms are
+determined."""
 
 
 def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:

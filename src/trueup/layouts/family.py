@@ -102,7 +102,7 @@ class TableLayout:
         return self.tree.spine.depth
 
     def on(self, least_squares: FamilyLeastSquares, levels: range) -> TableLayout:
-        """Return the table on some levels of other places, as far as it has them."""
+        """Return the table's layout at those of the given levels that it has, with the least squares of other places."""
         own = slice(levels.start, min(self.levels, levels.stop))
         tree = _from_subtrees(least_squares, self.whole, own.stop - own.start)
         shared = self.shared and replace(self.shared, levels=self.shared.levels - own.start)

@@ -167,7 +167,7 @@ def numbers_of_places(prior: Hierarchical, tree: Tree) -> PublicNumbers:
 MOST_TOTALS = 1 << 20
 """Totals of a tree up to which their prior given bounds is a table."""
 FAR = 20.0
-"""Standard deviations of noise above the measured total beyond which none is."""
+"""Standard deviations of noise above the measured total beyond which no total is possible."""
 
 
 def total_given_bounds(
@@ -179,7 +179,7 @@ def total_given_bounds(
     inhabited: bool = False,
     most: float = np.inf,
 ) -> tuple[Reals, Reals]:
-    """Return totals and their log prior, by which the total is flat given bounds of places; empty where it is so without.
+    """Return totals and the log prior under which the total is flat given bounds of places; two empty arrays if none is needed.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from trueup.model.prior import Bounded, Flat, FlatTotal, Masses, NegativeBinomia
 from trueup.noise.law import NO_LIMIT
 
 FIRST_TABLE = 0.5
-"""What `TABLED` holds for a table whose first entry is of the count 0 and stands first."""
+"""Value of `TABLED` for the first table, if its first entry is of the count 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def _flat_total(prior: FlatTotal, each: Any, whole: Any, box: Reals):
 
 Reals = NDArray[np.float64]
 SLACK = 1e-6
-"""How far (counts) a row may be from its bound: rules with fractions are sums of rounded terms."""
+"""Counts by which a row may miss its bound: rules with fractions are sums of rounded terms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ def _noisy(problem: LinearProblem, values: NDArray) -> tuple[FactorBlock, ...]:
 def _perturbed(
     problem: LinearProblem, values: NDArray, table: Reals
 ) -> tuple[tuple[FactorBlock, ...], Reals, tuple[tuple[Any, Reals, float], ...]]:
-    """Return blocks of the perturbed values, their tables after that of the prior, and their terms of least squares."""
+    """Return the perturbed values' factor blocks, `table` with their log masses appended, and their least-squares terms."""
     blocks, tables, rough, size = [], [table], [], len(table)
     for header, part in zip(problem.headers, split(values, problem.headers, problem.cells)):
         law: Any = header.law

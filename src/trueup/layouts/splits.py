@@ -18,7 +18,7 @@ from trueup.model.prior import Hierarchical
 Reals = NDArray[np.float64]
 Integers = NDArray[np.signedinteger]
 RATIO, RATIO_SD = -3.0, 2.5
-"""Of the normal hyperprior of the logit of how small parts of the second kind are: mostly between a three-thousandth and all."""
+"""Mean and SD of the normal hyperprior of the logit of small parts' size: mostly between 1/3000 and 1."""
 GROWTH_SD = 1.0
 """Standard deviation of the normal hyperprior of the growth of the odds of small parts: mostly less than with the square of the
 number of parts."""

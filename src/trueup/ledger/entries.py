@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from trueup.errors import BudgetError, LedgerError
 
 GENESIS = "0" * 64
-"""What the first entry names as the hash before it."""
+"""Previous hash that the first entry names."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def broken(number: int, how: str) -> BudgetError:
 
 
 WAIT_SECONDS = 60
-"""How long a writer waits for its turn."""
+"""Longest wait of a writer for its turn."""
 
 
 class Transaction:

@@ -88,7 +88,7 @@ class Keeper:
             raise _unusable(self._key, error) from None
 
     def sign(self, first: int) -> None:
-        """Have every entry from a number on signed; raise LedgerError if the disk refuses."""
+        """Sign every entry from a number on; raise LedgerError if the disk refuses."""
         with self._written("signing", f"{secrets.token_hex(32)} {first}") as part, suppress(FileExistsError):
             os.link(part, self.folder / "signing")  # one that is there stays
 

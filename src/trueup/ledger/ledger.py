@@ -168,7 +168,7 @@ class Ledger:
                 locked.append("data", {"dataset": dataset, "data": found})
 
     def sign(self) -> None:
-        """Have every further entry signed with a key of the keeper's folder, so that only its holder can add entries."""
+        """Sign every further entry with a key of the keeper's folder, so that only its holder can add entries."""
         if self.keeper is None:
             raise BudgetError(
                 "the ledger has no keeper's folder",

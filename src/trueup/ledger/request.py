@@ -20,7 +20,7 @@ from trueup.privacy import Loss
 Owner = tuple[str, str | None]
 """Whose cap it is: a dataset's `(name, None)`, or an analyst's share of it `(name, analyst)`."""
 AMOUNTS = ("epsilon", "rho", "converted", "delta")
-"""What a loss adds up to, each on its own."""
+"""Amounts of a loss that are summed, each on its own."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def read_request(given: Mapping[str, Any]) -> Request:
 
 Neighbours = Literal["add-remove", "replace"]
 CHECKS = 3
-"""How many rules that are not listed an account answers, unless told otherwise."""
+"""Unlisted rules that an account answers, unless told otherwise."""
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def _impossible_households(joined: LinkedTables | None) -> tuple[dict[str, str],
 
 
 def local_constraints(spec: Spec, cells: Cells) -> Constraints:
-    """Return the signs, zeros, bounds and links of a spec that concern the levels of some part of the places."""
+    """Return the spec's sign, zero, bound and link constraints that concern levels of `cells`, a part of the places."""
     part = spec.constraints
     bounds = tuple(_bound(cells, b) for b in part.bounds if b.level in cells.tree.levels)
     joined = _joined(spec)

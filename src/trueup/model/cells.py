@@ -433,7 +433,10 @@ class Cells:
         """
         fine, coarse = self._named(fine), self._named(coarse)
         if not self.contains(coarse, fine):
-            raise SpecError(f"'{coarse}' is not a sum of '{fine}'")
+            raise SpecError(
+                f"'{coarse}' is not a sum of '{fine}'",
+                needed=f"a margin whose groups are sums of groups of '{fine}'",
+            )
         tree = self.tree
         index = tree.ancestors(tree.level(fine.level), tree.level(coarse.level))
         for group in relative(self.marginal(fine.attributes), self.marginal(coarse.attributes)):

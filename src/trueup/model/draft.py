@@ -102,7 +102,7 @@ def draft(
 _IDENTIFIER = re.compile(r"(^|[_ ])(id|nr|no|number|key|ssn|pid)$|(?-i:[a-z]I[dD]$)", re.IGNORECASE)
 """Names of columns that identify somebody."""
 MOST_COMBINATIONS = 1_000_000
-"""Of attribute values, whose joint table a draft measures."""
+"""Most combinations of attribute values whose joint table a draft measures."""
 
 
 def _refuse_vast(attributes: Sequence[Document]) -> None:
@@ -133,7 +133,7 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
 
 
 def _place(table: Source, public: Any, named: Sequence[str]) -> list[str] | None:
-    """Return the columns by which the table tells places, if it lacks some that the public list has for each of them."""
+    """Return the table's place columns if it lacks some and the public list determines those from the others; else None."""
     held = [name for name in named if name in table.columns()]
     if held in ([], list(named)) or not one_for_each(open_table(public), held, named):
         return None

@@ -21,7 +21,7 @@ VANISHING = 1e-100
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measured margin before any value: which groups, under which law.
+    """A measured margin without its values: the measured groups and the law of their noise.
 
     Attributes
     ----------

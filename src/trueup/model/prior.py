@@ -94,7 +94,7 @@ class BasePrior:
         """Return the log masses of the counts 0, 1, ... up to the end of its window."""
         if (window := self.window()) is None:
             raise SpecError(
-                f"prior '{self.name}' has no finite window",
+                f"prior '{self.name}' has no largest count beyond which its mass is negligible",
                 needed="a prior with finite support, or one whose tails vanish",
             )
         return self.logpmf(np.arange(window[1] + 1))

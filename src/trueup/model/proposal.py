@@ -17,7 +17,7 @@ from trueup.model.draft import name_apart
 from trueup.model.spec import Spec
 
 _SPENT = Fraction(1, 2)
-"""What a first spec spends, in rho: to be planned."""
+"""Budget (rho) of a first spec, until it is planned."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from trueup.noise.perturbed.ranges import CountInterval
 UNKNOWN, HIDDEN = "unknown", "hidden"
 """The meaning of a code that says nothing, and of one for whatever the law does not show."""
 PUBLISHED, SOME = "published", "some"
-"""What stands before a range of the published number, and before a range of which not every count is hidden."""
+"""Words before a range of the published number, and before a range whose counts are hidden only in part."""
 INSTEAD = re.compile(r"-([2-9])\1{8}(\.0+)?")
 """Numbers that stand for a word, as the Census API writes them: -666666666 for an estimate that was not made."""
 FORMS = (

@@ -38,7 +38,7 @@ _COMMENTS = {
     "left_out": "How many records the limit on those of one unit leaves out, counted with noise.",
     "constraints": "What published counts must satisfy beside adding up.",
 }
-"""What is said above the parts of a spec that is written."""
+"""Comments above the parts of a written spec."""
 
 
 class Spec(ThreeLines, SpecDocument):

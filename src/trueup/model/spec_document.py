@@ -239,7 +239,10 @@ def _tables_are_two(spec: SpecDocument) -> None:
         )
     for query in spec.queries:
         if query.where.get(COUNTED_UNIT) not in (spec.table.counts, join.counts):
-            raise ValueError(f"query '{query.name}' does not say which of two tables it counts")
+            raise ValueError(
+                f"query '{query.name}' does not say which of two tables it counts: write counts = "
+                f'"{spec.table.counts}" or counts = "{join.counts}" in it'
+            )
         if law_named(query.noise).joint:
             raise ValueError(f"query '{query.name}' has noise on a lattice, which two linked tables have not")
 

@@ -31,7 +31,7 @@ Name = Annotated[str, Field(pattern=r"\S")]
 
 
 _LARGEST = 2**62
-"""What a count may be at most; see `trueup.files.values`."""
+"""Largest count; see `trueup.files.values`."""
 
 
 class SpecPart(BaseModel):

@@ -59,7 +59,7 @@ def stacked(document: Any) -> Any:
 
 
 _WRITTEN = {"attributes": "attribute", "queries": "query"}
-"""What parts of a spec that is made in Python are called in the file."""
+"""Names in the file of the parts of a spec made in Python."""
 
 
 def _well_formed(document: Mapping) -> bool:

@@ -150,8 +150,8 @@ def _least_variance(shape: Shape) -> float:
 def window(low: int, high: int) -> NDArray[np.int64]:
     if high - low > WIDEST_TABLE:
         raise SpecError(
-            f"a table of {high - low:.3g} counts is too long",
-            needed="noise whose posterior fits a table of 2^25 counts",
+            f"the noise is so wide that {high - low:.3g} possible counts would have to be tabled",
+            needed="less noise: at most 2^25 possible counts",
             remedy="use total = 'independent' and a flat prior",
         )
     return np.arange(low, high + 1)

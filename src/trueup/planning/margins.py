@@ -22,7 +22,7 @@ from trueup.planning.expected import Expected
 from trueup.planning.optimum import epsilon_at
 
 PERIOD, SMOOTHED, TERMS = 40.0, 1 / 100, 4_000
-"""Of the Fourier series, in standard deviations: its period, the smoothing that lets it converge, its terms."""
+"""Period and smoothing of the Fourier series (standard deviations), and its number of terms; smoothing lets it converge."""
 NORMAL_SHARE = 1e-5
 """Sum of squared shares of the variance that is taken as normal."""
 

@@ -137,8 +137,7 @@ def _certified_error(task: PlanningTask, total: float, value: float, gap: float)
 
 NEEDED = "EPSILON@DELTA, such as 8@1e-10, with a delta between 0 and 1"
 CLOSE, FURTHEST, TRIES, ROUNDS = 1e-7, 2.0, 40, 8
-"""How near, as a share, epsilon is to what is given; the largest step of the logarithm of a budget; how often a loss is worked
-out, and a plan made, at most."""
+"""Relative tolerance of epsilon, largest step of a log budget, and most evaluations of a loss and most plans."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ MOST_SUMS = 40
 MAX_EXACT_COUNT = 2**53
 """Whole numbers up to this are exact in double precision, in which the methods compute."""
 BEFORE_NOISE = 2**52
-"""What true counts and their sums may be at most, so that noisy ones stay below `MAX_EXACT_COUNT`: no law's noise nears 2^52."""
+"""Largest true count or sum, so that noisy ones stay below `MAX_EXACT_COUNT`: no law's noise nears 2^52."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from trueup.model.header import Measured, split
 from trueup.reconciling.method import Method, Solution
 
 WHOLE: dict[str, Whole] = {"none": False, "controlled": "near", "optimal": "optimal"}
-"""What each rounding asks for."""
+"""Whole-number requirement of each rounding."""
 OPEN_TIES = "among equally near points"
 
 

@@ -41,7 +41,7 @@ def known_margins(joined: LinkedTables, level: str) -> list[Margin]:
 
 
 def least_of(spine: Spine, bounds: Sequence[tuple[Marginal, Sequence[NDArray]]]) -> tuple[Lower, ...]:
-    """Lower bounds on the persons of every level, coarse to fine."""
+    """Return lower bounds on the persons of every level, coarse to fine."""
     if not bounds:
         return ()
     levels = range(len(bounds[0][1]))
@@ -70,7 +70,7 @@ class JoinedPlan:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Their names, root first."""
+        """Return the names of the levels, root first."""
         return self.persons.levels
 
     @property

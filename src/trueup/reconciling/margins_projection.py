@@ -79,7 +79,7 @@ class MarginsProjection(Method):
         return self.rounding == "controlled"
 
     def refuses(self, constraints: Constraints) -> str | None:
-        """Refuse bounds."""
+        """Return the reason why bounds are refused; None if there are no bounds."""
         return "it keeps no bounds on crossing margins" if constraints.bounds else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> HistogramProblem:

@@ -144,7 +144,7 @@ class Log:
 
 
 PRIVATE = ("input", "contribution")
-"""What a run notes of its data that is for the keeper alone."""
+"""Notes on a run's data that only the keeper may see."""
 
 
 def read_under(account: Account, reservation: Reservation, log: Log, read: Callable[[], None]) -> None:

@@ -22,7 +22,7 @@ from trueup.planning.meeting import Planner
 from trueup.releasing.explain import explain
 
 FACTORS = (1 / 8, 1 / 3, 1.0, 3.0, 8.0)
-"""What is simulated, in margins of the targets."""
+"""Simulated margins of error, as multiples of the targets."""
 FINEST = 0.5
 """Targets (counts) below are not simulated: nearly all noise is zero there."""
 

@@ -18,7 +18,7 @@ BALANCE = 4
 MIN_LAST_LAYER_PLACES = 400
 """Places of the last layer below which a part is not made smaller for balance: each costs a start of its own."""
 MIN_UPPER_LAYER_PLACES = 16
-"""The same of the layers above, whose tables are fuller: there a place takes some thirty times as long."""
+"""Least places of a part in the layers above, whose tables are fuller: a place there takes some thirty times as long."""
 ALONE = 1000
 """The first layer is one part, which nobody else helps with: it holds one place for so many of the last level."""
 

@@ -77,7 +77,7 @@ def whole_bytes(cells: Cells) -> int:
 PLACE = 100
 """Bytes of a place in the driver beside its keys."""
 KEYS = 2
-"""How often the driver holds the keys of all levels at once: as they were read, and in order."""
+"""Copies of all levels' keys that the driver holds at once: as they were read, and in order."""
 
 
 def driver_bytes(tree: Tree) -> int:

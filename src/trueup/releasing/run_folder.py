@@ -43,7 +43,7 @@ from trueup.run.parts import Parts
 FORMAT = 5
 PLAN = "plan.json"
 REMOVED = ".removed"
-"""What a run folder's name ends in from the moment that nothing of it is needed any more."""
+"""Ending of the name of a run folder that is no longer needed."""
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,7 @@ def run_path(out: Path) -> Path:
 
 
 _BEGUN = {"confidential", "owner", "places", "spec.toml"}
-"""What stands in a run folder before its plan does."""
+"""Names in a run folder before its plan is written."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tasks on one part: its sums, its measurements, its way up and its way down.
+"""Tasks on one part of the places: exact sums, measurements, and both passes of reconciliation, up and down.
 
 A task is a frozen dataclass that pickles to a few kilobytes. It finds what it needs in the run folder, commits what it
 makes to a part there, and does nothing where that part stands already: it may be carried out again, or twice at once.

@@ -117,7 +117,7 @@ WORKER_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "2000000000",
     "MALLOC_TRIM_THRESHOLD_": "4000000000",
 }
-"""What a worker's environment says before it starts."""
+"""Environment variables of a worker, set before it starts."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

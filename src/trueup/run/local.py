@@ -20,7 +20,7 @@ from trueup.errors import ResourceError, TrueupError
 from trueup.run import WORKER_ENVIRONMENT, Item, Result, cores, out_of_memory, told
 
 ATTEMPTS = 3
-"""How often an item is tried whose worker is killed."""
+"""Most attempts at an item whose worker is killed."""
 MOST_THREADS = 4
 """Items that threads work on at once."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 ATTEMPTS = 4
-"""How often Spark tries an item whose executor is lost, unless the cluster's own settings say otherwise."""
+"""Most attempts of Spark at an item whose executor is lost, unless the cluster's settings say otherwise."""
 _SETTINGS = {
     "spark.app.name": "trueup",
     "spark.task.maxFailures": str(ATTEMPTS),

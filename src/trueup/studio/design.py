@@ -14,7 +14,7 @@ from trueup.model.toml import toml_text
 
 Form = Mapping[str, str]
 MANY_SETS = 12
-"""Of so many sets of attributes at most a page proposes tables."""
+"""Most sets of attributes for which a page proposes tables."""
 
 
 def document(spec: Spec) -> dict[str, Any]:

@@ -226,7 +226,7 @@ FILES = {
     "spec.toml": "text/plain; charset=utf-8",
     "public.zip": "application/zip",
 }
-"""What can be downloaded."""
+"""Files that can be downloaded."""
 
 
 def _interval(count: Any, error: Any) -> dict[str, str]:

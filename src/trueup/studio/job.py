@@ -26,7 +26,7 @@ COMPARATORS = {
     "random rounding to 3": ("random-rounding", {"base": "3"}),
     "suppression below 10": ("suppressed", {"threshold": "10"}),
 }
-"""What agencies use today, without a formal guarantee: beside the spec's own method."""
+"""Methods that agencies use today, without a formal guarantee; compared with the spec's own method."""
 REPLICATES = 60
 WORKERS = 4
 """Processes of a release by parts at most."""

@@ -14,7 +14,7 @@ from trueup.errors import BundleError, BusyError, TrueupError
 from trueup.files.writing import replace_whole
 
 _CHANGING = threading.Lock()
-"""Of two pages sent at once one is older; other processes are kept from the folder by its claim."""
+"""Lock between pages sent at once, one of which is older; the folder's claim keeps other processes out."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Choices:
 
 
 class Outdated(BusyError):
-    """A page was sent that a later one has superseded."""
+    """A page that a later one superseded before it was sent."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ WORDS = {
     "typical error": "The root of the mean square of published minus true count.",
     "unit": "Who is protected: a person, a household. What is published would be almost as likely without any one of them.",
 }
-"""What each word means; docs/glossary.md has the same words at greater length."""
+"""Meaning of each word; docs/glossary.md has the same words at greater length."""
 
 
 class Precedent(NamedTuple):
@@ -119,7 +119,7 @@ PRECEDENTS = (
         "Hod and Canetti, Differentially Private Release of Israel's National Registry of Live Births, arXiv:2405.00267 (2024)",
     ),
 )
-"""What others have chosen; docs/choosing-epsilon.md has the same."""
+"""Choices of others; docs/choosing-epsilon.md has the same."""
 
 
 def rendered(template: str, context: Mapping[str, Any], status: int = 200) -> Response:
@@ -169,7 +169,7 @@ class ExploredPage:
 
     @classmethod
     def of_pairs(cls, pairs: Sequence[tuple[str, str]]) -> ExploredPage:
-        """Read what a page sends: a form whose boxes mark the chosen ones of the listed places."""
+        """Read the page from the pairs of a posted form, in which a ticked box marks each chosen place."""
         form = dict(pairs)
         go, page = form.get("go", ""), form.get("page", "")
         number = int(page) if page.isdecimal() and page.isascii() and len(page) < 8 else 0

@@ -186,7 +186,11 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
         if digits.unique and total > digits.most:
             raise SpecError(f"{total:,} places of level '{level.name}' do not fit in {digits.width} digits")
     if at and max(int(region.code) for region in regions) > laid[0].most:
-        raise SpecError(f"codes of regions are longer than level '{spec.levels[1].name}' takes")
+        raise SpecError(
+            f"codes of regions are longer than level '{spec.levels[1].name}' takes",
+            needed=f"codes up to {laid[0].most}",
+            remedy="give the regions shorter codes",
+        )
     plans = zip(regions, sizes, before)
     return laid, [RegionPlan(r, s, b, first=not i) for i, (r, s, b) in enumerate(plans)]
 

@@ -129,7 +129,7 @@ def write_single_counts(path: Path, assessment: Assessment, margin: Margin) -> N
 
 
 def _parts(assessment: Assessment, margin: Margin) -> tuple[Columns, Columns]:
-    """Return the subject of each part of the long table, and all parts end to end."""
+    """Return the labels of every part of the long table, and the rows of all parts end to end."""
     labels: list[tuple[str, str, str, str]] = []
     found: list[tuple] = []
     for (method, budget, table), figures in assessment.figures.items():

@@ -27,7 +27,7 @@ MOST_ROWS = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class DrawsInParts:
-    """The draws `(1, draws, n)` of a posterior by parts, in its files, each with all draws of some cells or some of these.
+    """A posterior's draws `(1, draws, n)` in several files; a file holds all draws of some cells, or some of these draws.
 
     Attributes
     ----------

@@ -71,7 +71,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise BundleError(f"the manifest of '{folder}' is damaged", remedy="restore the bundle") from None
     if not known:
         shown = str(manifest["format"])[:20]
-        raise BundleError(f"'{folder}' has format {shown}", needed=f"format {FORMAT}")
+        raise BundleError(
+            f"'{folder}' has format {shown}",
+            needed=f"format {FORMAT}",
+            remedy="read it with the version of trueup that wrote it, or write it again with this one",
+        )
     refuse_links(folder / "public", [MANIFEST.name, *manifest["files"]])
     return manifest
 

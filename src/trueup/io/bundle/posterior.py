@@ -33,7 +33,7 @@ from trueup.model.tables import margin_columns, named_columns
 from trueup.version import __version__
 
 MOST_ROWS, ROW_GROUP_ROWS = 1 << 21, 1 << 19
-"""Of a file of draws, and of a group of its rows."""
+"""Most rows of a file of draws, and rows of one of its row groups."""
 PLACES = "places.parquet"
 AT_ONCE = 2
 """Files that are written at once: each holds a group of rows."""

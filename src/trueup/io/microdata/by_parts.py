@@ -94,7 +94,7 @@ class SparseCounts:
 
 
 MEMORY_LIMIT = "4GB"
-"""What DuckDB may hold in memory, unless told otherwise."""
+"""Memory that DuckDB may use, unless told otherwise."""
 
 
 def tabulate_by_parts(

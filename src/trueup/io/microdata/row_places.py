@@ -109,7 +109,7 @@ def require_columns(spec: Reading, table: Source, columns: list[str]) -> None:
         raise DataError(
             f"{table.name} has no column '{lost[0]}'",
             needed="a header row with that name, in the same upper and lower case",
-            remedy=f"write place = [{told}] in [table] if that tells the place, and the public list has its larger ones",
+            remedy=f"write place = [{told}] in [table], if that identifies the place and the public list says what it lies in",
             about=f"column {lost[0].casefold()}",
         )
     require(table, columns)

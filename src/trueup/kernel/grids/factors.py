@@ -1,4 +1,4 @@
-"""What grids take from a problem: a rough posterior of its counts, and the factors of splits at points.
+"""Inputs of grids: a rough posterior of the counts, and the factors of splits at grid points.
 
 *Rough posterior* of a tree's counts before any grid: least squares up, then nonnegative counts down.
 
@@ -29,7 +29,7 @@ Integers = NDArray[np.int64]
 NODES = 96
 """Points of the quadrature of one count."""
 SHARES = 3
-"""How often what a sum lacks is shared out: parts that would fall below 0 leave the rest to the others."""
+"""Rounds of sharing out what a sum lacks: parts that would fall below 0 leave the rest to the others."""
 MAX_INTEGRATED_MEAN = 40.0
 """Prior means and standard deviations up to which a count is integrated over."""
 

@@ -63,7 +63,7 @@ class Axis:
 
     @cached_property
     def contrasts(self) -> np.ndarray:
-        """Orthonormal columns (size, size - atoms) that span C: Helmert contrasts within every atom."""
+        """Return orthonormal columns (size, size - atoms) that span C: Helmert contrasts within every atom."""
         return np.hstack([_helmert(codes, self.size) for codes in self.members])
 
     def on_atoms(self, groups: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ class Areas:
 
 @dataclass(frozen=True, eq=False)
 class _Upward:
-    """H of every node and M of every parent, by level, and the areas' covariances (areas, c, D, D)."""
+    """Results of the sweep up: H of the nodes and M of the parents, by level, and the areas' covariances (areas, c, D, D)."""
 
     own: Parts
     pulled: Parts

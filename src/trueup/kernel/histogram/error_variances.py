@@ -286,7 +286,7 @@ class ErrorVariances:
         return values, slopes
 
     def _sums(self, v: Parts, a: Parts) -> tuple[Parts, Parts]:
-        """Return sums of P over the nodes of every shape, and of their parents' S."""
+        """Return, by level, sums of the matrices P over the nodes of every shape, and of S over their parents."""
         sums, slack = [v[0]], []
         for level, inverse in enumerate(a):
             s = _each(self.shapes.numbers[level], inverse) - inverse @ sums[level] @ inverse

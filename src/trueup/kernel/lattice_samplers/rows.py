@@ -176,7 +176,7 @@ def chance_bounds(law, k, left, beyond, farthest):
 
 @njit(cache=True)
 def _summed(law, k, left, beyond, far):
-    """Law of the sum of columns' cells, from `-farthest` to `farthest`."""
+    """Return the masses of the sum of the columns' cells, from `-far` to `far`."""
     total, new = np.zeros(2 * far + 1), np.zeros(2 * far + 1)
     total[far] = 1.0
     low = high = far

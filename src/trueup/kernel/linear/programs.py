@@ -65,7 +65,7 @@ class Answer:
 
 
 Solve = Callable[[Polyhedron, Fit], Answer]
-"""What solves a program."""
+"""Solver of a program."""
 
 
 def constrained_least_squares(polyhedron: Polyhedron, fit: Fit) -> Answer:

@@ -32,7 +32,7 @@ RISE = 1e-4  # of what the slope promises, that a step must gain
 EQUALITY_TOLERANCE = 1e-13  # largest gap of an equality, relative to the size of its terms, that is rounding
 REGULAR = 1e-13  # added to Newton's matrix, relative to its largest diagonal entry: equalities may depend on each other
 MAX_DENSE_COEFFICIENTS = 10**5  # coefficients up to which a full matrix is quicker in any case
-FULL = 0.05  # share of the equalities' coefficients that are not zero, from which on they are multiplied as a full matrix
+FULL = 0.05  # share of nonzero coefficients from which on the equalities are multiplied as a full matrix
 DENSE = 3000  # equalities up to which Newton's matrix may be full
 THIN = 0.005  # share of entries that are not zero, up to which it is factored as a sparse one
 

@@ -147,7 +147,7 @@ def _tilted(message, slope):
 
 @njit(cache=True)
 def _forward(child_ptr, low, start, masses, v):
-    """Return sums of a parent's first children: starts in one array, masses, smallest counts."""
+    """Convolve a parent's children one by one; return the starts, masses and least counts of all partial sums."""
     first, last = child_ptr[v], child_ptr[v + 1]
     at, bottom = np.zeros(last - first + 1, np.int64), np.zeros(last - first, np.int64)
     width, least = 0, 0

@@ -166,7 +166,7 @@ def hold_all(tilted: Tilted) -> bool:
 
 
 class Subtrees(NamedTuple):
-    """What is known of the messages of some nodes once their tilts are.
+    """Windows, approximate moments and tilt limits of the messages of some nodes, after their tilts are chosen.
 
     Attributes
     ----------

@@ -45,8 +45,8 @@ MAX_WEIGHT_NATS = 600.0
 MIN_LOG_MASS = -690.0
 """Log of the mass, of a message whose sum or largest mass is 1, that any count may lack where floating-point numbers end."""
 UNLIMITED = 50.0
-"""Far probe above which windows hold every count on that side: nothing is lost but what is too small for numbers at this tilt. It
-is not at the tilt of the whole, as which the parent's probe serves."""
+"""Tilt of the far probe above which a window counts as unlimited on that side: the mass beyond it is below floating point at this
+tilt. The probe uses the parent's tilt, not the tilt of the whole tree."""
 TOUCHING_DEVIATIONS = 7.0
 """Standard deviations from the middle of a sum where its nearest bounds touch it."""
 
@@ -533,7 +533,7 @@ def rooms(child_ptr, factors, high, ceiling, mean, variance, known):
 
 @njit(cache=True)
 def probes_of(child_ptr, tau, parent, variance, floor, least, room, far, pointwise):
-    """Return `(n, PROBES)` the tilts, on top of a node's own `tau`, at which bounds of the sum of its parts are wanted.
+    """Return tilts `(n, PROBES)`, relative to each node's own `tau`, at which to bound the sum of its parts.
 
     Parameters
     ----------

@@ -284,7 +284,7 @@ def _core(k: Integers, tables: Tables, ceiling: Reals, part: Integers, count: In
 
 
 def _all_zero(k: Integers, tables: Tables, ceiling: Reals) -> tuple[int, float]:
-    """Bound the event that every noisy count is zero or less."""
+    """Return the tilt's index and value of the least bound on the log mass of all noisy counts being zero or less."""
     bounds = [
         np.log(tables.total[t, tables.kind, 0]).sum() - tables.tilt[t] * k.sum() + ceiling[t]
         for t in range(tables.tilt.size)

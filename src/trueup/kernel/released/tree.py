@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
 FIRST, SHUFFLED, DRAWN = 0, 1, 2
-"""What was released: a mode with ties in order, one with shuffled ties, a multinomial draw."""
+"""Codes of what was released: a mode with ties in order, one with shuffled ties, a multinomial draw."""
 
 _TRIES = 10**6
 

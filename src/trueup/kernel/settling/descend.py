@@ -414,7 +414,7 @@ class _Level:
         return _Result(x, self._within(chain[-1], x, worst), misplaced, 0)
 
     def _most(self, marginal: Marginal) -> np.ndarray | None:
-        """Upper bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
+        """Return upper bounds (nodes, cells) on a marginal's table; None if its coarser marginals hold them all."""
         negative = None if self.upper is None else self.upper.of(marginal)
         return None if negative is None else -negative
 

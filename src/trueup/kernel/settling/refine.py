@@ -94,7 +94,7 @@ class SettlingStage:
 
     @property
     def held(self) -> np.ndarray | None:
-        """Cells that can only be zero: by definition, by a bound, or since a sum that they belong to is zero."""
+        """Return a mask of cells that must be zero: by definition, by a bound, or because a sum over them is zero."""
         empty = [] if self.zeros is None else [self.zeros]
         if self.most is not None:
             empty.append(self.most <= 0)
@@ -115,7 +115,7 @@ class SettlingStage:
         return x if held is None else np.where(held, 0.0, x), *found[1:]
 
     def tied(self, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nearest nonnegative tables if cells had their own variances (rows, m), and every parent's residual."""
+        """Return the nonnegative tables nearest under each cell's own variance (rows, m), and every parent's residual."""
         assert self.sums is not None
         first = np.append(self.metric.first, self.metric.rows)
         if self.coarse is None:

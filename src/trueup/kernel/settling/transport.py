@@ -47,7 +47,7 @@ def _cheapest_shift(cost, taken, source, target):
 
 @njit(cache=True)
 def _nearest_lacking(shift, excess, price, distance, before, done):
-    """Dijkstra from all lines with too many units to the nearest one that lacks some; -1 if none is reached."""
+    """Return the nearest line that lacks units, by Dijkstra from all lines with too many; -1 if none is reached."""
     lines = excess.size
     for i in range(lines):
         distance[i] = 0.0 if excess[i] > 0 else np.inf
@@ -90,7 +90,7 @@ def _refresh(cost, taken, shift, place, line, moved):
 
 @njit(cache=True)
 def _balance(cost, supply, demand, taken, price):
-    """`transport` where both sums are prescribed and lines (rows) are the fewer.
+    """Solve `transport` with both sums prescribed and no more lines (rows) than places.
 
     Every place takes its cheapest units; then units move between lines along cheapest paths until each line has its own. As
     every place is at its optimum for the lines' sums at the start, and paths are shortest, so is the end.

@@ -275,7 +275,7 @@ def _effective_sizes(values):
 
 
 SUMS = {"reassoc", "contract"}
-"""What may be done to sums so that several terms are added at a time."""
+"""Floating-point rewrites allowed in sums, so that several terms are added at a time."""
 
 
 @njit(cache=True, error_model="numpy", fastmath=SUMS)

@@ -62,7 +62,7 @@ WIDTH, OUT, MIN_SLICE_WIDTH = 1.0, 20, 1e-12
 MAX_LOG_CONCENTRATION = 12.0
 """A concentration's log lies within so much of 0."""
 TOTALS, CELL, SCALE, SLOPE = 0, 1, 2, 3
-"""What a slice draws: a concentration of totals, a cell's, the common factor of the lowest level's, or a covariate's slope."""
+"""Codes of the quantity a slice draws: a concentration of totals, a cell's, the lowest level's factor, a covariate's slope."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)

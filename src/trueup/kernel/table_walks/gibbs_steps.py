@@ -194,7 +194,7 @@ EVEN = 0.02
 MIN_ARC_RADIANS = 1e-10
 """Arc of a slice (radians) at which it is empty."""
 SCORE, SPREAD, CENTRED = 0, 1, 2
-"""What is drawn: a place's score, a spread given scores, or a spread given factors."""
+"""Codes of the drawn quantity: a place's score, a spread given scores, a spread given factors."""
 
 
 class Alike(NamedTuple):

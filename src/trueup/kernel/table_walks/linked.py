@@ -41,7 +41,7 @@ from trueup.kernel.compiled import njit
 WINDOW = 6
 """Values of a window."""
 SIBLING_PROBABILITY = 0.8
-"""How often the partner of a place is one with the same parent."""
+"""Probability that the partner of a place has the same parent."""
 MIN_MASS = 1e-300
 
 
@@ -189,7 +189,7 @@ def _inside(moves, state, v, m, t):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _own(places, moves, pool_of, state, v, m, t):
-    """Return the change of the log prior of a lowest place's table (row v) along move m by t, its columns staying nonnegative."""
+    """Return the change of leaf v's log prior when its table moves by t along move m; no column may fall below zero."""
     levels = places.level_ptr.size - 2
     node = places.level_ptr[levels] + v
     above, total = places.parent[node], 0.0

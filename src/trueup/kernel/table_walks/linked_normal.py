@@ -32,7 +32,7 @@ from trueup.kernel.compiled import njit
 from trueup.kernel.table_walks.linked import MIN_MASS, meeting_level, partner, rise
 
 ALONE = 0.5
-"""How often a place is drawn alone as well."""
+"""Probability that a place is drawn alone as well."""
 OVER = 0.9
 """Correlation, negative, of normal deviates with those that were there: steps go beyond the mean more often than not."""
 REJECTION_END, FARTHEST_END = -5.0, 30.0
@@ -40,7 +40,7 @@ REJECTION_END, FARTHEST_END = -5.0, 30.0
 MIN_QUADRATIC_COUNT = 0.5
 """Counts are at least so large in the quadratic laws."""
 SUMS = {"reassoc", "contract"}
-"""What may be done to sums so that several terms are added at a time."""
+"""Floating-point rewrites allowed in sums, so that several terms are added at a time."""
 FLATTEST = 0.1
 """Least variance ratio: a pivot of Q is at least so many times the precision of the noise."""
 

@@ -27,7 +27,7 @@ EVEN_TABLES = 0.1
 MIN_FIRST_WIDTH = 0.1
 """First width of a slice of a concentration that many places tell of, at least."""
 TOTALS, KAPPA, SHARES, SLOPE = 0, 1, 2, 3
-"""What a slice draws: a concentration of totals, one of compositions, two shares, or a covariate's slope."""
+"""Codes of the quantity a slice draws: a concentration of totals or of compositions, two shares, a covariate's slope."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False)

@@ -31,7 +31,7 @@ LONGEST, LOWEST = 32, -700.0
 FAR_OUT = 30.0
 """Numbers from which on Stirling's series for the gamma function is as good as its own."""
 AT_ONCE = {"contract", "reassoc", "nsz"}
-"""What may be done to sums of masses so that several terms are added at a time."""
+"""Floating-point rewrites allowed in sums of masses, so that several terms are added at a time."""
 
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
@@ -249,7 +249,7 @@ def _normal_noise(gap, room, level, row, low, bend):
 def _normal_noises(gap, room, level, bend):
     """Set first ratios of normal noise at all lowest places, vectorisable, from the present tables on.
 
-    What `_normal_noise` gives is one of these times that of a window's first step, which `room.begun` holds from the last one on.
+    `_normal_noise` gives one of these times that of a window's first step, which `room.begun` holds from the last one on.
     """
     leans = room.leans
     leans[:] = 0.0

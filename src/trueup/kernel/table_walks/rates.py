@@ -36,7 +36,7 @@ from trueup.kernel.table_walks.gibbs_steps import TINY
 from trueup.kernel.table_walks.place_masses import AT_ONCE, SLACK, log_prior_of_total
 
 NEWTON_STEPS = 2
-"""Of Newton's, towards a mode: that of the law which is proposed need not be exact."""
+"""Newton steps towards a mode; the mode of a proposal need not be exact."""
 LARGEST_SIZE = 1e300
 """Sizes beyond the largest are drawn as the largest: a size is so with probability `10^(-300 sum_j b_j)`, next to nothing but
 where all shares of the place above are."""

@@ -1,4 +1,4 @@
-"""How probable it is that counts of a given total lie within bounds of places, under the prior of histograms.
+"""Probability that the counts of a given total lie within the bounds of places, under the prior of histograms.
 
 A flat total that is split among places which differ much meets upper bounds of all the less often the larger it is. Bounds
 are to say nothing of the total itself, so its prior is divided by that probability, averaged over concentrations and rates of

@@ -89,7 +89,7 @@ class OnLattice:
 
     @cached_property
     def smallest_change(self) -> Sensitivity | None:
-        """The smallest change (L1 and squared L2 norm) of the cell that is hardest to change; None if not found.
+        """Return the smallest change (L1 and squared L2 norm) of the cell hardest to change; None if not found.
 
         Two tables that differ in that cell differ at least so much: no smaller change hides what stands in it.
         """
@@ -122,9 +122,11 @@ class OnLattice:
             If the law is not bound to a lattice of `size` cells.
         """
         if self.bound is None or size != self.bound.n:
-            cells = "no lattice" if self.bound is None else f"{self.bound.n} cells"
+            given = "no lattice" if self.bound is None else f"a lattice of {self.bound.n} cells"
             raise SpecError(
-                f"the law is bound to {cells}", needed=f"a lattice of {size}", remedy="law.on(lattice)"
+                f"the law is bound to {given}",
+                needed=f"a lattice of {size} cells",
+                remedy="bind it to one by law.on(lattice)",
             )
         return self.bound.draw(1, words).vectors[0]
 

@@ -31,7 +31,7 @@ LARGEST_TABLE = 2**18
 LARGEST_COMPOSITION = 2**31
 """Places that a composition takes: its uniforms are below 2^32."""
 LARGEST_SUM = 2**62
-"""What sums of noise must stay below, in 64-bit integers."""
+"""Limit of sums of noise, below which they fit 64-bit integers."""
 NOISE_REACH_NATS = 64
 """Cells with `exp(-epsilon |v|)` below `exp(-64) < 2^-92` are out of the question; see `noise_reach`."""
 

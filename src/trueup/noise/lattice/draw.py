@@ -45,7 +45,7 @@ from trueup.noise.lattice.integer import composition, free, integer_table
 from trueup.noise.law import Words
 
 LARGEST_WALK = 2000
-"""Dimensions of Klein's walk: its matrices take some hundred megabytes."""
+"""Most dimensions of Klein's walk: its matrices then take some hundred megabytes."""
 MOST_KINDS = 500
 """Kinds of cells, each with invariants of its own, up to which a piece's basis is reduced."""
 
@@ -141,7 +141,9 @@ def unwalkable(pieces: Sequence[Piece]) -> str:
 
 
 def _nothing_open(*_) -> int:
-    raise PrivacyError("a sampler in doubles left a decision open", remedy="report this")
+    raise PrivacyError(
+        "a draw could not be decided in double precision", remedy="report this as an error in trueup"
+    )
 
 
 def _tries(norms: np.ndarray, sigma: float) -> float:

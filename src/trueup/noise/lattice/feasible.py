@@ -74,7 +74,7 @@ class AddUpLaplace(OnLattice, DiscreteLaplace):
 
 @dataclass(frozen=True)
 class WithinLaplace(OnLattice, DiscreteLaplace):
-    """Counts y of a set that holds the true ones, with mass proportional to `exp(-sum rate |x - y|)` (pure epsilon).
+    """Discrete Laplace noise conditioned on a feasible set: counts y of the set have mass ~ `exp(-sum rate |x - y|)`.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ def limit(k: int, columns: int, epsilon: float, summands: int = 1, *, proven: bo
 
 
 def _transform(k: int, lack: int, epsilon: float, summands: int, n: int) -> Reals:
-    """Absolute values of the Fourier transform of `p_k(. | lack)` at n angles."""
+    """Return absolute values of the Fourier transform of `p_k(. | lack)` at n angles."""
     far = row_reach(epsilon, summands * k, 52)
     v = np.arange(-far, lack + far + 1)
     size = lack + far + 1
@@ -199,7 +199,7 @@ def _transform(k: int, lack: int, epsilon: float, summands: int, n: int) -> Real
 
 
 def _log_weights(m: int, epsilon: float, size: int) -> Reals:
-    """Logs of `g_m(s) exp(epsilon s)` up to a constant, s from 0 to `size` at least (see `Aggregate`)."""
+    """Return logs of `g_m(s) exp(epsilon s)` up to a constant, s from 0 to `size` at least (see `Aggregate`)."""
     return _tabulated(m, epsilon, 1 << size.bit_length())
 
 

@@ -137,7 +137,7 @@ def _dual(theta: Reals, features: Reals, target: Reals) -> tuple[float, Reals]:
 
 LARGEST_CHANGE = 100
 WORDS = {"None": None, "True": True, "False": False}
-"""What parameters are written as in manifests."""
+"""Values of the words for parameters in manifests."""
 SUM_SLACK = 1e-6
 """By how much the printed probabilities of a row may miss 1; they are then divided by their sum."""
 

@@ -229,7 +229,7 @@ def draw_map(
     unit: str,
     confidence: str,
 ) -> Map:
-    """Draw the level that the shapes are of.
+    """Draw a map of the shapes' places, each shaded by its margin of error as a share of its count.
 
     Parameters
     ----------

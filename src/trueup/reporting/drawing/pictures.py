@@ -140,7 +140,7 @@ def _round_step(span: float) -> float:
 MOST_BINS = 60
 """Steps of a curve; values are gathered until no more are left."""
 BINS_OF_DRAWS = 24
-"""The same where probabilities are shares of draws: more steps would show chance."""
+"""Most steps of a picture whose probabilities are shares of draws: more steps would show chance."""
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ WHISKERS = (
     f"Thin upright lines reach {WHISKER:g} Monte Carlo errors to either side; where none is seen it is smaller than "
     "the mark."
 )
-"""How to read the lines through the marks."""
+"""Explanation of the lines through the marks."""
 
 
 class AssessmentView:

@@ -21,7 +21,7 @@ SHOWN_TABLE_ROWS = 4000
 """Rows shown of a table; all counties of the United States fit in."""
 
 HIDDEN = "*"
-"""What stands in a table where no number was published."""
+"""Mark in a table where no number was published."""
 
 UNFOLDED = 60
 """A table of at most so many rows starts open."""
