@@ -72,6 +72,14 @@ except SystemExit:
 """
 
 
+def loaded_by(folder, *given):
+    """Names of the modules that a command loads."""
+    run = subprocess.run(
+        [sys.executable, "-c", LIGHT_RELEASE, *given], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return set(run.stdout.splitlines()[-1].split())
+
+
 def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
     """The command takes seconds in all: other tables, engines, methods of inference and figures stay out."""
     areas = [
@@ -84,15 +92,8 @@ def test_a_lattice_release_loads_only_what_it_needs(tmp_path):
         spec = spec.replace(label, "")
     (tmp_path / "spec.toml").write_text(spec)
     given = ["release", "spec.toml", "--data", "areas.csv", "--out", "out", "--json"]
-    run = subprocess.run(
-        [sys.executable, "-c", LIGHT_RELEASE, *given],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    loaded = loaded_by(tmp_path, *given)
     assert (tmp_path / "out" / "public" / "report.html").exists()
-    loaded = set(run.stdout.splitlines()[-1].split())
     tables = {"pandas", "pyarrow", "polars", "narwhals", "pyspark"}
     science = {f"scipy.{part}" for part in ("optimize", "stats", "signal", "special", "interpolate")}
     own = {
@@ -132,14 +133,7 @@ def test_a_release_and_a_posterior_load_few_modules(tmp_path):
         (146, "release", "by-sex.toml", "--data", "by-sex.csv", "--out", "by-sex"),
         (125, "infer", "by-sex", "--out", "posterior"),
     ):
-        run = subprocess.run(
-            [sys.executable, "-c", LIGHT_RELEASE, *given],
-            cwd=tmp_path,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        own = [name for name in run.stdout.splitlines()[-1].split() if name.split(".")[0] == "trueup"]
+        own = [name for name in loaded_by(tmp_path, *given) if name.split(".")[0] == "trueup"]
         assert len(own) <= most, given
 
 
