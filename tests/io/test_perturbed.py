@@ -239,7 +239,7 @@ BAD = [
     ("transitions that change no count", SpecError, 'write law = { name = "exact" }', _law('{ name = "cell-key", transitions = [{ "0" = 1 }, { "0" = 1 }] }'), [GOOD]),
     ("small counts up to no multiple", SpecError, "first multiple of 3", _law('{ name = "random-rounding", base = 3, below = 4 }'), [GOOD]),
     ("more repeated rows than there are", SpecError, "repeat", _law('{ name = "cell-key", transitions = [{ "0" = 1 }], repeat = 9 }'), [GOOD]),
-    ("digits of another script", DataError, "text", LONG, [rows("\u0663", 3, 3, 3)]),
+    ("a fraction sign", DataError, "text", LONG, [rows("\u00bd", 3, 3, 3)]),
     ("a sheet of what is no workbook", DataError, "no workbook", LONG + 'sheet = "A"', [rows(3, 3, 3, 3)]),
     ("a law that reads no value", SpecError, "reads no value", _law('{ name = "interval", low = 1, high = 3 }'), [GOOD]),
     ("invariants, which no table shows", SpecError, "law 'exact'", LONG + '[constraints]\ninvariants = [{ level = "district" }]', [rows(3, 3, 3, 3)]),
