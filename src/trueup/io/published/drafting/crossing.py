@@ -64,20 +64,7 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     columns = [c for c in columns if c not in ids]
     if not columns:
         return SortedKeys([], [], ignored, labels, kinds)
-    # Both parts of a column of places and values have its name.
-    names = [c.name for c in columns]
-    single = [c for at, c in enumerate(columns) if c.name not in names[:at]]
-    likely = [c for c in single if not _tells_attribute(c, named=names.count(c.name) == 1)]
-    likely = likely if rows > 1 else columns
-    if (
-        not likely
-        and len(columns) == 1
-        and re.search(r"sex|gender", columns[0].name, re.IGNORECASE)
-        and len(columns[0].held) > 3
-    ):
-        likely = columns  # more values than it has: the name of another attribute stands above places
-    if not likely and len(columns) == 1 and len(set(columns[0].texts)) < rows:
-        likely = columns
+    likely = _likely_places(columns, rows)
     if not likely:
         return SortedKeys([], columns, ignored, labels, kinds)
     most = max(likely, key=lambda c: len(set(c.held)))
@@ -105,6 +92,20 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
             f"whether places stand in '{finest.name}' or in '{crossed[0]}'; they are taken to stand in '{finest.name}'"
         )
     return SortedKeys(places, [c for c in columns if c not in places], ignored, labels, kinds)
+
+
+def _likely_places(columns: list[SeenColumn], rows: int) -> list[SeenColumn]:
+    """Return the columns that may hold places; none where each is told to be an attribute."""
+    if rows == 1:
+        return columns
+    names = [c.name for c in columns]  # both parts of a column of places and values have its name
+    single = [c for at, c in enumerate(columns) if c.name not in names[:at]]
+    likely = [c for c in single if not _tells_attribute(c, named=names.count(c.name) == 1)]
+    if likely or len(columns) > 1:
+        return likely
+    # With more values than sexes, the name of another attribute stands above places.
+    of_sex = re.search(r"sex|gender", columns[0].name, re.IGNORECASE) and len(columns[0].held) > 3
+    return columns if of_sex or len(set(columns[0].texts)) < rows else []
 
 
 def _is_plainly_crossed(column: SeenColumn, places: SeenColumn) -> bool:
