@@ -147,7 +147,7 @@ def check_generator(rng: object) -> None:
 
 
 def check_draws(draws: object, what: str = "draws", each: int = 1) -> None:
-    """Refuse a number of draws, of so many values each, that is not whole and above zero, or that no memory holds."""
+    """Refuse a number of draws that is not whole and above zero, or whose values would not fit in any memory."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{what} is {draws!r}", needed="a whole number above zero")
     check_room(int(draws) * each)

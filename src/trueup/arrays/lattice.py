@@ -105,7 +105,7 @@ def law_keeping(
 
 
 def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
-    """Return whole rows `(m, n)`, of which all sums that a lattice keeps are combinations.
+    """Return whole rows `(m, n)` that span all sums that a lattice keeps.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def kept_sums(lattice: Lattice) -> scipy.sparse.csr_array:
 
 
 def additive_rows(parents: NDArray[np.int64]) -> scipy.sparse.csr_array:
-    """Return a row `(m, n)` of each node that has parts: itself less them, given the parent of each and -1 where there is none.
+    """Return a row `(m, n)` per node with parts, the node minus its parts, given each node's parent (-1 for none).
 
     Examples
     --------

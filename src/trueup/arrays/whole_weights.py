@@ -53,7 +53,7 @@ def draw_numbers_below(size: int, count: int, words: Words) -> Integers:
 
 
 class CellSums:
-    """The sums that bounded cells from each one on can have, and what is left for those behind once a cell has a value.
+    """Possible sums of bounded cells from each cell on, and the sum left for later cells once a cell has a value.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class CellSums:
         self.small = True
 
     def draw(self, x: Integers, count: int, factor: int, words: Words) -> Integers:
-        """Draw cell by cell, in proportion to the whole weights of what the cells behind can do."""
+        """Draw cell by cell, in proportion to the whole weights of the values that later cells can take."""
         weights = [
             np.array([factor ** abs(v - c) << BITS * (w - abs(v - c)) for v in range(w + 1)], object)
             for c, w in zip((x - self.low).tolist(), self.widths)

@@ -131,7 +131,7 @@ class NoiseWithin:
         return out
 
     def explain(self) -> list[str]:
-        """Return how many parts are drawn in which way, and what is known of the loss."""
+        """Return the numbers of parts by way of drawing, and the statement on the loss."""
         kinds = [part.how for part in self.parts]
         return [f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)]
 
@@ -165,7 +165,7 @@ def _rules_of(
 
 
 def _components(rules: Rules) -> tuple[list[Integers], Integers]:
-    """Return the cells that rules tie together, set by set, and those that no rule names."""
+    """Return the sets of cells that rules connect, and the cells that no rule names."""
     both = scipy.sparse.csr_array(scipy.sparse.vstack([abs(rules.kept), abs(rules.rows)]))
     graph = scipy.sparse.block_array([[None, both], [both.T, None]])
     labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][both.shape[0] :]

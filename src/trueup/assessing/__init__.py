@@ -221,7 +221,7 @@ def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
 def _carry_out(
     simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
 ) -> Done:
-    """Add up the blocks in their order, whichever is ready first; an interruption keeps those before it."""
+    """Add up the blocks in their order, as they become ready; an interruption keeps the blocks before it."""
     waiting: dict[int, Done] = {}
     done, replicates = None, sum(block.size for block in blocks)
     try:

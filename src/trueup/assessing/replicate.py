@@ -146,7 +146,7 @@ def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """Return how far `(b, groups)` each count is from the sum of its parts in the next finer table; empty for the finest."""
+    """Return the gaps `(b, groups)` between counts and the sums of their parts in the next finer table; empty for the finest."""
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
         return {}

@@ -145,7 +145,7 @@ class Files:
         return f"'{margin}'" if self._one_place.is_family else f"level '{margin.level}'"
 
     def _nested(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of tables of which the first is a sum of the second: levels, or all sums of the tables of a family."""
+        """Yield pairs of tables whose first is a sum of the second: levels, or all sums of a family's tables."""
         if not isinstance(self._one_place, FamilyCells):
             yield from pairwise(range(len(self._tables)))
             return

@@ -111,7 +111,7 @@ def _score_wide(held: bytes, name: str) -> float:
 
 
 def _score_single(held: bytes, name: str, alphabets: tuple[str, ...]) -> float:
-    """Return the largest share of the letters that are common ones of one language, less what stands within no word."""
+    """Return the largest share of letters that are common in one language, less a deduction for letters outside words."""
     if (text := _decoded(held, name)) is None:
         return -1
     strange = Counter(letter for letter in text if letter > "\x7f")

@@ -227,8 +227,9 @@ class Relation:
 def text_columns(
     connection: Any, names: Sequence[str], source: str, may_lack: Collection[str] = ()
 ) -> Columns:
-    """Read columns of text some rows at a time: as Python's texts a nation's keys take gigabytes. Columns that hold the same
-    are one array; those that may lack values are objects, with None where one is missing.
+    """Read columns of text some rows at a time: a nation's keys as Python texts take gigabytes.
+
+    Equal columns are one array; columns that may lack values are objects, with None for a missing one.
     """
     pieces: dict[str, list[NDArray]] = {name: [] for name in names}
     asked = connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM {source}")

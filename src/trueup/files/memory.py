@@ -55,7 +55,7 @@ def memory_text(size: float) -> str:
 
 
 def refuse_needed(what: str, needed: float, memory: int | None) -> None:
-    """Refuse what needs more memory than it is given (bytes; None if no limit is)."""
+    """Refuse work that needs more memory than its limit (bytes; None for no limit)."""
     if memory is not None and needed > memory:
         raise TrueupError(
             f"{what} needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
@@ -64,7 +64,7 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
 
 
 def return_freed(least: int | None = 1 << 20) -> None:
-    """Return freed memory to the system, and freed arrays of at least so many bytes at once from now on, where glibc does so.
+    """Return freed memory to the system; where glibc allows it, later arrays of at least `least` bytes are returned at once.
 
     It keeps those below 32 MB for later ones, between which they fragment: a third of the memory of a tree of 4e6 counts.
     """
@@ -81,7 +81,7 @@ def machine_bytes() -> int:
 
 
 def available() -> float:
-    """Return the bytes of memory that are free, as far as the system says."""
+    """Return the bytes of free memory; infinite if the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))

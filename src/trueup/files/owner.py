@@ -178,7 +178,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """Return what processes that can see each other share: the machine since its boot, and the PID namespace."""
+    """Return an identifier shared by processes that can see each other: the machine's boot and the PID namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     with suppress(OSError):
         return f"{boot.read_text(encoding='ascii').strip()} {Path('/proc/self/ns/pid').readlink()}"

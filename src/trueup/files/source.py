@@ -143,7 +143,7 @@ class _Frame:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Turn what a library of dataframes raises, which may quote values, into an error that quotes none."""
+    """Turn an error of a dataframe library, which may quote values, into an error that quotes none."""
     try:
         yield
     except (TrueupError, MemoryError):

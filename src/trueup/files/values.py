@@ -263,8 +263,7 @@ def folded_case(text: str) -> str:
 
 
 def without_blanks(text: NDArray) -> NDArray:
-    """Strip the blanks off both ends of texts; where all are whole numbers with a fraction of 0, as a column of floating-point
-    numbers is written, that as well.
+    """Strip blanks off texts; strip a fraction of 0 as well if all are whole numbers with one, as floats are written.
 
     Examples
     --------

@@ -213,7 +213,7 @@ class LargeHistogram:
         return Prediction(seconds, memory + PLACE_BYTES * nodes + values + above, ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenHistogram:
-        """Return what draws the parts: nothing is solved before."""
+        """Return the drawer of the parts; nothing is solved before."""
         return WrittenHistogram(**vars(wanted), cut=self.cut)
 
 
@@ -232,14 +232,14 @@ class LargeFamily:
         return Prediction(seconds, memory + workers * largest * part, 2 * ROW_BYTES * draws * n)
 
     def solved(self, wanted: WantedTables, *_: object) -> WrittenFamily:
-        """Return what draws the parts: nothing is solved before."""
+        """Return the drawer of the parts; nothing is solved before."""
         return WrittenFamily(**vars(wanted), cut=self.cut)
 
 
 def _cut(
     chosen: InferenceMethod, constraints: Constraints, used: Measurements
 ) -> LargeTree | LargeHistogram | LargeFamily:
-    """Return what is cut into parts; refuse what is not inferred by parts."""
+    """Return the problem to cut into parts; refuse methods that do not infer by parts."""
     if isinstance(chosen, FamilyMoves):
         _refuse_family(chosen, constraints, used)
         cut = CutFamily(constraints, tuple(used.headers), tuple(used.values))

@@ -91,7 +91,7 @@ class Engine(Protocol):
 
     @property
     def chains(self) -> int:
-        """Return how many chains run side by side."""
+        """Return the number of parallel chains."""
         ...
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Judged:
         return self.found["passed"]
 
     def told(self, chains: int, sweeps: int, remedy: str, weak: bool) -> Told:
-        """Return what a record says of a run that falls short: `approximate` if it may be `weak`, else `refused`."""
+        """Return the record's words on a run that is too short: `approximate` if it may be `weak`, else `refused`."""
         if self.enough:
             return {}
         if weak:
@@ -222,7 +222,7 @@ def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
 
 
 def not_converged(chains: int, sweeps: int, found: Mapping[str, Any]) -> str:
-    """Return in words how far chains agree that stand though they have not converged."""
+    """Return the sentence on the agreement of chains that are kept though they have not converged."""
     return (
         f"Tier 'approximate': {chains} Markov chains of {sweeps:,} sweeps that have not converged (largest R-hat "
         f"{found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f}{_short(found)}): "
@@ -237,7 +237,7 @@ def _short(found: Mapping[str, Any]) -> str:
 
 @dataclass
 class Verdict:
-    """Diagnostics of table after table, against what their intervals need.
+    """Diagnostics of successive tables, compared with what their intervals need.
 
     Attributes
     ----------

@@ -141,7 +141,7 @@ def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def thinned(run: NDArray, draws: int) -> NDArray:
-    """Return as many draws as are asked for, evenly from all chains `(chains, kept, n)`; all if there are fewer."""
+    """Return `draws` draws, evenly from all chains `(chains, kept, n)`; all if there are fewer."""
     chains, kept = run.shape[:2]
     each = min(-(-draws // chains), kept)
     if each == kept:  # a copy may be as large as all else

@@ -183,8 +183,7 @@ def _change_moments(cells: Cells, margin: Margin, numbers: _Numbers, draws: NDAr
 
 
 def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | None:
-    """Return the noisy queries whose values the posterior contradicts, with bounds of how improbable that is; None if
-    no query has noise whose bounds are known.
+    """Return the noisy queries that the posterior contradicts, with bounds on the probability; None if no noise has any.
 
     Parameters
     ----------

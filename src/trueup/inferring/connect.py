@@ -249,7 +249,7 @@ def _held_above(piece: Piece, rows: _Rows) -> bool:
 
 
 def _varying(spot: NDArray, axis: int | None = None) -> NDArray[np.bool_]:
-    """Return a mask of the coordinates that differ within a set of cells `(coordinates, ...)`, or along one axis of a table."""
+    """Return a mask of the coordinates that differ within cells `(coordinates, ...)`, or along one axis of a table."""
     other = tuple(range(1, spot.ndim)) if axis is None else (axis,)
     return np.asarray((spot.max(axis=other) != spot.min(axis=other)).reshape(len(spot), -1).any(axis=1))
 

@@ -121,7 +121,7 @@ class FamilyMoves(InferenceMethod):
         return "it compares chains, so it takes two or more" if self.chains < 2 else None
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return what is wrong with sums over values for each of which places are divided anew; None if there are none."""
+        """Return the warning on sums over values if places are divided separately for each value; None if there are none."""
         if isinstance(self.prior, Flat):
             return super().doubt(constraints, headers)
         return divided_anew(family_cells(closed_constraints(constraints)))
@@ -230,7 +230,7 @@ class _FamilyChains:
         return run
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Judge all cells, totals of levels, and all sums that were measured or are shared; of a ring those of its own tables."""
+        """Judge all cells, totals of levels, and all measured or shared sums; in a ring, the sums of its own tables."""
         cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
         watched |= {m for m in map(Margin, cells.tree.levels) if cells.holders(m)}

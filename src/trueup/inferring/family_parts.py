@@ -1,4 +1,4 @@
-"""The posterior of a large family of tables by parts: chains on the upper levels, and below each place draws given its own.
+"""The posterior of a large family of tables by parts: chains on the upper levels, and draws below each place given its table.
 
 Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
 chains on a family that ends there: of what was measured further down it knows the sums over each of its places, with normal
@@ -46,7 +46,7 @@ SMALL = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class FamilyAbove(MeasuredRow):
-    """A family that ends at the level of the parts; what was measured further down is summed there.
+    """A family that ends at the level of the parts; measurements of lower levels are summed there.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def draw_above(given: FamilyAbove) -> Chained:
 
 @dataclass(frozen=True, eq=False)
 class FamilyPart(MeasuredRow):
-    """Neighbouring places with all below them, and what was measured there.
+    """Neighbouring places with all places below them, and their measurements.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class CutFamily(MeasuredRow):
         return found
 
     def above(self, draws: int, seed: np.random.SeedSequence) -> FamilyAbove:
-        """Return the family down to the level of the parts; what was measured further down is summed there."""
+        """Return the family down to the level of the parts; measurements of lower levels are summed there."""
         cells, name = self.cells, self.cells.tree.levels[self.level]
 
         def cut(margin: Margin) -> Margin:

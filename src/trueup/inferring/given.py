@@ -1,4 +1,4 @@
-"""Checks of what `infer` is given: complete what is left out, refuse what does not fit.
+"""Checks of the arguments of `infer`: missing ones are completed, unfit ones refused.
 
 Values of cells with the same records, which cell keys perturb equally: used once.
 A count of which one part alone is not zero has that part's records, hence its key and its published value. It tells
@@ -197,7 +197,7 @@ _ASSUMED = {
 def prior_instead(
     method: InferenceMethod, constraints: Constraints, measured: Measurements
 ) -> dict[str, str]:
-    """Return in one sentence which prior replaces the hierarchical one (`prior_instead`), and why in full (`prior_reason`)."""
+    """Return a sentence naming the prior used instead of the hierarchical one (`prior_instead`), and why (`prior_reason`)."""
     prior = getattr(method, "prior", None) or Flat()
     if isinstance(prior, Hierarchical):
         return {}
@@ -208,7 +208,7 @@ def prior_instead(
 
 
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
-    """Return why a method does not have the hierarchical prior, in plain words and in full."""
+    """Return the reason why a method does not have the hierarchical prior, in short and in full."""
     if method.released:
         return "released counts alone are known here, not the noisy ones that would tell more", ""
     if any(not header.law.additive for header in measured.headers):
@@ -281,5 +281,5 @@ def _finer(
 
 
 def _drawn_by(law: Any) -> Any:
-    """Return the law of the perturbation, without what is hidden before it."""
+    """Return the law of the perturbation alone, without the counts hidden before it."""
     return getattr(law, "law", law)

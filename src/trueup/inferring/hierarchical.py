@@ -158,7 +158,7 @@ def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> 
 
 
 def varied(few: Integers, splits: Splits) -> Integers:
-    """Return the hyperparameters varied for the curvature: the `few`, or among many their concentrations."""
+    """Return the hyperparameters varied for the curvature: the `few`, or only their concentrations if there are many."""
     return few if len(few) <= VARIED else few[few < splits.concentrations]
 
 

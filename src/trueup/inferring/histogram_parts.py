@@ -118,7 +118,7 @@ def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
 
 
 def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
-    """Move a chain until its root's table is the one given: by its columns, and by pairs of these where totals are exact."""
+    """Move a chain until its root has the given table, by columns, or by pairs of columns where totals are exact."""
     problem, state = walk.problem, walk.states[0]
     problem.tables.pull[:] = PRECISION * root
     for attempt in range(TRIES):
@@ -141,7 +141,7 @@ def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CutHistogram(MeasuredRow):
-    """A histogram that is cut at a level of its places; concentrations of the prior that are `given`, empty if learnt."""
+    """A histogram cut at a level of its places; `given` holds the prior's concentrations, empty if they are estimated."""
 
     given: tuple[float, ...] = ()
 
@@ -183,7 +183,7 @@ class CutHistogram(MeasuredRow):
         return min(level + 1, len(self.cells.tree.levels) - 2)
 
     def unused(self, level: int) -> float:
-        """Return the largest share of the precision of a place's table that measurements below the tree above have."""
+        """Return the largest share of a place's precision that comes from measurements below the upper tree."""
         cells, lowest = self.cells, self.lowest_above(level)
         tables = {canonical(cells, replace(h.margin, level=cells.tree.levels[-1])) for h in self.headers}
         shares = [0.0]

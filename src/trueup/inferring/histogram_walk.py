@@ -190,7 +190,7 @@ class HistogramWalk:
         return out
 
     def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
-        """Go on with chains that have most draws together, so many each, and return both: two or more, of `least` draws."""
+        """Keep the chains (two or more) with most draws at equal lengths of at least `least`; return them and that length."""
         most = np.sort(made)[::-1]
         many = 2 + int(np.argmax(most[1:] * np.arange(2, len(made) + 1)))
         if (kept := int(most[many - 1])) < least:
@@ -356,7 +356,7 @@ class HistogramWalk:
 
     @property
     def steps(self) -> int:
-        """Return the steps of lowest places in a sweep, which its time grows with."""
+        """Return the steps of lowest places in a sweep; its time is proportional to them."""
         return self.directions * self.problem.cells.shape[0]
 
     @property

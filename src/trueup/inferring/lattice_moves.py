@@ -1,4 +1,4 @@
-"""Any structure of constraints: draws by moves that keep what is exact, or by enumeration where tables are few."""
+"""Any structure of constraints: draws by moves that keep all exact sums, or by enumeration where tables are few."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class _Chains(OfWalk):
 
     @property
     def chains(self) -> int:
-        """Return how many chains run side by side."""
+        """Return the number of parallel chains."""
         return len(self.walk.points)
 
     def first(self, tell: Progress) -> NDArray:

@@ -147,7 +147,7 @@ class _Chains(OfWalk):
 
     @property
     def chains(self) -> int:
-        """Return how many chains run side by side."""
+        """Return the number of parallel chains."""
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
@@ -161,7 +161,7 @@ class _Chains(OfWalk):
         return self.walk.run(self.kept, self.thin, tell)
 
     def _refuse(self) -> None:
-        """Announce the predicted cost, and refuse what takes too long."""
+        """Announce the predicted cost, and refuse a run that takes too long."""
         text, seconds, memory = self.walk.forecast(self.kept, self.thin)
         refuse_forecast(
             text, seconds, memory, self.limit.deadline, ask_for_less(self.walk.problem.cells.tree)

@@ -104,7 +104,7 @@ class InferenceMethod(ABC):
         return {"prior": (Estimated if values_of_a_class(cells, headers) >= VALUES_A_CLASS else Flat)().name}
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return what is known against its intervals for such measurements, or None."""
+        """Return the known objection to its intervals for such measurements, or None."""
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
             return FEW_DOUBT if values_of_a_class(constraints.cells, headers) < VALUES_A_CLASS else None
@@ -118,7 +118,7 @@ class InferenceMethod(ABC):
 
     @abstractmethod
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Compute what depends on constraints and laws alone."""
+        """Prepare the problem from constraints and laws, before any value is seen."""
 
     @abstractmethod
     def apply(
@@ -165,7 +165,7 @@ def inference_misfit(
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Return how many published values of the finest cells there are for each class on average, exact ones too."""
+    """Return the mean number of published values of the finest cells per class, exact ones too."""
     each = cells.n // cells.shape[0]
     finest = (
         h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)

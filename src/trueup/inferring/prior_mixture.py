@@ -44,7 +44,7 @@ SOLUTIONS_DRAWN_IN = 8
 
 
 def count_points(nodes: int) -> int:
-    """Return how many points are integrated over where so many nodes are solved at each."""
+    """Return the number of integration points, given the number of nodes solved at each."""
     return POINTS if nodes <= POINTS_AT_ONCE else FEW_POINTS
 
 
@@ -226,7 +226,7 @@ class Spread:
         return -np.inf if solved is None else solved.evidence + self.splits.log_hyperprior(theta)[0]
 
     def _left(self, estimate: Estimate, free: NDArray[np.bool_]) -> float:
-        """Return by what factor small parts' spread exceeds the curvature's at the mode.
+        """Return the factor by which the spread for small parts exceeds that from the curvature at the mode.
 
         By the log density at `SMALLER`, as if it were normal on that side.
         """

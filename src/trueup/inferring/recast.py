@@ -1,4 +1,4 @@
-"""Problems recast as others: a place with all below it, and a table without places as a histogram of places.
+"""Problems recast as others: a place with all places below it, and a table without places as a histogram of places.
 
 *Within a place* what was measured elsewhere or above it is left out. The posterior given a part of what was measured is a
 posterior: it says less than the whole one, and nothing wrong.
@@ -93,7 +93,7 @@ def parts_within(
     place: int,
     end: int | None = None,
 ) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
-    """Return constraints, headers, values and lowest places of a place of level `top`, or some, and those below."""
+    """Return constraints, headers, values and lowest places of one or more places of level `top`."""
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept, end = len(tree.levels) - 1, tree.levels[top:], end or place + 1
     own = cells_within(cells, top, place, end)
@@ -161,7 +161,7 @@ class AsPlaces:
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
-        """Lay out the attribute with most values of those that no recode and no condition names; None if there is none.
+        """Lay out the attribute with the most values that no recode or condition names; None if there is none.
 
         None, too, if invariants cross: moves between tables that keep several margins are those of a lattice.
         """
@@ -209,7 +209,7 @@ class AsPlaces:
         return np.concatenate([part[self._groups(own, h.margin)] for part, h in parts])
 
     def restored(self, drawn: Drawn) -> Drawn:
-        """Return what was drawn of the places as counts of the table."""
+        """Return the draws of the places as draws of the table's counts."""
         draws = np.empty_like(drawn.draws)
         draws[..., self.order] = drawn.draws
         return replace(drawn, draws=draws, tables=tuple(self._restored(table) for table in drawn.tables))
@@ -219,7 +219,7 @@ class AsPlaces:
         return canonical(self.cells, Margin(self.cells.tree.levels[0], (*first, *table.attributes)))
 
     def _groups(self, own: Cells, margin: Margin) -> NDArray[np.int64]:
-        """Return the group of a margin that each group of the places' margin was."""
+        """Return, for each group of the places' margin, the group of the original margin."""
         laid = self.margin(margin)
         found = np.empty(own.size(laid), np.int64)
         found[own.groups(own.finest, laid)] = self.cells.groups(self.cells.finest, margin)[self.order]

@@ -80,7 +80,7 @@ class AreaParts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartGiven:
-    """The subtrees of a part, and the tables that are wanted of them.
+    """The subtrees of a part, and the tables to write of them.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class PartTables(NamedTuple):
 
 
 def tables_of_part(given: PartGiven) -> PartTables:
-    """Draw a part given what is above it, and make its tables."""
+    """Draw a part given the counts above it, and make its tables."""
     found = [draw_part(item) for item in given.parts]
     every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)

@@ -40,7 +40,7 @@ ALONE = np.zeros(1)
 
 @dataclass(frozen=True, eq=False)
 class SubtreePart:
-    """Subtrees of the roots `0:len(above)`; nothing that is done to them depends on other parts but what is said here.
+    """Subtrees of the roots `0:len(above)`; work on them needs nothing of other parts beyond these fields.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class SubtreePart:
     tau: Sequence[Reals] = ()
 
     def tilted(self) -> Iterator[tuple[Tilted, Subtrees]]:
-        """Yield the windows and tilts under each component, and what is known of messages."""
+        """Yield the windows, the tilts and the moments of messages under each component."""
         roots = slice(len(self.above))
         for at, split in enumerate(self.components or (None,)):
             own = self.factors if split is None else self.factors._replace(**dict(zip(SPLIT, split)))
@@ -94,7 +94,7 @@ class SubtreePart:
         ]
 
     def evidence(self, each: Sequence[Solved]) -> Reals:
-        """Return the log evidence `(components, roots)` of what is at and below each root (nats)."""
+        """Return the log evidence `(components, roots)` (nats) of the values at and below each root."""
         n, roots = len(self.factors.lower), slice(len(self.above))
         own = np.array([one.messages.evidence for one in each])
         own[:, :n] += [one.tilted.top for one in each]
@@ -198,7 +198,7 @@ class Below(NamedTuple):
 
 
 def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
-    """Return the leaves whose tables end too soon, if windows hold every count, what is known of roots, and tilts."""
+    """Return a mask of leaves whose tables end too soon, True if windows hold every count, the roots' moments, and tilts."""
     found, roots = list(part.tilted()), slice(len(part.above))
     soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]
     least = [
@@ -258,7 +258,7 @@ def expected_of(solved: Solved, exact: Exact) -> Reals:
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:
-    """Place weights on a window, as far as it holds theirs."""
+    """Place weights on a window, and drop those outside it."""
     out, first, last = np.zeros(size), max(shift, 0), min(shift + len(weights), size)
     if first < last:
         out[first:last] = weights[first - shift : last - shift]

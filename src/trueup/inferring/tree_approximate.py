@@ -161,7 +161,7 @@ class ApproximateTree:
         return splits, with_curvature(objective, begun, guess, varied(few, splits))
 
     def _late(self) -> bool:
-        """Return True once so much time is spent that the search for hyperparameters has to end."""
+        """Return True once the search for hyperparameters has used up its time."""
         return self.deadline.left(SOUGHT) < 0
 
     def _mixture(
@@ -226,7 +226,7 @@ class ApproximateTree:
 def _refined(
     grid: TreeGrid, split: Split, draws: int = 0, progress: Progress = silent
 ) -> tuple[Settled, float]:
-    """Solve on grids that are fine enough for draws, as far as `MOST_POINTS` allow.
+    """Solve on grids fine enough for draws, with at most `MOST_POINTS` points.
 
     A grid takes about as long as the one before: twice the points, fewer moves. So the whole time is predicted.
     Return also by how much grids twice as coarse move means (sd and a tenth of a count): errors fall with the square of the gaps,
@@ -252,7 +252,7 @@ def _refined(
 
 @dataclass(frozen=True, eq=False)
 class ApproximateDraws:
-    """Draws of a tree's counts on grids `(1, draws, n)` or, where none hold the posterior, by chains that take the problem."""
+    """Draws of a tree's counts `(1, draws, n)` on grids or, if no grid holds the posterior, by chains."""
 
     state: TreeState
     values: NDArray

@@ -1,4 +1,4 @@
-"""Estimation of a tree's hyperparameters: where the search begins, on which part, with how many kinds of parts, and whose odds.
+"""Estimation of a tree's hyperparameters: the search's start and sample, the number of kinds of parts, and odds by family.
 
 *Odds of families.* Where parts are of two kinds, the odds of small parts differ from one family to the next. A group of blocks
 in a town has few uninhabited ones, one with a park many. The log odds of each family are off those of all by one of a few
@@ -125,9 +125,7 @@ class Beginning:
         return splits if self.sample is None else self.sample.splits(splits)
 
     def _start(self, wider: Splits, theta: NDArray, one: float) -> tuple[NDArray | None, int]:
-        """Return the start of a search for two kinds, if their log evidence is or rises above `one`'s, and at how many points
-        it was looked.
-        """
+        """Return the start of a search for two kinds if their log evidence is or rises above `one`'s, and the points tried."""
         search, seen = self.search.for_kinds(), self._seen(wider)
         for looks, ratio in enumerate(RATIOS, 1):
             matched = wider.with_kinds(*_matched(theta, wider.concentrations - 1, ratio))

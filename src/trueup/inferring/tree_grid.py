@@ -125,7 +125,7 @@ class TreeGrid:
 
     @property
     def tree(self) -> TreeState:
-        """Return what is solved: the sample, or the whole."""
+        """Return the tree that is solved: the sample, or the whole."""
         return self.sample or self.state
 
     @property
@@ -138,7 +138,7 @@ class TreeGrid:
         return pair_sums(self.plan, every if self.sample is None else every[self.sample.nodes])
 
     def _windows(self) -> tuple[Integers, Integers]:
-        """Return bounds of possible counts for all nodes of the whole tree, without those that noise makes next to impossible."""
+        """Return bounds on the counts of all nodes of the whole tree, without counts that the noise makes negligible."""
         problem = self.state.problem
         for depth in (VALUE_DEPTH_NATS, 30 * VALUE_DEPTH_NATS, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
@@ -257,7 +257,7 @@ class TreeGrid:
         return density
 
     def _of_weights(self, splits: Splits, split: Split, mean: Reals) -> Reals:
-        """Return about how much the values say of each log weight of an attribute value.
+        """Return the approximate information in the values on each log weight of an attribute value.
 
         A part of a sum T with share m has mean T m and variance T m (T + A) / (1 + A) for a total A of parameters, and its value
         has the noise's variance more; a family's values say `(T m)^2` over that.
@@ -290,7 +290,7 @@ class TreeGrid:
 
 
 def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:
-    """Tighten bounds from the root down, in place: a part is at most what its siblings leave of the sum."""
+    """Tighten bounds from the root down, in place: a part is at most the sum minus its siblings' least counts."""
     for v in np.flatnonzero(np.diff(child_ptr)):
         own = slice(child_ptr[v], child_ptr[v + 1])
         low, high = lower[own].copy(), upper[own].copy()

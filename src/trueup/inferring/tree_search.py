@@ -53,9 +53,7 @@ DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 
 
 class Attempt(NamedTuple, Generic[Outcome]):
-    """A tree with tables of some depth: leaves whose tables end too soon, if windows hold every count, how to solve it, and
-    tilts from which the next search begins.
-    """
+    """A tree with tables of some depth: leaves whose tables end too soon, its solver, and starting tilts of the next search."""
 
     soon: NDArray[np.bool_]
     complete: bool

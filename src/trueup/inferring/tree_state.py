@@ -57,7 +57,7 @@ class TreeState:
         return self.problem.child_ptr
 
     def flat_given_bounds(self, values: NDArray) -> TreeState:
-        """Return the state with a total that is flat given bounds of places, where that is its prior and takes a small table."""
+        """Return the state with a total that is flat given bounds of places, if the prior says so and its table is small."""
         return replace(self, total=total_of_tree(self.problem, self.prior, values))
 
     def add_prior(self, table: FactorTable, depth: float) -> None:
@@ -182,7 +182,7 @@ class TreeState:
 
 
 def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDArray, NDArray]:
-    """Return the least and the largest true count that a value makes no less probable than `exp(-depth)` of the likeliest."""
+    """Return the least and largest true count whose likelihood is at least `exp(-depth)` of the maximum."""
     least, most = (np.asarray(side, np.int64) for side in law.bounds(published))
     if law.additive and (form := law.form) is not None:
         slope, curve = form.slope, form.curvature
@@ -194,7 +194,7 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
 
 
 def _reach(law: Law, depth: float) -> float:
-    """Return the noise beyond which a law without a known form is less probable than `exp(-depth)` of none, by doubling."""
+    """Return, by doubling, the noise whose mass falls below `exp(-depth)` of that of zero noise; for laws of no known form."""
     wide, top = 1.0, float(law.logpmf(np.zeros(1))[0])
     while wide < OPEN and top - float(law.logpmf(np.full(1, wide))[0]) < depth:
         wide *= 2
@@ -218,7 +218,7 @@ WORK = 2_000_000_000
 def nothing_attained(
     child_ptr: NDArray, low: NDArray, high: NDArray, allowed: Mapping[int, NDArray]
 ) -> int | None:
-    """Return the first node from below whose range holds no sum of its leaves' counts; None if none is found.
+    """Return the first node, from the leaves up, whose range holds no sum of its leaves' counts; None if none is found.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ def in_turn(
 
 
 def spent_exactly(deadline: Deadline) -> ConvergenceError:
-    """Return the error for exact messages that were asked for and take more time than there is."""
+    """Return the error for exact messages that were requested but take too much time."""
     return ConvergenceError(
         f"exact messages would take longer than the {deadline.allowed / 60:g} minutes allowed",
         remedy="take the tier 'approximate', or allow more minutes",
@@ -140,7 +140,7 @@ def spent_exactly(deadline: Deadline) -> ConvergenceError:
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
-    """Return about how many multiplications one pass up a tree with windows `low..high` takes.
+    """Estimate the multiplications of one pass up a tree with windows `low..high`.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class FamilySample(TreeState):
 
     @cached_property
     def _made(self) -> dict[tuple[int, bytes], Factors | None]:
-        """Return the factors that were made last, without splits."""
+        """Return the last factors, without splits."""
         return {}
 
     def _without_splits(self, values: NDArray, depth: NDArray) -> Factors | None:
@@ -239,7 +239,7 @@ class FamilySample(TreeState):
         """Do nothing: contradictions are named when the whole tree is solved."""
 
     def record(self, splits: Splits) -> dict[str, list[int]]:
-        """Return for each concentration how many parts with siblings it was estimated from, and how many there are."""
+        """Return, for each concentration, the numbers of parts with siblings in the sample and in the whole tree."""
         used, every = self.splits(splits).families(), splits.families()
         return {
             str(margin): [int(some), int(all_)]

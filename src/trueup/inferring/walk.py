@@ -173,12 +173,12 @@ class Walk:
         return tally
 
     def warm_up(self) -> None:
-        """Learn in a few short runs how far each cell may move, and which patterns move most."""
+        """Estimate, in a few short runs, the span of each cell's moves and the best patterns."""
         for _ in range(WARM_UP):
             self.tune(self.run(25, 2))
 
     def tune(self, run: NDArray[np.int64]) -> None:
-        """Learn spans from a run, and prefer patterns that move their cells far."""
+        """Estimate spans from a run, and prefer patterns that move their cells far."""
         self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 

@@ -1,4 +1,4 @@
-"""Exact posteriors of components without a chain: their tables are listed, or only the sum of their counts is known.
+"""Exact posteriors of components without a chain: all tables are listed, or only the sum of the counts is known.
 
 *Few tables* are all listed and weighed, component by component.
 
@@ -156,7 +156,7 @@ class SpreadSum(NamedTuple):
 
 
 def spread_sum(part: IndependentPart) -> SpreadSum | None:
-    """Return the law of a component's sum; None if more is known of its counts, or its law is too wide to write down.
+    """Return the law of a component's sum; None if its counts have other rules, or the law is too wide for a table.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def _bounds(rows: Rows) -> tuple[int, int] | None:
 
 
 def _window(log, low: int, high: int) -> tuple[int, int] | None:
-    """Return where log masses are within `SUM_DEPTH_NATS` of the largest; None if these are more than `MAX_SUMS` sums.
+    """Return the range of log masses within `SUM_DEPTH_NATS` of the largest; None if it has more than `MAX_SUMS` sums.
 
     A concave sequence rises up to its mode and falls from there: both ends and the mode are found by halving.
     """
@@ -206,7 +206,7 @@ def _window(log, low: int, high: int) -> tuple[int, int] | None:
         return float(log(np.array([t]))[0])
 
     def below(t: int, enough: float) -> int:
-        """Return a sum beyond t whose log mass is below `enough`, no further than needed: far log masses lose digits."""
+        """Return a sum beyond t whose log mass is below `enough`, by doubling steps: log masses far out lose digits."""
         step = 1
         while t + step < high and at(t + step) >= enough:
             step *= 2

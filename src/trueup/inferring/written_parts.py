@@ -1,4 +1,4 @@
-"""Posteriors by parts as folders: what workers are told of tables, and what the driver makes of their answers."""
+"""Posteriors by parts as folders: the workers' instructions for tables, and the driver's use of their answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Means(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WantedAreas:
-    """Areas off the hierarchy, and the margin of the last level that is described of each."""
+    """Areas off the hierarchy, and the margin of the last level that is summed over each."""
 
     cells: Cells
     table: AreaTable
@@ -66,12 +66,12 @@ class WantedAreas:
 
     @cached_property
     def by_place(self) -> tuple[Integers, Integers]:
-        """Return the places of all pairs in order, and which pairs these are."""
+        """Return the places of all pairs in order, and the positions of those pairs."""
         order = np.argsort(self.table.leaf, kind="stable")
         return self.table.leaf[order], order
 
     def of_cells(self, cells: Integers) -> AreaParts:
-        """Return which of some finest cells lie in which areas."""
+        """Return the pairs of finest cells and the areas that they lie in."""
         places, *values = np.unravel_index(cells, self.cells.shape)
         leaf, order = self.by_place
         first, last = (np.searchsorted(leaf, places, side) for side in ("left", "right"))

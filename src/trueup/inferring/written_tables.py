@@ -1,4 +1,4 @@
-"""The tables of a histogram's posterior by parts: what workers write of a part, and what the driver makes of their answers.
+"""The tables of a histogram's posterior by parts: the workers' tables of a part, and the driver's use of their answers.
 
 The posterior of a family by parts as a folder: parts are drawn by workers, tables are written from all draws together.
 """
@@ -42,7 +42,7 @@ NEEDED = 100.0
 
 @dataclass(frozen=True, eq=False)
 class PlacesGiven:
-    """Some parts, and the tables that are wanted of them.
+    """Some parts, and the tables to write of them.
 
     Attributes
     ----------

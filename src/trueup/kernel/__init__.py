@@ -38,7 +38,7 @@ class Status(StrEnum):
 
 
 def largest(amounts: Iterable[float]) -> float:
-    """Return the largest of some amounts, 0 if there are none; NaN if any is, which Python's `max` may drop.
+    """Return the largest amount, 0 if there are none; NaN if any is NaN, which Python's `max` may drop.
 
     Examples
     --------

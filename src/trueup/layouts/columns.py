@@ -282,7 +282,7 @@ class ColumnProblem(MeasuredRow):
         return np.ascontiguousarray(columns[self.open[columns].all(axis=1)], dtype=np.int64)
 
     def start(self, rng: np.random.Generator, away: float) -> NDArray[np.int64]:
-        """Return counts `(leaves, n)` that keep what is exact: the default release of the values plus `away` deviations of noise.
+        """Return counts `(leaves, n)` that keep exact rules: the default release of the values plus `away` deviations of noise.
 
         Raises
         ------
@@ -422,7 +422,7 @@ def _taken(x: NDArray[np.int64], excess: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _placed(x: NDArray[np.int64], freed: NDArray[np.int64], most: NDArray[np.float64]) -> None:
-    """Add counts `(n,)` to places that have room, as far as room goes."""
+    """Add counts `(n,)` to places that have room, until no room is left."""
     room = np.maximum(most - x.sum(axis=1), 0)
     for column in np.flatnonzero(freed):
         below = np.minimum(np.cumsum(room), freed[column])

@@ -361,7 +361,7 @@ def _table_layout(
 
 
 def _from_subtrees(least_squares: FamilyLeastSquares, whole: Marginal, depth: int) -> HistogramLeastSquares:
-    """Return a table's places on so many levels, with the covariances of its estimates from the subtrees."""
+    """Return a table's places on the first `depth` levels, with the covariances of its estimates from the subtrees."""
     covariances = [least_squares.covariances(level, whole) for level in range(depth)]
     spine = least_squares.spine.upper(depth)
     return HistogramLeastSquares.given(least_squares.view(whole).domain, spine, covariances)

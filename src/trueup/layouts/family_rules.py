@@ -99,7 +99,7 @@ def table_bounds(constraints: Constraints, table: int, spine: Spine) -> TableBou
 
 
 class TableBounds(NamedTuple):
-    """Bounds on the counts of one table: on which marginals, and lower and upper ones per level."""
+    """Bounds on the counts of one table: the bounded marginals, and lower and upper bounds per level."""
 
     marginals: tuple[Marginal, ...] = ()
     lower: tuple[Lower, ...] = ()

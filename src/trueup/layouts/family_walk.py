@@ -134,7 +134,7 @@ def _open(cells: FamilyCells, open_: NDArray[np.bool_]) -> dict[str, Any]:
 def _alike(
     cells: FamilyCells, shared: Sequence[Sequence[Margin]], open_: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Return classes of cells with equal groups of some margins of their table: first those of table 0, and so on."""
+    """Return a class number per cell, table by table: cells of a class are in equal groups of some margins."""
     like, classes = np.zeros(cells.n, np.int64), 0
     for i, margins in enumerate(shared):
         part = np.zeros(cells.parts[i].n, np.int64)
@@ -230,7 +230,7 @@ def _steps_of(cells: FamilyCells, i: int, above: int) -> list[Margin]:
 
 
 def divided_anew(cells: FamilyCells) -> str | None:
-    """Return what is wrong with sums over attributes for each of whose values the prior divides places anew; None without any."""
+    """Return the warning about sums over attributes if the prior divides places separately for each value; else None."""
     names = {
         f"'{name}'": None
         for i, above in enumerate(cells.junction().parent)

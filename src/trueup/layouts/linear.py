@@ -135,8 +135,7 @@ def log_slope(law: Law) -> float:
 
 
 def common(cells: Cells, one: Margin, other: Margin) -> Margin | None:
-    """Return the margin that both margins sum to: places of the higher level by the coarser attributes; None if
-    neither's attributes refine the other's."""
+    """Return the margin that both sum to: the higher level by the coarser attributes; None if neither's are coarser."""
     level = min(one.level, other.level, key=cells.tree.level)
     tables = [cells.marginal(m.attributes) for m in (one, other)]
     if refines(*tables):

@@ -227,7 +227,7 @@ def _to_the_ends(at: Reals, log: Reals, low: float, high: float) -> tuple[Reals,
 
 
 def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple[int, Reals] | None:
-    """Return the least total and log masses from it on, flat given bounds; None where it is so without, or has another prior."""
+    """Return the least total and the log masses from it on, flat given bounds; None if no such table is needed."""
     levels = problem.nested.cells.tree.levels
     if not isinstance(prior, Hierarchical) or not isinstance(prior.total, Flat) or not prior.even:
         return None
@@ -248,7 +248,7 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
 
 
 def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
-    """Return totals below and above which none will come near: what was measured of it, less and plus much noise."""
+    """Return limits that the total almost surely lies within: its measured value minus and plus many deviations of noise."""
     noise = [
         0.0 if h.exact else FAR * (h.law.variance * len(v)) ** 0.5
         for h, v in zip(headers, values, strict=True)

@@ -180,7 +180,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def keyed_fingerprint(source: Any, key: bytes) -> str | None:
-    """Return the HMAC-SHA256 of all that decides what is read of a table: its bytes, name and encoding.
+    """Return the HMAC-SHA256 of a table's bytes, name and encoding, which decide what is read.
 
     Parameters
     ----------

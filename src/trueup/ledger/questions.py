@@ -74,7 +74,7 @@ class Question:
 
 
 def questions(spec: Spec, cells: Cells, rows: int | None = None) -> tuple[Question, ...]:
-    """List what a run of a spec finds out exactly: how the table is described, then every rule.
+    """List the questions that a run of a spec answers exactly: the table's description, then every rule.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def invariants(spec: Spec, cells: Cells) -> tuple[Question, ...]:
 
 
 def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
-    """Return the meaning of an invariant: which table it sums, by which places and values, and for whom."""
+    """Return the meaning of an invariant: the table that it sums, its places and values, and whom it counts."""
     levels = [level.name for level in spec.levels]
     if margin.level not in levels:
         raise SpecError(f"there is no level '{margin.level}'")
@@ -188,7 +188,7 @@ def _rule_names(spec: Spec, text: str) -> str:
 
 
 def _view(spec: Spec, name: str) -> list[Any]:
-    """Return what an attribute or a recode distinguishes: a column and groups of its values."""
+    """Return the column and the groups of values that an attribute or a recode distinguishes."""
     owner = _owner(spec, name)
     return [_column(owner), sorted(_chosen(owner, name, v)[1] for v in owner.views[name])]
 

@@ -99,7 +99,7 @@ class Answers:
         return firsts.index(question) + 1 if question in firsts else 0
 
     def refuse(self, name: str, named: Question | None) -> None:
-        """Count a refusal: what was reserved stays counted, and the descriptions that it answers are added."""
+        """Count a refusal: its reserved loss stays counted, and the descriptions that it answers are added."""
         firsts = self.pending.pop(name).firsts
         if named is None:
             self.counted.add(f"refusal {name}")
@@ -280,5 +280,5 @@ class Totals:
 
 
 def spent_in(currency: str, loss: Loss) -> Fraction:
-    """Return what a loss takes from a cap in a currency; a rho cap is charged for everything."""
+    """Return the amount that a loss takes from a cap in a currency; a rho cap is charged for every loss."""
     return {"epsilon": loss.epsilon, "rho": loss.zcdp, "delta": loss.delta}[currency]

@@ -221,7 +221,7 @@ class Cells:
         return True
 
     def holding(self, margin: Margin) -> Cells:
-        """Return the cells of which a margin is a sum; in a family, one table's."""
+        """Return the cells that a margin sums; in a family, the cells of one table."""
         return self
 
     def refuse_unheld(self, margin: Margin) -> None:

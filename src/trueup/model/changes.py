@@ -63,7 +63,7 @@ class AllAlike(Kept):
 
 
 def kept_of(constraints: Constraints, *, total: bool) -> Kept:
-    """Collect the sums that constraints keep; those of a family on the full cross, in whose cells records lie."""
+    """Collect the sums that constraints keep; of a family, the sums over the full cross, whose cells hold the records."""
     if not constraints.cells.is_family:
         return Kept.of(constraints, total=total)
     whole = of_records(constraints)
@@ -82,7 +82,7 @@ def kept_of(constraints: Constraints, *, total: bool) -> Kept:
 
 
 def of_records(constraints: Constraints) -> Constraints:
-    """Return the constraints on the full cross of a family, in whose cells records lie."""
+    """Return a family's constraints on the full cross, whose cells hold the records."""
     from trueup.model.family import FamilyCells
 
     cells = constraints.cells

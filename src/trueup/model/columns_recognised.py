@@ -251,7 +251,7 @@ def several(texts: Any) -> Any:
 
 
 def _attribute(attribute: Any) -> Document:
-    """Refuse an attribute without values: those of the table would tell which of them occur."""
+    """Refuse an attribute without values: taking them from the table would reveal which of them occur."""
     if isinstance(attribute, Mapping) and "name" in attribute:
         if attribute.get("values"):
             return {**attribute, "values": list(several(attribute["values"]))}

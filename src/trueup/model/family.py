@@ -84,7 +84,7 @@ class FamilyCells(Cells):
 
     @cached_property
     def closed(self) -> FamilyCells:
-        """Return an acyclic family whose tables these are, or are sums of: with the joint table that closes a ring."""
+        """Return an acyclic family that holds these tables or tables that sum to them; a ring is closed by its joint table."""
         if self.joint is None:
             return self
         return _largest_of(self, (*self.used, self.joint))

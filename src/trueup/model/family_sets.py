@@ -41,7 +41,7 @@ def sums_to(fine: Recode, coarse: Recode) -> bool:
 
 
 def spanned_margin(cells: Cells, own: frozenset[Variable]) -> Margin | None:
-    """Return the margin of some variables; None if they include two views of an attribute neither of which refines the other."""
+    """Return the margin of some variables; None if they include two views of an attribute and neither refines the other."""
     levels = [level for level in cells.tree.levels if ("", level) in own]
     names = []
     for attribute in cells.attributes:

@@ -212,7 +212,7 @@ class LinkedTables:
 
     @cached_property
     def determined(self) -> PersonsHeld | None:
-        """Return the persons that households of each kind hold exactly, told apart as far as the links do.
+        """Return the exact numbers of persons in households of each kind, for the groups of persons that the links name.
 
         The sets of persons that exact links count lie within each other or apart (which is checked when the spec is read):
         each set without those within it is a group of its own, and what a household holds of it is a difference.
@@ -302,8 +302,7 @@ def persons_of(value: str) -> int:
 
 
 def _counted(part: AttributePart, counting: list[AttributePart]) -> Attribute:
-    """Return an attribute of persons with a recode for every number that counts those of some of its values, and one for those
-    that have no top code together."""
+    """Return a person attribute with recodes: one per number that counts its values, and a joint one without top codes."""
     attribute, recodes = plain_attribute(part), []
     for count in counting:
         for name, values in (count.persons or {}).items():

@@ -255,7 +255,7 @@ class PricedChanges:
 
     @cached_property
     def queries(self) -> tuple[PricedQuery, ...]:
-        """Return what is measured, as the search sees it."""
+        """Return the measured queries in the form that the search uses."""
         kept = self.kept
         free = {margin: kept.fixed(margin).free for margin, _ in self.measured}
         return tuple(PricedQuery(kept.level(m), kept.groups(m), free[m], law) for m, law in self.measured)

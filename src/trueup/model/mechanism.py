@@ -134,7 +134,7 @@ def left_out_law(spec: Spec) -> Law | None:
 
 
 def _groups(cells: Cells, margin: Margin) -> int:
-    """Return how many counts a margin has; with a condition, those that can hold any counted unit."""
+    """Return the number of counts of a margin; with a condition, only counts that can hold a counted unit."""
     return len(cells.held(margin)) if margin.where else cells.size(margin)
 
 
@@ -163,7 +163,7 @@ _ENFORCED = (
 
 
 def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict[Relation, NoisePart]:
-    """Return what one step of each relation moves; counts that compared databases share do not move."""
+    """Return how far one step of each relation moves the counts; counts shared by compared databases do not move."""
     found: dict[Relation, NoisePart] = {}
     for at in RELATIONS:
         kept = shared[at == "replace" and reach.exact]
@@ -173,12 +173,12 @@ def _priced(header: Measured, reach: Reach, shared: Mapping[bool, Kept]) -> dict
 
 
 def _priced_alone(part: LeftOutPart, law: Law) -> dict[Relation, NoisePart]:
-    """Return what one step of each relation moves in the number of records left out."""
+    """Return how far one step of each relation moves the number of records left out."""
     return {at: NoisePart.reached(law, records_left_out(part.most), at, cells=1) for at in RELATIONS}
 
 
 def noise_parts(spec: Spec, constraints: Constraints, headers: Iterable[Measured]) -> tuple[NoisePart, ...]:
-    """Return the noise of a spec, with what one step of its neighbour relation does to the counts of each query.
+    """Return the noise of a spec, with the change of each query's counts under one step of the neighbour relation.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def _change(
 
 
 def _by_records(spec: Spec, shared: Mapping[bool, Kept], measured: Sequence[Measured]) -> bool:
-    """Return True if units of several records lose exactly what is charged; `Records` says who attains it in one query.
+    """Return True if the loss charged for units of several records is exact; `Records` says who attains it in one query.
 
     One unit whose records all lie in one cell, added or removed, does in every query at once. Under `replace` all
     records move to a cell that differs in every query, if there is one; where every query has one count, they

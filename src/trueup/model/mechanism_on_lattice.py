@@ -144,7 +144,7 @@ def _over(cells: Cells, invariant: Margin, margin: Margin) -> Any:
 
 
 def rows_over(cells: Cells, rows: scipy.sparse.csr_array, margin: Margin) -> scipy.sparse.csr_array | None:
-    """Return rows over the finest cells as rows over the groups of a margin, or None if they are no sums of these.
+    """Return rows over the finest cells as rows over a margin's groups; None if they are no combinations of the groups.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def plan_adding_up(
 
 
 def _level_step(spec: Spec, reach: Reach, size: int) -> Sensitivity:
-    """Return what one step moves at a level; a total that it does not move gets the noise of one unit."""
+    """Return how far one step moves the counts of a level; a total that does not move gets the noise of one unit."""
     step = reach.sensitivity(spec.privacy.neighbours, cells=size)
     return step if step.l1 else reach.sensitivity("add-remove", cells=size)
 
@@ -213,7 +213,7 @@ def _misfit(query: Query, constraints: Constraints) -> tuple[str, str] | None:
 def plan_within(
     spec: Spec, query: Query, margin: Margin, budget: Fraction, reach: Reach, constraints: Constraints
 ) -> LatticePlan:
-    """Return the law of noise within what is known of the groups of a margin, drawn fast whatever the kept sums are.
+    """Return the law of noise within the known bounds and sums of a margin's groups.
 
     Raises
     ------

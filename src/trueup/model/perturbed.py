@@ -132,7 +132,7 @@ class PerturbedSpec(SpecPart):
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """Return in words what its tables hold that contradicts their codes; empty before they are read."""
+        """Return a sentence on values that contradict the codes of their tables; empty before the tables are read."""
         return self._noted
 
     def note(self, found: Iterable[str]) -> None:

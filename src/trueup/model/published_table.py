@@ -113,7 +113,7 @@ class PublishedTable(SpecPart):
 
     @property
     def rule(self) -> PublishingRule:
-        """Return how its values were made, and what is not shown."""
+        """Return the rule that made its values, with the values that are not shown."""
         return read_rule(self.law, self.name, by_variance=self.by_row)
 
     def reads_rows_of(self, other: PublishedTable) -> bool:

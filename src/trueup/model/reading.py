@@ -87,7 +87,7 @@ class Reading:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Return which records are counted: a limit by units, and for two tables what a household holds."""
+        """Return the rule for counted records: a limit by unit and, for two tables, the persons that a household holds."""
         limit = self.privacy.contribution if self.privacy.id or self.table.join else None
         held = self.table.join.attributes if self.table.join else ()
         linked = [{**stated(part), "persons": _counted(part, held)} for part in held]

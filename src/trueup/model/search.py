@@ -158,7 +158,7 @@ class Sought:
         return found
 
     def found(self) -> list[Found]:
-        """Return the smallest changes by norm, the largest first, as far as they can lose more than those before."""
+        """Return the smallest changes by norm, largest first, without those that cannot lose more than earlier ones."""
         try:
             norms = sorted(self.norms(), reverse=True)
         except Exhausted:

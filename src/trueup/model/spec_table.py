@@ -179,7 +179,7 @@ class AttributePart(SpecPart):
         return self
 
     def crossed(self, first: str, second: str) -> str:
-        """Return the advice on how one recode can hold what two views tell apart together."""
+        """Return the advice for one recode that distinguishes all that two views distinguish together."""
         groups: dict[tuple[str, str], list[str]] = {}
         for value in self.values:
             groups.setdefault((self._group(first, value), self._group(second, value)), []).append(value)

@@ -131,7 +131,7 @@ class _Stack:
         return (attribute["of"] == self.person) == (table == self.person)
 
     def _shared(self) -> list[str]:
-        """Return the attributes of the household by which persons are counted."""
+        """Return the household attributes that persons are counted by."""
         views = {name: a for a in self.attributes for name in self._views_of(a)}
         found = []
         for query in self.given.get("query", ()):

@@ -136,7 +136,7 @@ def limited(spec: Spec) -> str:
 
 
 def limited_sentence(spec: Spec | None) -> str:
-    """Return that counts leave out records beyond the limit on those of a unit; empty if there is none."""
+    """Return the sentence that counts leave out a unit's records beyond its limit; empty if there is no limit."""
     if spec is None or not (most := limited(spec)):
         return ""
     return f"Every count is of {most} alone: what is beyond that is in none."

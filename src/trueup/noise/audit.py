@@ -268,7 +268,7 @@ def _claim(law: Any, delta: float | None) -> tuple[float, float]:
 
 
 def audit_histogram(law: Any, size: int, words: Words) -> Integers:
-    """Count `size` draws at `-reach .. reach`; what is beyond goes to the ends."""
+    """Count `size` draws at `-reach .. reach`; draws beyond are counted at the ends."""
     reach = _audited_reach(law)
     counts = np.zeros(2 * reach + 1, dtype=np.int64)
     for start in range(0, size, _BLOCK):

@@ -152,7 +152,7 @@ class Law(Protocol):
         ...
 
     def losses(self, change: int, cut: float) -> Losses:
-        """Return the distribution of the privacy loss of one count that changes by so much; raise SpecError if not known."""
+        """Return the distribution of the privacy loss if one count changes by `change`; raise SpecError if it is not known."""
         ...
 
     def logpmf(self, noise: ArrayLike) -> Reals:

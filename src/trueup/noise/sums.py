@@ -181,7 +181,7 @@ def _power(low: int, masses: Reals, times: int, edge: int) -> tuple[int, Reals]:
 
 
 def _trim(low: int, masses: Reals, edge: int) -> tuple[int, Reals]:
-    """Keep what is in the window -edge..edge and not negligible."""
+    """Keep the masses that lie in the window -edge..edge and are not negligible."""
     first, last = max(-edge - low, 0), min(edge - low + 1, masses.size)
     kept = masses[first:last]
     inside = np.flatnonzero(kept > 1e-300)[[0, -1]]

@@ -141,7 +141,7 @@ def _of_one(precision: float, confidence: float) -> float:
 
 
 def _quantile(weights: Reals, times: Reals, of: Reals, variance: float, probability: float) -> float:
-    """Return the x at which `P(|error| <= x)` is a probability; weights in standard deviations, all in units of one."""
+    """Return the quantile x with `P(|error| <= x)` equal to a probability; weights are standard deviations in a common unit."""
     t = 2 * np.pi / PERIOD * np.arange(1, TERMS + 1)
     rest = max(0.0, 1 - float((weights**2 * times / of).sum()))
     log = -(rest + SMOOTHED**2) * t**2 / 2

@@ -291,7 +291,7 @@ def _about_others(task: PlanningTask, planned: Reals, given: Reals) -> str | Non
 
 
 def _reached(task: PlanningTask, per_deviation: Reals, precisions: Reals) -> tuple[Reached, ...]:
-    """Return every target with the margins of error of the plan and of the spec as it stands."""
+    """Return every target with its margins of error under the plan and under the present spec."""
     if not task.targets:
         return ()
     planned, places = task.expected.reached(precisions, task.targets)

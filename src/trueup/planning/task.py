@@ -202,7 +202,7 @@ class PlanningTask:
 
     @cached_property
     def given_errors(self) -> tuple[Reals, Reals]:
-        """Return mean and largest error variance of every table with the spec as it stands."""
+        """Return mean and largest error variance of every table under the present spec."""
         return self.errors(self.given_precisions)
 
     def given_variance(self, target: Target) -> float:

@@ -183,7 +183,7 @@ def unsolved(method: str, why: str) -> ConvergenceError:
 
 
 def published(constraints: Constraints) -> tuple[Margin, ...]:
-    """Return the margins whose tables are released: totals of every level, everything measured, and the finest cells."""
+    """Return the margins of the released tables: totals of every level, all measured margins, and the finest cells."""
     cells = constraints.cells
     kept = cells.coarsest.attributes
     if constraints.joined is not None:  # nothing is a sum of persons and households

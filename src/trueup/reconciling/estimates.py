@@ -31,7 +31,7 @@ _TIE = 1e-9  # log masses closer than this are equal: a plateau, of which the lo
 
 @dataclass(frozen=True, eq=False)
 class EstimateLayout:
-    """The measured values of each node: which ones, and where they stand; independent of their numbers.
+    """Layout of measured values: the position of each node's values, independent of their numbers.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class EstimateLayout:
 
     @cached_property
     def plain_sums(self) -> dict[int, tuple[Counter, Integers]]:
-        """Return, for each node whose children were all measured once, the counts of noise laws and where the values stand."""
+        """Return the numbers of noise laws and the positions of values of each node whose children were all measured once."""
         first, last = self.problem.child_ptr[:-1], self.problem.child_ptr[1:]
         once = np.append(0, np.cumsum((self.exact >= 0) | (np.diff(self.ptr) == 1)))
         nodes = np.flatnonzero(self.inner() & (once[last] - once[first] == last - first))
@@ -86,7 +86,7 @@ class EstimateLayout:
 def layout(
     problem: TreeProblem, total: Total, prior: CountPrior, prior_total: CountPrior, monte_carlo: int
 ) -> EstimateLayout:
-    """Lay out what is known of each node before any value is seen."""
+    """Lay out the known rules and laws of each node before any value is seen."""
     prior.refuse_other_than(problem.nested.nodes[-1].size)
     prior_total.refuse_varying()
     nodes = problem.variance.size

@@ -232,7 +232,7 @@ def _estimates(
 def _known(
     segment: Segment, answers: Answers, below: Summary | None
 ) -> list[tuple[Exact, NDArray[np.int64]]]:
-    """Return the invariants of a segment and of what is below it, summed at its top places and checked against each other."""
+    """Return the invariants of a segment and of the levels below, summed at its top places and checked against each other."""
     plan, own = segment.plan, []
     for level, tables in zip(segment.measured, answers, strict=True):
         parts = zip(tables, plan.measured[level], plan.columns[level], strict=True)

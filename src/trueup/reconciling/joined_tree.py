@@ -129,7 +129,7 @@ class JoinedTree(HistogramTree):
 
 
 def within_households(joined: LinkedTables, persons: HistogramProblem, households: NDArray) -> Within:
-    """Return what tables of households `(b, n)` fix or bound of the persons of every level, replicate after replicate."""
+    """Return the values and bounds that household tables `(b, n)` imply for persons at every level, by replicate."""
     tree, fold = persons.cells.tree, persons.fold
     cells = joined.households.cells(tree)
 

@@ -80,7 +80,7 @@ class Method(ABC):
         return "it solves for all places at once"
 
     def divide(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return what all parts of the places share, for a divisible method whose constraints know levels but no places.
+        """Return the plan that all parts of the places share, for a divisible method; its constraints name levels, not places.
 
         Raises
         ------

@@ -148,7 +148,7 @@ def segment_plan(
     known: Sequence[Margin] = (),
     bounded: Sequence[Margin] = (),
 ) -> SegmentPlan:
-    """Prepare what all segments share; tables of `known` margins and bounds on `bounded` ones are given on the way down."""
+    """Prepare the plan of all segments; tables of `known` margins and bounds on `bounded` ones are given on the way down."""
     if reason := refuses_on_histogram(constraints):
         raise SpecError(f"reconciliation by parts cannot keep the constraints: {reason}")
     cells, fold = constraints.cells, small_fold(constraints)

@@ -112,7 +112,7 @@ class Log:
         executor: Executor,
         told: Callable[[PlacePart], None] = lambda part: None,
     ) -> None:
-        """Carry out a task on the parts not done before, and log it; `told` is called with each."""
+        """Carry out a task on the parts not done before, and log it; `told` is called with each answer."""
         self.before()
         left = [p for p in parts if not task.done(folder, p)]
         start, done, before = time.perf_counter(), [], len(parts) - len(left)

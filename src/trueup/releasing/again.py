@@ -240,7 +240,7 @@ def _unpublished(measurements: Measurements) -> NDArray[np.int64]:
 
 
 def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) -> Measurements:
-    """Return the published values with a range for each count of which nothing is published, as sums that hold it bound it.
+    """Return the published values, with a range from the published sums for each count that is not published.
 
     Upper ends are rounded up to powers of two, so that few ranges stand for many counts.
     """

@@ -61,7 +61,7 @@ _DATE = re.compile(r"(\d{4})(-\d{2})?", re.ASCII)
 
 
 def _shift(before: Sequence[str], after: Sequence[str]) -> int | None:
-    """Return how many years later all dates among the values are: 0 if values are the same, None if they cannot be paired.
+    """Return by how many years all dates among the values moved: 0 if values are equal, None if they cannot be paired.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def _released(
 def _drawn(
     old: Posterior, new: Posterior, margin: Margin, groups: Groups, level: float
 ) -> Mapping[str, NDArray]:
-    """Subtract draws, as many of each as both have: of one posterior in its pairs, of independent ones in any."""
+    """Describe the differences of draws, as many as both have: paired draws of one posterior, any of independent ones."""
     sums = []
     for record, own in zip((old, new), groups):
         draws = record.sums(margin)

@@ -97,7 +97,7 @@ def _measured(
     population: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return measured values (q,) of some lowest places, and of places all of whose lowest places these are.
+    """Return measured values (q,) of some lowest places, and of the places that consist of them alone.
 
     Of places of which they are some, what was measured is not theirs: their released counts are measured once more.
     """

@@ -108,7 +108,7 @@ class Explanation(ThreeLines):
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """Return in words of which tables nothing could be read, since their margins exceed most numbers."""
+        """Return a sentence that names the tables whose margins exceed most of their numbers; empty if there are none."""
         return tuple(unreadable_forecast(self.classes, self.problem.cells, self.units))
 
     @property

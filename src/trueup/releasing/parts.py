@@ -87,7 +87,7 @@ class ByParts:
 
     @property
     def spent(self) -> str:
-        """Return what is said of the loss if the run ends after it began to draw."""
+        """Return the sentence on the charged loss, for a run that ends after it began to draw."""
         return "Noise was drawn: the loss stays spent, and the run goes on from its folder."
 
     @property

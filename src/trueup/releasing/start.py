@@ -63,7 +63,7 @@ class Settings:
 
     @classmethod
     def of(cls, executor: Executor, most: int | None, tree: Tree, memory: int | None = None) -> Settings:
-        """Return the settings of an executor and the options; of the memory what the executor says comes first."""
+        """Return the settings of an executor and the options; the executor's own memory limit comes first."""
         memory, each, driver = executor.memory or memory, executor.worker_memory, driver_bytes(tree)
         if each and executor.beside_driver and executor.workers == 1:
             memory, each = each, None  # the only worker is the driver itself
@@ -71,7 +71,7 @@ class Settings:
         return cls(total, executor.workers, most, each, driver if executor.beside_driver else 0)
 
     def places(self, cells: int, answers: int) -> int:
-        """Return how many places, of so many cells and measured values each, fit in a worker's share of the memory.
+        """Return the number of places that fit in a worker's share of the memory, given their cells and measured values.
 
         Raises
         ------
@@ -249,7 +249,7 @@ def _empty(path: Path) -> None:
 
 
 def finish_removed(out: Path) -> None:
-    """Finish an interrupted removal of a target's run folder, of which nothing is needed any more."""
+    """Finish the interrupted removal of a target's run folder, which is no longer needed."""
     gone = run_path(out).with_name(run_path(out).name + REMOVED)
     if is_own(gone):
         with owning(gone):

@@ -73,7 +73,7 @@ class Deadline:
         return self.ends - (1 - share) * self.allowed - time.monotonic()
 
     def sooner(self, share: float) -> Deadline:
-        """Return the deadline of what may take a share of the time allowed, and leaves the rest to something else.
+        """Return the deadline of work that may take a share of the time allowed.
 
         Examples
         --------

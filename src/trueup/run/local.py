@@ -205,7 +205,7 @@ def _as_worker() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """Carry out what comes through the pipe until it closes, as it does when the driver dies."""
+    """Carry out the tasks from the pipe until it closes, as it does when the driver dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the driver's to handle
     while True:
         try:

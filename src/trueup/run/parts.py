@@ -106,7 +106,7 @@ class Parts:
         return winner
 
     def find(self, name: str) -> Part | None:
-        """Return what is committed under a name, unread; None if there is nothing.
+        """Return the part committed under a name, unread; None if there is none.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Parts:
         return held
 
     def part(self, name: str) -> Part:
-        """Return what is committed under a name, unread; raise BundleError if there is nothing."""
+        """Return the part committed under a name, unread; raise BundleError if there is none."""
         if held := self.find(name):
             return held
         raise BundleError(f"part '{name}' of the run is missing", remedy="continue the run with --resume")

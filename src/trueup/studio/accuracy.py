@@ -122,7 +122,7 @@ class Wishes:
 
 
 def answer(planned: Allocation, wanted: Wishes, guarantee: Guarantee) -> dict[str, Any]:
-    """Return what the page shows of a plan: budgets, margins of error of the worst count and by size, and the risk."""
+    """Return the page's figures of a plan: budgets, margins of error of the worst count and by size, and the risk."""
     ratio = normal_ratio(wanted.confidence)
     exact = {reached.target.table: reached.margin for reached in planned.targets}
     tables = [
@@ -184,7 +184,7 @@ def _of_another_answer(guarantee: Guarantee) -> Fraction:
 
 
 def risk(currency: str, total: Fraction, kinds: Sequence[Doubt] = ()) -> dict[str, Any]:
-    """Return what a budget lets somebody conclude about one unit: bounds on suspicions after the publication."""
+    """Return the risk of a budget for one unit: bounds on an observer's suspicion after the publication."""
     return {
         "epsilon": to_digits(_epsilon(currency, total), 3),
         "delta": "" if currency == "epsilon" else "1e-10",

@@ -102,7 +102,7 @@ def change_protection(spec: Spec, form: Form) -> str:
 
 
 def sets(spec: Spec) -> list[tuple[str, ...]]:
-    """Return sets of attributes that tables may be by: those that the spec measures, and other small ones."""
+    """Return sets of attributes for tables: the sets that the spec measures, and other small ones."""
     views = [view for a in spec.attributes for view in a.views]
     home = {view: a.name for a in spec.attributes for view in a.views}
     pairs = [pair for pair in combinations(views, 2) if home[pair[0]] != home[pair[1]]]

@@ -137,7 +137,7 @@ def _watch(job: Job) -> Callable[[str, int, int], None]:
 
 
 def _release_by_parts(task: dict[str, Any], problem: trueup.Problem, given: dict[str, Any]) -> None:
-    """Release what needs more memory than there is; a stopped run resumes with the noise that it drew."""
+    """Release by parts if memory is short; a stopped run resumes with the noise that it drew."""
     run = run_path(Path(task["out"]))
     with LocalPool(min(os.cpu_count() or 1, WORKERS)) as pool:
         if not (run / "plan.json").exists():

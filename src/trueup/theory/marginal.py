@@ -289,6 +289,6 @@ def _fourth_cumulant(law: Noise) -> float:
 
 
 def _reach(variance: float, laws: Sequence[Noise]) -> float:
-    """Return a half width beyond which a weighted sum of such noise has practically no mass (counts)."""
+    """Return a half width (counts) beyond which a weighted sum of such noise has negligible mass."""
     widest = max(-float(law.quantile(LEFT_OUT)) for law in laws)
     return max(widest, 10 * sqrt(variance)) + 2 * sqrt(variance) + 1.0

@@ -108,12 +108,12 @@ class SummedTreeChain:
         return np.arange(*self.tree.problem.child_ptr[node : node + 2])
 
     def _root(self) -> Reals:
-        """Return the masses of what was released given each noisy count of the root."""
+        """Return the probability of the release given each noisy count of the root."""
         table, at = self.reading[0].table, self.tree.counts[0] - self.reading[0].least
         return table[:, at] if 0 <= at < table.shape[1] else np.zeros(len(table))
 
     def _read(self, node: int) -> NoisyReading:
-        """Return what a node's weight and the splits below it say of its noisy count."""
+        """Return the likelihood of a node's noisy count from its weight and the splits below it."""
         true, law = int(self.true[node]), self.law.get(node)
         width = 0 if law is None else half_width(law)
         low, own = true - width, true + np.arange(-width, width + 1)
@@ -169,7 +169,7 @@ class SummedTreeChain:
     # --- from the root down ---------------------------------------------------------------------
 
     def _draw_noisy(self) -> None:
-        """Draw the noisy counts and weights of all nodes, given what `log_likelihood` laid down."""
+        """Draw the noisy counts and weights of all nodes, from the tables that `log_likelihood` made."""
         root, self.sums = self.reading[0], dict[int, int]()
         self.noisy[0] = root.low + self._choose(root.noise * (1.0 if self.settled[0] else self._root()))
         self.weight[0] = self.tree.counts[0]

@@ -1,4 +1,4 @@
-"""Laws of the noisy counts of the parts of one released split, where these have a say in other splits too.
+"""Laws of the noisy counts of the parts of one released split, for parts that influence other splits too.
 
 Events as in `trueup.kernel.released.exact`, of which each is one product over the parts: those without ties, those with ties in
 the order of the phase of Finucan's algorithm that settled them, and that of weights that are all zero. The phase depends on the
@@ -30,7 +30,7 @@ ROUNDING = 1e-15
 
 
 class NoisyReading(NamedTuple):
-    """Masses `table[n - low, a - least]` of a node's weight and all that was released below it, given its noisy count.
+    """Masses `table[n - low, a - least]` of a node's weight and the release below it, given its noisy count.
 
     `noise` holds the masses of its noisy count; weights that are not part of any split are one.
     """
@@ -176,7 +176,7 @@ class ReleasedSplit(NamedTuple):
 def join_split(
     children: Integers, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int
 ) -> ReleasedSplit | None:
-    """Join a split's events with what its children say; None if no event is possible."""
+    """Join a split's events with its children's readings; None if no event is possible."""
     noisy, log = [], events.log
     for part, one in zip(member.tolist(), readings):
         worth = np.ones((1, one.table.shape[1])) if part < 0 else events.worth[part]

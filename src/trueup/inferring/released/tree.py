@@ -93,7 +93,7 @@ class ReleasedTree:
         return settled
 
     def edges(self) -> Reals:
-        """Return the noise of each node beyond which its table may be too narrow, (nodes,) counts: none where its law ends."""
+        """Return, for each node (nodes,), the noise (counts) beyond which its table may be too narrow; else infinite."""
         edges = np.full(self.counts.size, np.inf)
         for header, at in zip(self.problem.headers, self.problem.nodes):
             if not header.exact and header.law.open_ended:

@@ -87,7 +87,7 @@ class DrawsInParts:
         return found[None]
 
     def _parts(self, asked: NDArray[np.bool_]) -> Iterator[tuple[slice, Integers, Integers]]:
-        """Yield of each file that holds a place that is asked for which draws it holds, of which cells, and the counts."""
+        """Yield, for each file that holds a requested place, its slice of the draws, its cells, and the counts."""
         for name, written in self.files.items():
             path = self.folder / name
             if not path.is_file() or digest(path) != written:

@@ -24,7 +24,7 @@ MAX_PLACES = 200_000_000
 
 @dataclass(frozen=True, eq=False)
 class _OfHolders:
-    """A column of the places that hold those of the last level, made for the rows asked for: a nation's take gigabytes."""
+    """A column of larger places by place of the last level, made only for requested rows: a nation's would take gigabytes."""
 
     values: NDArray
     leaves: NDArray[np.int64]

@@ -155,7 +155,7 @@ def _values_of_level(
 
 
 def _in_order(listed: Any, tree: Tree, level: str, order: NDArray[np.int64]) -> bool:
-    """Return True if rows, put into an order, list all places of a level once or several times, a run of rows at a time."""
+    """Return True if rows, once sorted, list all places of a level once or several times; rows are read a run at a time."""
     expected, begun = np.empty(len(order), np.int64), 0
     expected[order] = np.arange(len(order)) % tree.sizes[tree.level(level)]
     while rows := listed.fetchmany(TEXTS_AT_ONCE):

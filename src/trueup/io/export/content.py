@@ -1,4 +1,4 @@
-"""Content of an export: the tables of a record, a page on what was protected and how, metadata for registries."""
+"""Content of an export: a record's tables, a page on protection, and metadata for registries."""
 
 from __future__ import annotations
 

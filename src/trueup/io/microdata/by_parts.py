@@ -335,7 +335,7 @@ class _Tabulation:
             refuse_twins(np.zeros(2, np.int64), lambda at: table.row(numbers[at]))
 
     def _as_written(self, table: Relation) -> str:
-        """Return SQL for the words of a row that are read as values: rows of one cell that differ in these are added up."""
+        """Return SQL for the texts of a row that are read as values: rows of one cell with different texts are added up."""
         read = [text_sql(table, part.column or part.name) for part in self.spec.attributes if part.is_read]
         return f"[{', '.join(read)}]::VARCHAR[]"
 

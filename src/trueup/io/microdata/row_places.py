@@ -35,7 +35,7 @@ def refuse_missing(values: NDArray, column: str, where: Where, topic: str, remed
 
 
 def outside_domain(part: AttributePart, said: str, *, of_counts: bool) -> DataError:
-    """Return the refusal of a value that is none of an attribute's, with the readings that may help an attribute of its kind."""
+    """Return the error for a value outside an attribute's domain, with the readings that may help an attribute of its kind."""
     remedies = ["correct the table" + ", and leave out rows of sums such as Total" * of_counts]
     remedies += _readings(part, "values" if of_counts else "all other values")
     return DataError(said, needed=_values_needed(part), remedy="; or ".join(remedies), about=topic_of(part))
@@ -160,7 +160,7 @@ def places_of_rows(spec: Reading, cells: Cells, rows: Columns, where: Where) -> 
 
 
 def plain_keys(spec: Reading, cells: Cells) -> Columns:
-    """Return the keys of the last level's places that rows are compared with, in the form in which they are.
+    """Return the keys of the last level's places in the form in which rows are compared with them.
 
     Raises
     ------

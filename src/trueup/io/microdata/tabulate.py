@@ -79,7 +79,7 @@ def cells_named(
 
 
 def _as_written(parts: Iterable[AttributePart], rows: Columns, index: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a number for what each row names as it is written: ages 3 and 4 are two, though one range counts both."""
+    """Return a number for each row's values as written: ages 3 and 4 get two numbers, though one range counts both."""
     for part in parts:
         if part.is_read:
             _, value = np.unique(_plain_values(rows[part.column or part.name]), return_inverse=True)

@@ -36,7 +36,7 @@ def _part_rise(before, k, a):
 
 @njit(cache=True)
 def prior_rise(layout, state, table, cell, other, k):
-    """Return the change of the log prior if a cell and all sums above it become k larger, but for those of the other."""
+    """Return the change of the log prior if a cell grows by k, with all sums above it that the other cell is not in."""
     total, first = 0.0, layout.steps[table]
     last = layout.steps[table + 1] - first - 1
     for s in range(last + 1):
@@ -52,7 +52,7 @@ def prior_rise(layout, state, table, cell, other, k):
 
 @njit(cache=True)
 def _log_step(layout, state, table, step, log_a):
-    """Return the log prior of what a step divides as a function of its concentration, with the logistic law of its log."""
+    """Return the log prior of the sums that a step divides, and of its concentration, whose log has a logistic law."""
     a, total = math.exp(log_a), log_a - 2.0 * math.log1p(math.exp(log_a))
     for g in range(layout.sums_ptr[step], layout.sums_ptr[step + 1]):
         if state.held[g] > 0.0:

@@ -137,7 +137,7 @@ def _noise_rise(layout, state, o, k):
 
 @njit(cache=True)
 def _rise(layout, state, flat, table, source, target, k):
-    """Return the change of the log density if k counts go from a cell of a table (-1: none) to another; -inf below zero."""
+    """Return the change of the log density if k counts move from one cell (-1: none) to another; -inf if one falls below 0."""
     total = 0.0
     if source >= 0 and state.x[source] < k:
         return -np.inf

@@ -52,7 +52,7 @@ def pair_sums(plan, own):
 
 @njit(cache=True)
 def only_part(plan, v):
-    """Return the lowest node with the same count: through nodes that have one part, that part, and so on."""
+    """Return the lowest descendant that has the same count because every node on the way has a single part."""
     while plan.left[v] >= 0 and plan.right[v] < 0:
         v = plan.left[v]
     return v

@@ -378,7 +378,7 @@ def _row(axis: Axis, groups: NDArray, code: int) -> Reals:
 
 
 def _kinds(domain: Domain, marginal: Marginal, *, weights: bool = False) -> list[NDArray]:
-    """Return on every axis one code of each kind (or how many are of it): its atoms if it is kept, else its groups."""
+    """Return on every axis one code of each kind, or the number of its codes; kinds are atoms of a kept axis, else groups."""
     kinds = []
     for axis, groups in zip(domain.axes, marginal, strict=True):
         kept = is_identity(groups)

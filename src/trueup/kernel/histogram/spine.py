@@ -102,7 +102,7 @@ class Spine:
         return np.diff(np.append(self.firsts[level], self.size(level + 1)))
 
     def above(self, leaves: np.ndarray) -> list[np.ndarray]:
-        """Return masks of the inner nodes of every level that have a leaf of a mask (of the last level's nodes) below them.
+        """Return, by level, masks of the inner nodes that have one of the masked leaves below them.
 
         Examples
         --------

@@ -31,7 +31,7 @@ MOST_DIMENSIONS = 24
 
 
 def graver_basis(matrix: Matrix, most: int = MOST_VECTORS) -> Matrix | None:
-    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}`, one of `v` and `-v` each; None if it is large.
+    """Return the Graver basis `(g, n)` of `{v in Z^n : A v = 0}` with one of each pair `v`, `-v`; None if it is large.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _in_order(vectors: Matrix) -> Matrix:
 
 
 def reached(tables: Matrix, moves: Matrix) -> NDArray[np.int64]:
-    """Label `(k,)` each of k distinct tables by the part of the list that moves reach from it, one by one and within the list.
+    """Label `(k,)` k distinct tables by connected component; two tables are adjacent if a move leads from one to the other.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ def _try(tape, notes, state, stages, asked, out):
 
 @njit(cache=True)
 def _row(tape, notes, state, law, k, left, out):
-    """Draw the cells of one row given that they sum to zero, the nearest to zero as what is left by the others."""
+    """Draw the cells of one row given that they sum to zero; the cell nearest to zero is what the others leave."""
     last = np.argmin(np.abs(left))
     while state[STATUS] == RUNNING:
         total = 0

@@ -42,7 +42,7 @@ class Fit:
         return float(self.weights @ (self.matrix @ x - self.values) ** 2)
 
     def around(self, origin: np.ndarray) -> Fit:
-        """Return the fit of the change of an origin (n,): what is measured beyond its sums."""
+        """Return the fit of the change from an origin (n,), whose sums are subtracted from the measurements."""
         return Fit(self.matrix, self.values - self.matrix @ origin, self.weights)
 
     def relative(self) -> Fit:
@@ -278,7 +278,7 @@ def _longest(*matrices: scipy.sparse.csr_array) -> int:
 
 
 def _reach(fit: Fit, radius: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interval (n,), (n,) of every count whose own measurement is off by up to a radius (q,)."""
+    """Return the interval (n,), (n,) of every count, if its own measurement is off by at most a radius (q,)."""
     n = fit.matrix.shape[1]
     low, high = np.full(n, -np.inf), np.full(n, np.inf)
     alone = np.flatnonzero(np.diff(fit.matrix.indptr) == 1)

@@ -68,7 +68,7 @@ class _Face:
 
 @dataclass(frozen=True)
 class _Limits:
-    """All limits as rows: those of the polyhedron, then every count itself where it must not be negative."""
+    """All limits as rows: those of the polyhedron, then the counts that must not be negative."""
 
     rows: scipy.sparse.csr_array
     lower: np.ndarray
@@ -136,7 +136,7 @@ class _Limits:
         return replace(face, multipliers=multipliers)
 
     def bound(self, fit: Fit, face: _Face) -> float:
-        """Return what a face's prices and multipliers prove, multipliers of the wrong sign left out."""
+        """Return the lower bound that a face's prices and multipliers prove, without multipliers of the wrong sign."""
         right = (self.lower == self.upper) | (face.side * face.multipliers > 0)
         multipliers = np.where(right, face.multipliers, 0.0)
         limits = np.where(multipliers > 0, self.upper, self.lower)
@@ -219,7 +219,7 @@ def _search(limits: _Limits, fit: Fit, side: np.ndarray, most: int) -> _Face | N
 
 
 def _worst(chosen: np.ndarray, amount: np.ndarray, most: int) -> np.ndarray:
-    """Return a mask of at most so many of the chosen rows: those of the largest amounts."""
+    """Return a mask of the chosen rows with the largest amounts, up to a number of rows."""
     kept = np.zeros(chosen.size, bool)
     kept[np.argsort(np.where(chosen, -amount, np.inf), kind="stable")[: min(most, chosen.sum())]] = True
     return kept

@@ -157,7 +157,7 @@ def _by(solve, polyhedron: Polyhedron, fit: Fit, origin: np.ndarray) -> tuple[np
 
 
 def relative_gap(total: float, bound: float) -> float | None:
-    """Return how far a loss may be above its lower bound, relative to it or to 1, up to tolerances; None without one."""
+    """Return the gap of a loss above its lower bound, relative to the bound or to 1, up to tolerances; None without a bound."""
     if not np.isfinite(bound):
         return None
     bound = max(bound, 0.0)  # no loss is negative

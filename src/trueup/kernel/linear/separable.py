@@ -102,7 +102,7 @@ def separable_optimum(polyhedron: Polyhedron, fit: Fit) -> SeparableOptimum | No
 
 
 def _measured_alone(fit: Fit) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return what each count was measured as, and its weight; None unless each has one measurement of its own."""
+    """Return each count's measured value and weight; None unless each count has one measurement of its own."""
     matrix = fit.matrix
     q, n = matrix.shape
     if (

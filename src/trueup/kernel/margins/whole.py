@@ -81,7 +81,7 @@ def whole_table(
 
 
 def _transported(x, margins, given, rng, open_cells) -> Answer:
-    """Solve one or two margins as a transportation problem for each entry of what they share; a missing second one is empty."""
+    """Solve one or two margins as transportation problems, one for each shared entry; a missing second margin is empty."""
     one, two = margins[0], margins[-1]
     shared = tuple(a for a in one if a in two) if len(margins) == 2 else ()
     down = tuple(a for a in one if a not in shared)

@@ -82,7 +82,7 @@ def log_one_plus(log):
 
 @njit(cache=True)
 def proper_splits(child_ptr, factors, floor, ceiling):
-    """Mark the nodes whose parts, none below 0, have parameters that sum to `total`, or less: splits of a sum add up to 1."""
+    """Mark the nodes whose parts are nonnegative and have parameters that sum to `total` or less: splits of a sum add up to 1."""
     out = np.zeros(len(floor), np.bool_)
     for v in range(len(floor)):
         alpha, least = 0.0, 0
@@ -193,7 +193,7 @@ def plan_pairs(child_ptr):
 
 @njit(cache=True)
 def above(plan, passed, roots):
-    """Return, for each node of the plan, the sum of `passed` over all nodes above it; `roots` (k,) are given for the first k."""
+    """Return, for each node of the plan, the sum of `passed` over its ancestors; `roots` (k,) are the sums of the first k."""
     out = np.zeros(len(passed))
     out[: len(roots)] = roots
     for place in range(len(plan.order) - 1, -1, -1):

@@ -166,7 +166,7 @@ def _forward(child_ptr, low, start, masses, v):
 
 @njit(cache=True)
 def closed_marginals(child_ptr, low, start, masses, roots):
-    """Return the marginal masses of every node, laid out like the messages, given those of the first nodes, the roots."""
+    """Return the marginal masses of every node, laid out like the messages, given the roots' (the first nodes')."""
     out = np.zeros(len(masses))
     out[: len(roots)] = roots
     for v in range(len(low)):
@@ -202,7 +202,7 @@ def closed_marginals(child_ptr, low, start, masses, roots):
 
 @njit(cache=True)
 def closed_draws(rng, child_ptr, low, start, masses, roots):
-    """Return `(draws, n)` independent draws of all nodes, given those `(draws, k)` of the first `k`, the roots."""
+    """Return `(draws, n)` independent draws of all nodes, given draws `(draws, k)` of the first `k`, the roots."""
     draws = len(roots)
     counts = np.zeros((draws, len(low)), np.int64)
     counts[:, : roots.shape[1]] = roots

@@ -35,9 +35,7 @@ ROUNDED, TERM_BY_TERM = 1e-11, 1 << 30
 
 @njit(cache=True)
 def given_to_parts(tilted, v, messages, down):
-    """Return the message to `v` from all nodes outside its children, on its window; where it overflows, and the count has
-    next to no mass, 0.
-    """
+    """Return the message to `v` from all nodes outside its children, on its window; 0 where it overflows at a negligible mass."""
     if v >= len(tilted.low) or not tilted.informs[v]:
         return down
     masses = messages.masses[v]

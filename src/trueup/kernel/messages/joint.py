@@ -115,9 +115,7 @@ def _draw_family(v, plan, messages, out, n, rng):
 def draw_below(
     plan: PairPlan, messages: Messages, roots: Integers, n: int, rng: np.random.Generator
 ) -> Integers:
-    """Draw counts of all `n` nodes, `(n, draws)`, given those of the first ones, of whose type they are: joint, additive, never
-    negative.
-    """
+    """Draw counts of all `n` nodes, `(n, draws)`, in the type of the first nodes' given counts: joint, additive, nonnegative."""
     out = np.empty((n, roots.shape[1]), roots.dtype)
     out[: len(roots)] = roots
     v = 0

@@ -72,7 +72,7 @@ def divisors(k, a, b, log_odds, low, size, derived):
 
 @njit(cache=True)
 def _run(k, a, b, log_odds, count, out, derived):
-    """Compute as many counts, from `count` of 1 or more on, as one scale of the terms serves; return how many."""
+    """Compute counts from `count` (1 or more) on until the terms need another scale; return the number computed."""
     total = k * a
     step = math.log((count + total) / (count + k * b))
     length = min(out.shape[1], max(1, np.int64(DRIFT / max(step, 1e-6))))

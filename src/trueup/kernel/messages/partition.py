@@ -124,7 +124,7 @@ def roots_of(solved: Solved, count: int) -> Roots:
 
 
 def mixed_roots(each: Sequence[Roots], log_weights: Reals) -> tuple[Roots, Reals]:
-    """Return the messages of `k` roots below each of which a mixture holds, and the log of the sums of its weights `(k,)`.
+    """Return the messages of `k` roots, each a mixture of what is below it, and the log sums `(k,)` of the mixtures' weights.
 
     `log_weights` `(components, k)` are those of the components, with the evidence of what is below. All have the same tilts.
     """
@@ -173,7 +173,7 @@ def with_leaves(tilted: Tilted, roots: Roots) -> Tilted:
 
 
 def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals) -> Factors:
-    """Return the factors of further nodes behind those of others: messages, end to end, each from its count `offset` on."""
+    """Append the factors of further nodes: messages, end to end, each from its count `offset` on."""
     k = len(offset)
     with np.errstate(divide="ignore"):
         log = np.append(own.log, np.log(masses))
@@ -191,7 +191,7 @@ def with_messages(own: Factors, offset: Integers, sizes: Integers, masses: Reals
 
 
 def with_normal(own: Factors, known: Subtrees) -> Factors:
-    """Return the factors of a top tree whose leaves' messages are about normal, for its tilts to be found."""
+    """Return the factors of a top tree with about normal messages of its leaves, for finding its tilts."""
     sd = np.sqrt(np.maximum(known.variance, NARROW))
     middle, reach = np.round(known.mean).astype(np.int64), np.ceil(NORMAL_SDS * sd).astype(np.int64) + 1
     low, high = np.maximum(middle - reach, known.low), np.minimum(middle + reach, known.high)

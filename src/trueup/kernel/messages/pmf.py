@@ -82,7 +82,7 @@ def no_splits(n: int) -> tuple[Reals, Reals, Reals, Reals, Integers]:
 
 
 class Coded:
-    """Numbers of all nodes of a large tree, of which few differ: each is held once, and a code of a byte or two by node.
+    """Numbers of all nodes of a large tree with few distinct values: each is held once, with a small code for every node.
 
     Examples
     --------

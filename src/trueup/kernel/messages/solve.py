@@ -203,7 +203,7 @@ def tilt_part(
     given: Reals = NO_TILT,
     below: Subtrees | None = None,
 ) -> tuple[Tilted, Subtrees]:
-    """Choose windows and tilts of a tree, or of a part of one; return them and what is known of every message.
+    """Choose windows and tilts of a tree or of a part; return them with the approximate moments of every message.
 
     Parameters
     ----------

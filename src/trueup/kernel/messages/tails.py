@@ -160,7 +160,7 @@ def _run(alpha, total, begin, end, level, slope):
 
 @njit(cache=True, _nrt=False)
 def _run_of_kinds(factors, v, begin, end, level, slope):
-    """Bound it for a leaf, whose split's factor is a sum of two where it is of two kinds."""
+    """Bound the same for a leaf; the factor of its split is a sum of two terms if its parts are of two kinds."""
     mass = _run(factors.alpha[v], factors.total[v], begin, end, level, slope)
     if factors.odds[v] == -np.inf:
         return mass
@@ -343,7 +343,7 @@ def _peak(factors, v, at, end):
 
 @njit(cache=True, _nrt=False)
 def share_of(lost, whole):
-    """Return the log of which fraction `exp(lost)` is of `exp(whole)`: 1 where both are infinite."""
+    """Return the log of the ratio of `exp(lost)` to `exp(whole)`, which is 1 if both are infinite."""
     if lost == -np.inf:
         return lost
     return 0.0 if lost == np.inf else min(lost - whole, 0.0)

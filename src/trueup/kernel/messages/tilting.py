@@ -282,7 +282,7 @@ def _update_inner(first_node, end, child_ptr, factors, informs, floor, ceiling, 
 
 @njit(cache=True)
 def _moved(child_ptr, informs, least, most, given, state, below, last_step):
-    """Return tilts under which each node's parts come to its known sum, to first order, and how far they were off.
+    """Return tilts at which the expected parts add up to each node's known sum, to first order, and the present differences.
 
     Given a change of the tilt of its parts, a sum moves by its variance times that, and so does each part. A step that
     would undo the last one, `last_step` (n,), goes half as far at most.
@@ -380,7 +380,7 @@ def first_tilts(child_ptr, factors):
 
 
 def find_tilts(child_ptr, factors, windows, tau: Reals | None = None, given: Reals = NO_TILT) -> TiltState:
-    """Return tilts under which sums of parts are where the posterior is, with the moments of all messages under them.
+    """Return tilts that centre sums of parts on the posterior, with the moments of all messages under them.
 
     Steps of the module's note, from `tau` or from `first_tilts`, until no sum is off by `TILT_TOLERANCE_SDS` standard deviations,
     or `STALLED_STEPS` came no nearer.

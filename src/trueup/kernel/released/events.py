@@ -242,7 +242,7 @@ def _impossible() -> InfeasibleError:
 
 
 def _left_out(log_mass: Reals, cut: tuple[bool, bool], top: float) -> float:
-    """Estimate the share of events beyond the ends that were cut off, from those nearest to them.
+    """Estimate the share of the events that were cut off beyond the ends, from the events nearest to the ends.
 
     Bounds fall off at either end at least as fast as they do over the last twentieth.
     """

@@ -155,7 +155,7 @@ def share_of_order(noisy, k, order):
 
 @njit(cache=True)
 def _share_of_ties(noisy, k, enter):
-    """Return the probability that those parts of a tie that have entered are the ones drawn to enter."""
+    """Return the probability that a tie is drawn so that exactly the parts that have entered enter."""
     inside = tied = 0
     for r in range(k.size):
         entered = k[r] > 0 and products_equal(k[r], noisy[enter], k[enter], noisy[r])

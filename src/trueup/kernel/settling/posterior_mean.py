@@ -360,7 +360,7 @@ def _learn_cells(kappa, common, slopes, hyper):
 
 @njit(cache=True, error_model="numpy")
 def _take_out(mean, weight, s, left, metric):
-    """Take a child's means out of what is left of the sums, and add its weighted covariance to the metric."""
+    """Subtract a child's means from the rest of the sums, and add its weighted covariance to the metric."""
     for i in range(left.size):
         left[i] -= mean[i]
         for j in range(left.size):
@@ -369,7 +369,7 @@ def _take_out(mean, weight, s, left, metric):
 
 @njit(cache=True, error_model="numpy")
 def _share_left(s, weights, left, means, variances):
-    """Share what is left of the sums among the children by their covariances, and note their variances."""
+    """Share the rest of the sums among the children by their covariances, and record their variances."""
     for c in range(means.shape[0]):
         moved = s[c] @ left
         for i in range(left.size):

@@ -26,7 +26,7 @@ FREE = -1  # a sum that is not prescribed
 
 @njit(cache=True)
 def _cheapest(cost, need, taken):
-    """Take the `need` cheapest of a line of cells, ties by lowest index; return what was missing."""
+    """Take the `need` cheapest cells of a line, ties by lowest index; return the number of units missing."""
     order = np.argsort(cost, kind="mergesort")
     for k in range(need):
         if k >= cost.size or cost[order[k]] == np.inf:

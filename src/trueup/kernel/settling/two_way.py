@@ -188,7 +188,7 @@ def _eliminated(v, y, row_gap, column_gap):
 
 @njit(cache=True)
 def _largest_gap(sums, asked):
-    """Replace sums by what they lack, and return the largest size of it; NaN if any is."""
+    """Replace sums by their residuals, and return the largest absolute residual; NaN if any is NaN."""
     largest = 0.0
     for i in range(sums.size):
         sums[i] = asked[i] - sums[i]

@@ -240,7 +240,7 @@ class Room(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _touched(tables, columns, room, level, at):
-    """List what a direction changes of the tables of a level, from `at` on; return where the list ends."""
+    """List from `at` on the entries of a level's tables that a direction changes; return the end of the list."""
     which, change = room.which, room.change
     many = at
     for r in range(tables.level.size):
@@ -485,7 +485,7 @@ def _descend(rng, places, work, room, mirrored):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _step(rng, places, work, room, c, after, left, mirrored, width):
-    """Draw a place's step given what is left for it and the siblings after it; return its position, -1 if masses are lost."""
+    """Draw a place's step given the rest for it and its later siblings; return its position, or -1 if all masses vanish."""
     u, own, low, masses = rng.random(), message_at(places, c), work.ends[c, 0], room.masses
     back = -low - work.ends[after, 2]
     tail, within = work.tail, room.within

@@ -93,7 +93,7 @@ def occupied(rng, guests, alpha):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def left_after(rng, count, share):
-    """Draw how many of `count` are left where each is taken away with a probability; the time is that of those taken."""
+    """Draw how many of `count` remain if each is removed with a probability; the work grows with the number removed."""
     left, at, step = count, 0.0, math.log1p(-share)
     while True:
         at += math.floor(math.log(1.0 - rng.random()) / step) + 1.0

@@ -53,7 +53,7 @@ class LinkedPools(NamedTuple):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def _leave(rng, columns, whole, count, x):
-    """Take so many units of a whole out of columns, each as likely as the others."""
+    """Remove units of a whole from columns, each unit with equal probability."""
     for i in range(count):
         left, at = int(rng.random() * (whole - i)), 0
         while left >= x[columns[at]]:
@@ -94,8 +94,7 @@ def _at_most(rng, most):
 
 @njit(cache=True, error_model="numpy", _nrt=False)
 def draw_exchange(rng, pools, kappa, theta, x, by, further, persons, out):
-    """Draw what a place's columns x become where its households change by a number; of these and of each other pool so many
-    further units are renewed."""
+    """Draw a place's columns x after its number of households changes; extra units of each pool are renewed as well."""
     for j in range(out.size):
         out[j] = x[j]
     for g in range(pools.start.size - 1):

@@ -42,7 +42,7 @@ def sign(k):
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def message_at(places, v):
-    """Return where a place's message begins among those of all: `WIDE` steps above the lowest level, `NARROW` on it."""
+    """Return the start of a place's message: messages have `WIDE` steps above the lowest level, `NARROW` steps on it."""
     inner = places.level_ptr[-2]
     return WIDE * v if v < inner else NARROW * (v + inner)
 
@@ -204,7 +204,7 @@ def _inner_logs(places, state, columns, stride, level, v, low, size, balance, lo
 
 @njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
 def weigh_alike(places, state, stride, balance):
-    """Set by what factor per step the masses of each place's parts are multiplied, and its own divided, if totals change.
+    """Set the factor per step that multiplies the masses of each place's parts, and divides its own, if totals change.
 
     A large concentration asks of every part that it grow, and of the place that it shrink, which come to nothing together. Apart,
     the masses of sums near the present one would be too small beside those of others. At a part of mean size a step up is even.

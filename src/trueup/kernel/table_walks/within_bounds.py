@@ -51,7 +51,7 @@ NUMBERS = 5
 
 
 class _Kind(NamedTuple):
-    """All that the law of a place depends on: its level, bounds, and how many parts it has of which kinds."""
+    """Everything that a place's law depends on: its level, its bounds, and the numbers of its parts by kind."""
 
     level: int
     low: int
@@ -225,7 +225,7 @@ def _without(total: Reals, a: float) -> Reals:
 
 
 def _inhabited(kind: _Kind, prior: _Prior) -> list[tuple[float, list[int]]]:
-    """Return log probabilities of numbers of inhabited parts of each kind: of some that stand for all."""
+    """Return log probabilities of the numbers of inhabited parts of each kind, at a few representative numbers."""
     counts = [many for _, many in kind.parts]
     size = sum(counts)
     if kind.level < len(prior.a) - 1 or size == 1 or any(part.low > 0 for part, _ in kind.parts):
@@ -252,7 +252,7 @@ def _log_beta_binomial(k: int, size: int, empty: float, lived: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _points(low: int, high: int) -> tuple[Reals, Reals]:
-    """Return the counts at which laws of a place are known, and logs of their weights in sums over all counts."""
+    """Return the counts at which a place's laws are tabled, and their log weights in sums over all counts."""
     ends = [low + WHOLE]
     while ends[-1] <= high:
         ends.append(low + 2 * (ends[-1] - low))

@@ -159,7 +159,7 @@ class _Reader:
         raise self._error("holds what cannot be computed")
 
     def _refuse_crossed(self, left: ast.expr, right: ast.expr) -> None:
-        """Refuse a count of one place over those of every place of a level: it looks like a share, and is none."""
+        """Refuse a ratio of one place's count to every place's of a level: it looks like a share but is none."""
         above, below = (self.names.find(n) if (n := _name(node)) else None for node in (left, right))
         if above is None or below is None or not above.single or below.single:
             return

@@ -183,7 +183,7 @@ class Measurements(Tabled):
         return values, reach, exact
 
     def shown(self, margin: Margin | str) -> NDArray:
-        """Return the published numbers `(groups,)` of a margin, exact ones too; masked if a code or nothing stands there."""
+        """Return the published numbers `(groups,)` of a margin, exact ones too; masked where there is a code or nothing."""
         return self._best(margin, 0.5)[0]
 
     @cached_property

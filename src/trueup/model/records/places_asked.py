@@ -21,7 +21,7 @@ class OwnAreas(Protocol):
 
     @property
     def column(self) -> str:
-        """Return the what the areas are called."""
+        """Return the column that names the areas."""
         ...
 
     @property
@@ -239,7 +239,7 @@ class Names:
                 )
 
     def _unknown(self, name: str, parts: list[str]) -> SpecError:
-        """Return the error for a name, saying what is wrong with it and which draws could answer."""
+        """Return the error for an unknown name, with its fault and the draws that could answer."""
         for part in parts[1:]:
             if error := self._unknown_value(part):
                 return error

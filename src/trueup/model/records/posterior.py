@@ -129,7 +129,7 @@ class Posterior(Tabled):
 
     @property
     def promise(self) -> str:
-        """Return what its intervals promise, under which conditions and of which counts, no more than is known."""
+        """Return the statement on coverage: what the intervals promise, for which counts, under which conditions."""
         return " ".join(filter(None, (self._promised, self.counted or limited_sentence(self.spec))))
 
     @property
@@ -164,7 +164,7 @@ class Posterior(Tabled):
 
     @property
     def _of_the_prior(self) -> list[str]:
-        """Return what is known against the prior, or of its parameters that were estimated."""
+        """Return the known objections to the prior, and the facts on its estimated parameters."""
         known = self.drawn.stats.get("prior", {})
         if "doubt" in self.drawn.stats:
             return [self.drawn.stats["doubt"]]

@@ -25,7 +25,7 @@ NINE_OF_TEN = "90%"
 
 
 class Tabled(ThreeLines):
-    """A record of counts, whose `figures` returns what is known of every group of a margin, the most important first."""
+    """A record of counts; `figures` returns its columns for every group of a margin, the most important first."""
 
     cells: Cells
     frame: str | None
@@ -37,7 +37,7 @@ class Tabled(ThreeLines):
         return None if self.spec is None else Problem(self.spec, self.cells)
 
     def figures(self, margin: Margin | str, level: float | str | None = None) -> Mapping[str, NDArray]:
-        """Return columns `(groups,)` of what is known of every group of a margin; masked if nothing is."""
+        """Return columns `(groups,)` of figures for every group of a margin; masked where nothing is known."""
         raise NotImplementedError
 
     @property
@@ -49,7 +49,7 @@ class Tabled(ThreeLines):
         return self.figures(margin)
 
     def _repr_html_(self) -> str:
-        """Show its lines, and its largest counts with what is known of each."""
+        """Show the record's lines, and its largest counts with their figures."""
         return super()._repr_html_() + self._largest_html()
 
     def _largest_html(self) -> str:

@@ -178,7 +178,7 @@ class BoundSampler:
 
     @property
     def rounding(self) -> float:
-        """Return an upper limit of the total variation between what is drawn in doubles and the law, if it is derived."""
+        """Return an upper bound of the total variation distance between draws in doubles and the law, if one is derived."""
         return sum(choice.rounding for _, choice in self.pieces)
 
     def draw(self, count: int, words: Words):

@@ -1,4 +1,4 @@
-"""Choice of the sampler of noise on a lattice, and those in doubles: Klein's walk and the Gaussian mixture.
+"""Choice of the sampler of noise on a lattice, and the samplers in doubles: Klein's walk and the Gaussian mixture.
 
 There are no fallbacks: what is chosen is what draws.
 

@@ -153,7 +153,7 @@ def centre(epsilon: Fraction, m: int, bits: int) -> Interval:
 
 
 def row_reach(epsilon: float, m: int, bits: int) -> int:
-    """Return how far beyond the lack of a column of m summands a cell is followed; it falls by `exp(-2 epsilon)` a step there."""
+    """Return how far beyond a column's lack its cells are tabled; the mass falls by `exp(-2 epsilon)` a step there."""
     return math.ceil((bits * math.log(2) / 2 + 2 * math.log(m + 1)) / epsilon) + 2 * m
 
 

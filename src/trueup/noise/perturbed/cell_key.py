@@ -237,7 +237,7 @@ class CellKey(ByChange):
 
     @cached_property
     def other_variances(self) -> dict[int, float]:
-        """Return the counts whose change cannot have the declared variance, with the variance it has instead."""
+        """Return the counts whose change does not have the declared variance, with the variance that it has."""
         if self.transitions is not None:
             return {}
         return {x: float(self.variance_at(x)) for x in range(1, len(self.rows)) if not self._row_of(x)[1]}

@@ -58,7 +58,7 @@ class RandomRounding(ByChange):
 
     @property
     def period(self) -> int:
-        """Return how many of the last rows repeat for ever: as many as the base, or one where large counts stay."""
+        """Return how many of the last rows repeat for all larger counts: `base` rows, or one if large counts stay unchanged."""
         return self.base if self.below is None else 1
 
     @cached_property

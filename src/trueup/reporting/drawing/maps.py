@@ -94,7 +94,7 @@ def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
 def matched(
     cells: Cells, features: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str, dict[int, Mapping[str, Any]]]:
-    """Find the level whose places the shapes are, by a property that holds their keys, joined or the last alone.
+    """Find the level of the shapes by a property that holds its places' keys, joined or the last key alone.
 
     Returns
     -------

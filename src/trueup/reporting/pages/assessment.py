@@ -170,7 +170,7 @@ def _assessment_facts(record: Assessment) -> tuple[tuple[str, str], ...]:
 
 
 def _truncation(record: Assessment) -> tuple[tuple[str, str], ...]:
-    """Return what the limit on a unit's records takes off the totals, before noise; empty if no limit was applied."""
+    """Return the row on records that the limit of a unit drops from the totals, before noise; empty without a limit."""
     if "records dropped" not in record.stats:
         return ()
     most, dropped = record.stats["records of a unit, at most"], record.stats["records dropped"]
@@ -242,7 +242,7 @@ def _methods(view: AssessmentView) -> Section:
 
 
 def _not_drawn(view: AssessmentView) -> tuple[str, ...]:
-    """Name what is in the tables but in no chart."""
+    """Name the counts that are in the tables but in no chart."""
     found = []
     if len(view.names) > SERIES:
         found.append(f"Charts show the first {SERIES} methods; the tables hold all.")

@@ -78,7 +78,7 @@ _ASSUMED = {
 
 
 def _assumed(posterior: Posterior) -> str:
-    """Return in words what was assumed of the true counts; parameters appear under how the page was made."""
+    """Return the words for the assumed prior; its parameters appear in the section on how the page was made."""
     given = posterior.method.get("prior")
     name = "flat" if given is None else str(dict(given)["name"])
     return _ASSUMED.get(name, posterior.prior.removeprefix("the "))

@@ -209,7 +209,7 @@ def adjustments(release: Release, unit: str) -> Section:
 
 
 def _kept_rules(release: Release) -> str:
-    """Return in words what else was kept; continuous methods, and those that allow negative counts, keep less."""
+    """Return the sentence on the other rules that were kept; continuous methods and negative counts keep fewer."""
     facts = {"whole": release.checks.get("whole numbers"), "not negative": (release.counts >= 0).all()}
     kept = " and ".join(name for name, holds in facts.items() if holds)
     return f" and keep them {kept}," if kept else ""

@@ -73,7 +73,7 @@ def laws(measurements: Measurements | Release) -> Facts:
 
 
 def _factor(guarantee: Guarantee) -> tuple[str, ...]:
-    """Return what a pure epsilon means for a probability; a rho bounds no single factor."""
+    """Return the sentence on a pure epsilon's meaning for a probability; a rho bounds no single factor."""
     if guarantee.currency != "epsilon" or guarantee.delta:
         return ()
     if guarantee.kind == "dp":
@@ -173,7 +173,7 @@ def _of_change(guarantee: Guarantee) -> str:
 
 
 def _by(release: Release, margin: Margin) -> str:
-    """Return by what a table counts, which says nothing of places where its level has one alone."""
+    """Return the words for a table's rows: its level and attributes, without the level if it has a single place."""
     if not _is_whole(release, margin.level):
         return f"by {table_name(margin)}"
     return plain(f"by {listing(margin.attributes)}" if margin.attributes else "in all") + str(
@@ -219,7 +219,7 @@ def what_is_left_out(release: Release, unit: str, level: float | str) -> tuple[s
 
 
 def _off(release: Release, unit: str, level: float | str) -> tuple[str, ...]:
-    """Return how far the numbers of each level of places may be off, or of the first tables by attributes; no exact ones."""
+    """Return the margins of error of each level of places, or of the first tables by attributes; exact tables are left out."""
 
     def uncertain(tables: Iterable[Margin]) -> dict[Margin, tuple[float, float]]:
         return {m: reach for m in tables if (reach := margins_of(release, m, level)) and reach[1] > 0}

@@ -193,7 +193,7 @@ _TOLD_IF_ZERO = {"passed", "moves_known_to_connect", "dropped_mass"}
 
 
 def reported(stats: Mapping[str, Any], besides: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Return names and values of what a method reported, without what is zero or stands elsewhere on the page."""
+    """Return names and values of a method's figures, without zeros and figures shown elsewhere on the page."""
     left = {*_TOLD_ELSEWHERE, *besides}
     return [
         (_REPORTED.get(name, plain(name).capitalize()), said(value))
@@ -203,7 +203,7 @@ def reported(stats: Mapping[str, Any], besides: Collection[str] = ()) -> list[tu
 
 
 def _is_zero(value: Any) -> bool:
-    """Return True for zero, no, and what is empty."""
+    """Return True for zero, False and empty values."""
     return isinstance(value, int | float | str | list | tuple | dict | np.number) and not value
 
 

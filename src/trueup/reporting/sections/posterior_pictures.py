@@ -53,7 +53,7 @@ class PosteriorView:
 
     @property
     def known_words(self) -> str:
-        """Return what is known of such counts: draws alone do not exclude other values."""
+        """Return the words for such counts: draws alone do not exclude other values."""
         return "known to the unit" if self.exact is not None else "the same in every draw"
 
     @property
@@ -132,7 +132,7 @@ def shapes(view: PosteriorView) -> Section:
 
 
 def _hidden(view: PosteriorView) -> tuple[str, ...]:
-    """Return how many published counts are hidden, and how many of these are known all the same."""
+    """Return the sentence on how many published counts are hidden, and how many of these are known all the same."""
     if not view.published or view.noisy is None:
         return ()
     hidden, known, n = view.hidden, view.known, len(view.by_size)

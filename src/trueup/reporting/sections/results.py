@@ -193,7 +193,7 @@ def _marks(held: Known, at: int) -> Iterator[Mark]:
 
 
 def _names(cells: Cells, margin: Margin) -> list[str]:
-    """Name every group for readers: the place with what holds it, then values; for the whole, values alone."""
+    """Name every group for readers: the place with its larger places, then values; for the whole, values alone."""
     level = cells.tree.level(margin.level)
     places = np.arange(cells.tree.sizes[level])
     labels = names_with_parents(cells, level, places) or cells.tree.labels(margin.level)
