@@ -48,11 +48,11 @@ _LETTERS: dict[str, tuple[str, ...]] = {
 than Latin by how often they stand in texts, the most common first.
 """
 _COMMON = 14
-"""How many letters of another script are common ones."""
+"""Number of letters of another script that are common ones."""
 _NEVER = re.compile(
     r"[a-zß-öø-ÿа-яёά-ώ][A-ZÀ-ÖØ-ÞĄĆĘŁŃŚŹŻČĎĚŇŘŠŤŮŽŐŰĞİŞА-ЯЁΑ-Ω]|[ךםןףץ][א-ת]|ς[α-ω]|[©®][^\W\d_]|(?<![ก-๎])[ัิ-ฺ็-๎]|[^\W\d_][“”„«»…§€£¥¿¡±×½¬¦¤¶][^\W\d_]"
 )
-"""What stands within no word: a capital behind a small letter, a last form of a letter before others, a mark."""
+"""Letters that stand within no word: a capital behind a small letter, a last form of a letter before others, a mark."""
 _MIXED = re.compile(
     r"[A-Za-z][Ͱ-\u0e7f]|[Ͱ-\u0e7f][A-Za-z]|[À-ɏ]{4,}|(?<![A-Za-zÀ-ɏ])[À-ɏ]{3}(?![A-Za-zÀ-ɏ])"
 )

@@ -25,6 +25,7 @@ from trueup.layouts.histogram import HistogramProblem, histogram_problem
 BURN, KEPT, THIN = 30, 150, 2
 """Sweeps before, draws, and sweeps between them, of each of two chains on a place."""
 SWEEPS = 2 * (BURN + KEPT * THIN)
+"""Sweeps of both chains on a place."""
 SHARE, MOST_STEPS = 0.2, 5_000_000
 """Largest cost of the compared places, as a share of a sweep of all places; and most moves of cells, in such sweeps, that a
 single place may cost instead: some seconds."""
@@ -84,10 +85,7 @@ def agreement(
     problem = walk.problem
     cells, level = problem.cells, len(problem.cells.tree.levels) - 2
     prepared = _prepared(problem) if count and level > 0 else None
-    if prepared is None:
-        return Agreement(0, *4 * (float("nan"),))
-    places = places_checked(problem, count, rng)
-    if not len(places):
+    if prepared is None or not len(places := places_checked(problem, count, rng)):
         return Agreement(0, *4 * (float("nan"),))
     totals, each, spreads = [], [], []
     for done, place in enumerate(places.tolist()):

@@ -51,7 +51,7 @@ LARGEST_MOVE, MOST_POINTS = 0.03, 500_000
 """Standard deviations (and a tenth of a count) by which grids twice as coarse may move a mean, or else gaps are halved; and
 points of a tree whose grids are not made finer for that."""
 ERROR_MEASURED = 0.4
-"""How coarse finer grids may be, more than coarse ones: by how much these move means says more of their error."""
+"""In the place of `RESOLVED`, of finer grids: their error is measured by how far they move means."""
 LEAST_COUNT = 0.1
 """Counts that are added to a standard deviation where errors of means are judged."""
 ROUNDING = 1e-8
@@ -183,8 +183,7 @@ class ApproximateTree:
         for i, theta in in_turn(thetas, self.deadline, self.progress, DRAWN_IN_POINTS):
             solved = grid.solve(splits.parameters(theta))
             messages.append(solved.up)
-            evidence = solved.evidence if np.isfinite(solved.evidence) else -np.inf
-            log_weights[i] = evidence + splits.log_hyperprior(theta)[0] - log_density[i]
+            log_weights[i] = solved.evidence + splits.log_hyperprior(theta)[0] - log_density[i]
         counts = rng.multinomial(draws, normalised(log_weights))
         return [(mode._replace(up=up), int(k)) for up, k in zip(messages, counts) if k], log_weights
 

@@ -57,7 +57,7 @@ class GridSolution(NamedTuple):
     factor, up
         `(points,)` log factors of nodes, and log masses given all that is at and below them.
     evidence
-        Log evidence of the values (nats).
+        Log evidence of the values (nats); minus infinity where no mass is left.
     """
 
     factor: Reals
@@ -185,10 +185,11 @@ class TreeGrid:
         factor = self.likelihood.copy()
         add_splits(self.grids.ptr, self.grids.x, split, factor)
         up = grid_upward(self.grids, factor)
-        return GridSolution(factor, up, log_evidence(self.grids, up))
+        evidence = log_evidence(self.grids, up)
+        return GridSolution(factor, up, evidence if np.isfinite(evidence) else -np.inf)
 
     def settle(self, split: Split, resolved: float = RESOLVED) -> tuple[GridSolution, GridMarginals]:
-        """Solve on grids refined, as far as `RESOLVED` says, where the posterior is; return what is then known of every node."""
+        """Solve on grids refined where the posterior is, until they are `resolved`; return also the marginals of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             if not np.diff(self.grids.ptr).all():  # a window that ends before it begins
@@ -279,8 +280,7 @@ class TreeGrid:
 
     def glance(self, splits: Splits, theta: Reals) -> float:
         """Return the log evidence at some hyperparameters, on the present grids."""
-        found = self.solve(splits.parameters(theta)).evidence
-        return found if np.isfinite(found) else -np.inf
+        return self.solve(splits.parameters(theta)).evidence
 
     @cached_property
     def noisy_total(self) -> float:

@@ -249,10 +249,8 @@ def total_of_tree(problem: TreeProblem, prior: object, values: NDArray) -> tuple
 
 def _likely_totals(headers: Sequence[Measured], values: Sequence[NDArray]) -> tuple[float, float]:
     """Return limits that the total almost surely lies within: its measured value minus and plus many deviations of noise."""
-    noise = [
-        0.0 if h.exact else FAR * (h.law.variance * len(v)) ** 0.5
-        for h, v in zip(headers, values, strict=True)
-    ]
-    sums = [float(np.sum(v)) for v in values]
-    least, most = (f(np.add(sums, sign * np.array(noise))) for f, sign in ((np.max, -1), (np.min, 1)))
-    return float(least), max(float(np.rint(most)), FAR)
+    sums = np.array([float(np.sum(v)) for v in values])
+    noise = FAR * np.array(
+        [0.0 if h.exact else (h.law.variance * len(v)) ** 0.5 for h, v in zip(headers, values, strict=True)]
+    )
+    return float((sums - noise).max()), max(float(np.rint((sums + noise).min())), FAR)

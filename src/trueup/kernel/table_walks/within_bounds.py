@@ -268,4 +268,5 @@ def _points(low: int, high: int) -> tuple[Reals, Reals]:
 
 @lru_cache(maxsize=1)
 def _legendre() -> tuple[Reals, Reals]:
+    """Return nodes and weights of Gauss and Legendre on an octave."""
     return np.polynomial.legendre.leggauss(OCTAVE)

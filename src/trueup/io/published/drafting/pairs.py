@@ -37,6 +37,7 @@ def told_rows(keys: list[SeenColumn]) -> int:
 
 
 def pairs_of(columns: list[SeenColumn]) -> Iterator[tuple[SeenColumn, SeenColumn]]:
+    """Return all pairs of columns, each once."""
     return ((a, b) for k, a in enumerate(columns) for b in columns[k + 1 :])
 
 

@@ -25,7 +25,9 @@ _FORMS: tuple[Callable[[str], str], ...] = (
     lambda code: re.sub(r"^\d*[^\W\d]+(?=\d)|^[^\W\d]+", "", code),
     lambda code: code.split(" ")[0] if any(map(str.isdigit, code.split(" ")[0])) else code,
 )
-"""What codes of places above may be prefixes of: the code, what is behind its first letters (0500000US), its first word."""
+"""Forms of a code that codes of places above may begin: all of it, without its first letters (0500000US), its first word."""
+_ZEROS = re.compile(r"\w")
+"""Signs of a code that are zeros in the codes of places above."""
 
 
 def indent_of(text: str) -> str:
@@ -128,9 +130,6 @@ def _ends_level(above: Mapping[str, str]) -> bool:
     begun = {short for code, short in above.items() if short != code}
     held = begun & {*above}
     return 3 * len(held) >= 2 * len(begun) > 0
-
-
-_ZEROS = re.compile(r"\w")
 
 
 def _shape(code: str) -> str:

@@ -21,7 +21,7 @@ from trueup.noise.perturbed import CountInterval
 _CONTROLLED = re.compile(
     r"\*{5}|-5{9}(\.0+)?|\(?(controlled|exact|fixed|exakt|exacto?|esatto|benchmark(ed)?)\)?", re.IGNORECASE
 )
-"""What says of an error that there is none: the value was set to a number known elsewhere."""
+"""Marks in the place of an error that there is none: the value was set to a number known elsewhere."""
 
 
 def written(whole: Draft, title: str) -> tuple[str, list[str]]:
