@@ -218,6 +218,7 @@ REFUSED = {
     f"{PLAN} --out towns.toml": "'towns.toml' exists. To do: choose another --out",
     f"{PLAN} --out nothing/below/x.toml": "create it first",
     f"{PLAN} --out new.txt": "or .toml for a spec",
+    f"{PLAN} --out new.html --out new.html": "a file for each",
     f"{RELEASE} --data towns.csv --data towns.csv": "--data is given 3 times",
     f"{RELEASE} --take-over": "--take-over is for a release by parts",
     f"{RELEASE} --worker-memory 1GB": "--worker-memory is for a release by parts",

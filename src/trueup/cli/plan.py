@@ -84,6 +84,8 @@ def plan_command(
         refuse_file(path)
         if path.suffix not in (".html", ".toml"):
             raise SpecError(f"'{path}' has an unknown ending", needed=".html for a page, or .toml for a spec")
+        if (out or []).count(path) > 1:
+            raise SpecError(f"--out names '{path}' twice", needed="a file for each")
     loaded = load_spec(spec)
     planned = plan_spec(
         loaded,
