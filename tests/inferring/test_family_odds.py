@@ -189,10 +189,10 @@ def test_where_they_are_alike_it_is_rarely_asked_for(large, rng):
 def test_families_of_which_no_window_holds_the_posterior_are_taken_as_alike(large, rng, monkeypatch):
     by_parts = SolutionSearch.by_parts
 
-    def failing(self, cut, tolerance):
+    def failing(self, cut, tolerance, *more):
         if self.mixture is not None:
             raise ConvergenceError("no window holds it", remedy="none")
-        return by_parts(self, cut, tolerance)
+        return by_parts(self, cut, tolerance, *more)
 
     monkeypatch.setattr(SolutionSearch, "by_parts", failing)
     found = estimates(posterior_of(differing(rng), rng))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -19,11 +20,13 @@ from tests.inferring.problems import (
 )
 from tests.kernel.message_trees import LAWS, build, leaves_of, logs, p_value
 from tests.reference.posterior import enumerate_tree
-from trueup.errors import SpecError
-from trueup.inferring import infer, tree_exact
+from trueup.errors import ConvergenceError, SpecError
+from trueup.inferring import infer, tree_exact, tree_search
 from trueup.inferring import tree_parts as tree_parts
 from trueup.inferring.tree_exact import TreeExact
 from trueup.inferring.tree_parts import CutTree
+from trueup.inferring.tree_search import SolutionSearch
+from trueup.inferring.tree_work import AllowedWork
 from trueup.kernel.messages.partition import Partition, partition_tree
 from trueup.kernel.messages.solve import marginals, solve
 from trueup.model.prior import Flat, Hierarchical, NegativeBinomial
@@ -228,6 +231,41 @@ def test_draws_agree_with_the_marginals_of_the_whole(large, monkeypatch):
         assert np.allclose(cut.drawn.marginals[margin].mean, exact.mean, rtol=1e-9)
         table = cut.sums(margin)[0]
         assert np.abs((table.mean(axis=0) - exact.mean) / (exact.sd / np.sqrt(len(table)))).max() < 6
+
+
+def test_a_tree_whose_parts_cannot_be_solved_is_solved_whole(large, monkeypatch):
+    cells, measured = large
+    whole = partial(infer, measured, TreeExact(tier="exact"), spec=tree_constraints(cells), draws=5)
+
+    def lost(*_):
+        raise ConvergenceError("no windows")
+
+    monkeypatch.setattr(tree_exact.SolutionSearch, "by_parts", lost)
+    found = whole()
+    monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 1 << 14)
+    assert np.array_equal(found.draws, whole().draws)
+    monkeypatch.setattr(tree_exact, "MAX_WHOLE_NODES", 20)
+    monkeypatch.setattr(tree_search, "MOST_WHOLE_NODES", 20)
+    with pytest.raises(ConvergenceError, match="no windows"):
+        whole()
+
+
+def test_solutions_that_fail_take_no_more_work_together_than_one_may(large):
+    cells, measured = large
+    apart = replace(measured, values=(measured.values[0] + 2000, *measured.values[1:]))
+    state = FLAT.prepare(tree_constraints(cells), apart.headers)
+    seen = []
+
+    class Work(AllowedWork):
+        def begin_pass(self, multiplications):
+            seen.append(multiplications)
+
+    SolutionSearch(state, apart.flat, LocalPool(), work=Work()).by_parts(state.cut, 1e-9)
+    tried = [cost for cost in seen if cost > seen[0] / 2]
+    assert len(tried) > 2
+    assert np.all(np.diff(np.diff([0, *tried])) >= 0), (
+        "each try costs more than the last, and all before it count"
+    )
 
 
 def test_the_mode_is_searched_for_in_the_whole(large):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.errors import ConvergenceError
-from trueup.inferring.hierarchical import given
+from trueup.inferring.hierarchical import Estimate, given
 from trueup.inferring.method import InferenceMethod, Progress, announce, in_blocks
 from trueup.inferring.prior_mixture import Spread, count_points, uncertain
 from trueup.inferring.solved_tree import SolvedTree, stats_of
@@ -27,7 +27,7 @@ from trueup.inferring.tree_estimate import (
     until_given_up,
 )
 from trueup.inferring.tree_parts import drawn_from
-from trueup.inferring.tree_search import SolutionSearch
+from trueup.inferring.tree_search import MOST_LOST, MOST_LOST_BY_PARTS, SolutionSearch
 from trueup.inferring.tree_state import DEPTHS, ROUGHLY, TreeState, by_margin, holds_all_levels
 from trueup.inferring.tree_work import AllowedWork, FamilySample, TooCostly, pass_cost, spent_exactly
 from trueup.kernel.messages.partition import Partition, partition_tree
@@ -201,9 +201,28 @@ class TreeExact(InferenceMethod):
         *,
         kinds: int,
     ) -> SolvedTree:
-        """Estimate hyperparameters, and integrate over the uncertain ones."""
-        state = search.state
+        """Estimate hyperparameters, and integrate over the uncertain ones; a cut tree whose parts do not fit is solved whole."""
         search, sample, splits, estimate = estimate_from(search, splits, progress, kinds=kinds)
+        try:
+            return self._integrated(search, sample, splits, estimate, draws, rng, progress)
+        except ConvergenceError:
+            if search.state.cut is None or not search.may_be_whole:
+                raise
+        whole = replace(search, state=replace(search.state, cut=None), start=None)
+        return self._integrated(whole, sample, splits, estimate, draws, rng, progress)
+
+    def _integrated(
+        self,
+        search: SolutionSearch,
+        sample: FamilySample | None,
+        splits: Splits,
+        estimate: Estimate,
+        draws: int,
+        rng: np.random.Generator,
+        progress: Progress,
+    ) -> SolvedTree:
+        """Solve the tree at the estimated hyperparameters, and integrate over the uncertain ones."""
+        state = search.state
         search.splits = splits.parameters(estimate.theta)
         families = None if self.mode else cut_above_families(state, splits, PART)
         most = state.deepest_top if families is None else families_at(state) - 1
@@ -213,7 +232,8 @@ class TreeExact(InferenceMethod):
         points = count_points(first) if free.any() and cut is None else 0
         _announce_rest(search, sample, points, progress)
         odds = estimate_odds(search, splits, estimate.theta, families, progress) if families else None
-        top = odds.top if odds else search.by_parts(cut, self.tolerance) if cut else None
+        most_lost = MOST_LOST_BY_PARTS if search.may_be_whole else MOST_LOST
+        top = odds.top if odds else search.by_parts(cut, self.tolerance, most_lost) if cut else None
         solved = top.solved if top else search.whole(self.tolerance)
         deeper = partial(search.at, splits, self.tolerance)
         deeper = until_given_up(deeper) if splits.mean else deeper

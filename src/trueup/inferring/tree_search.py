@@ -42,6 +42,8 @@ Outcome = TypeVar("Outcome", Solved, Top)
 
 MOST_LOST, LOST = 6, 0.9
 """Solutions one after the other, each with deeper tables, of which windows may leave out more than this share all the same."""
+MOST_WHOLE_NODES, MOST_LOST_BY_PARTS = 1 << 17, 2
+"""Nodes of the largest tree that is solved whole if its parts are not, and the solutions by parts that may fail before."""
 FEW_NODES = 1 << 10
 """Nodes of a tree whose tilts are found anew for every hyperparameter."""
 ROUGH = 1e-6
@@ -115,6 +117,11 @@ class SolutionSearch:
         return float(problem.filled(problem.values(np.asarray(self.values, float)))[0])
 
     @property
+    def may_be_whole(self) -> bool:
+        """Return True if a tree that is cut is small enough to be solved whole if its parts are not."""
+        return len(self.child_ptr) <= MOST_WHOLE_NODES
+
+    @property
     def deepest(self) -> float:
         """Return the depth of the deepest table (nats below its peak)."""
         return float(DEPTHS[self.reached])
@@ -145,7 +152,7 @@ class SolutionSearch:
         except ConvergenceError:
             return -np.inf
 
-    def by_parts(self, cut: Partition, tolerance: float) -> Top:
+    def by_parts(self, cut: Partition, tolerance: float, most_lost: int = MOST_LOST) -> Top:
         """Solve the top of a cut tree, given the messages of its parts."""
         above: list[NDArray] = []  # what shallower tables said of it
         splits = tuple(map(coded, self.splits or no_splits(len(self.depth))))
@@ -171,7 +178,7 @@ class SolutionSearch:
             found.lower[:], found.upper[:] = bounds(self.child_ptr, *certain(found))  # parts are told of it
             return held(found, splits)
 
-        return self._deepened(tables, attempt, lambda top: top.short, tolerance)
+        return self._deepened(tables, attempt, lambda top: top.short, tolerance, most_lost)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
         """Solve the whole tree at some hyperparameters, whose tilts may differ much from earlier ones."""
@@ -220,19 +227,22 @@ class SolutionSearch:
         attempt: Callable[[Factors], Attempt[Outcome]],
         short: Callable[[Outcome], NDArray],
         tolerance: float,
+        most_lost: int = MOST_LOST,
     ) -> Outcome:
-        """Deepen the tables that end too soon, until the dropped mass is within the tolerance."""
+        """Deepen the tables that end too soon, until the dropped mass is within the tolerance.
+
+        It gives up once nearly all mass was dropped `most_lost` times in a row.
+        """
         before = self.depth.copy()
         if self.splits is not None:
             inner = self.child_ptr[1:] > self.child_ptr[:-1]
             self.depth[inner] = np.maximum(self.depth[inner], WIDE)
         if tolerance < ROUGH:
             self.depth = np.maximum(self.depth, FINE)
-        left, inherited, lost = self.tries, self.start is not None, 0
+        left, inherited, lost, spent = self.tries, self.start is not None, 0, 0.0
         while left > 0 and (factors := tables(self.values, DEPTHS[self.depth], self.splits)) is not None:
-            self.work.begin_pass(
-                pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(uncoded(factors))))
-            )
+            cost = pass_cost(self.child_ptr, *bounds(self.child_ptr, *reach_all(uncoded(factors))))
+            self.work.begin_pass(spent + cost)
             tried = attempt(factors)
             ended = tried.soon & (self.depth < self.last)
             if len(ended) > FEW_NODES and ended.any():  # a pass up would find the same
@@ -240,7 +250,7 @@ class SolutionSearch:
                 self.start = tried.tilted
                 del tried, factors  # before the next ones are made
                 continue
-            solved, left = tried.solve(), left - 1
+            solved, left, spent = tried.solve(), left - 1, spent + cost
             if solved.dropped <= tolerance:
                 self.start, self.reached = tried.tilted, max(self.reached, int(self.depth.max()))
                 return solved
@@ -249,7 +259,7 @@ class SolutionSearch:
                 continue
             self.state.refuse_contradiction(self.values, uncoded(factors))
             deeper, lost = self.depth < self.last, lost + 1 if solved.dropped > LOST else 0
-            if not deeper.any() or tried.complete or lost == MOST_LOST:
+            if not deeper.any() or tried.complete or lost == most_lost:
                 break
             named = short(solved) & deeper
             self.depth[named if named.any() else deeper] += 1
