@@ -445,17 +445,16 @@ def test_a_sweep_in_two_stages_is_the_same_sweep_with_a_draw_between(rng):
     assert (halves[:, ::2] != halves[:, 1::2]).any(axis=2).all()
 
 
-def test_large_problems_keep_two_draws_a_sweep_and_say_their_sweeps(rng, monkeypatch):
+def test_large_problems_keep_more_draws_a_sweep_and_say_their_sweeps(rng, monkeypatch):
     cells, laws, record = blocks(rng)
     monkeypatch.setattr(histogram_gibbs, "FEW_STEPS", 1)
-    sweeps = []
-    for large in (histogram_gibbs.LARGE, 1):
+    steps = walked(cells, record, np.random.default_rng(5), None, ()).steps
+    for large, many, sweeps in ((histogram_gibbs.LARGE, 4, 250), (steps, 4, 175), (steps // 2, 2, 200)):
         monkeypatch.setattr(histogram_gibbs, "LARGE", large)
         posterior = infer(record, HistogramGibbs(), spec=constraints_of(cells, laws), draws=600)
-        assert posterior.draws.shape == (4, 150, cells.n)
-        sweeps.append(posterior.drawn.stats["sweeps"])
-        assert f"{sweeps[-1]:,} sweeps of all places" in posterior.promise
-    assert sweeps == [250, 175]
+        assert posterior.draws.shape == (many, 600 // many, cells.n)
+        assert posterior.drawn.stats["sweeps"] == sweeps
+        assert f"{sweeps:,} sweeps of all places" in posterior.promise
 
 
 def test_areas_off_the_hierarchy_have_intervals(rng):

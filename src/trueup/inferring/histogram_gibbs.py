@@ -64,15 +64,15 @@ QUICK = 15.0
 FEW_STEPS, STEPS, SWEEPS = 15_000, 1_500_000, (500, 2000)
 """Steps of places in a sweep below which chains are tried where no tier is asked for; steps of their first run in all, and
 its least and most sweeps."""
-LARGE = 30_000
-"""Steps of places in a sweep from which on a draw is kept after each half of a sweep's directions: as many draws take half the
-time, and each says less."""
+LARGE, MOST_STAGES = 30_000, 3
+"""Steps of places in a sweep from which on a draw is kept after each half of a sweep's directions, from twice as many on after
+each third: as many draws take less time, and each says less."""
 ALL = 2
 """Draws of so few cells that are judged for each that is asked for, at first one a sweep: every other one says less."""
 WATCHED, SOME = 1 << 40, 4000
 """Counts of each table that are watched: all, and by the approximate tier so many of the lowest places' at random."""
 SHORT = 2
-"""Chains of the approximate tier on large problems, where rates are not moved."""
+"""Chains of the approximate tier where rates are not moved, and from twice `LARGE` on: fewer and longer ones."""
 MIN_DRAWS = 100
 """Draws of each of these, at least."""
 FEWEST_DRAWS = 25
@@ -216,9 +216,9 @@ class HistogramGibbs(InferenceMethod):
             return Plan("chains", self.chains, kept, thin, usual, walk, draws, most)
         if few:
             return Plan("approximate", self.chains, kept, thin, kept * thin, walk, draws)
-        chains = SHORT if n > MOVED else self.chains
+        chains = SHORT if n > MOVED or steps >= 2 * LARGE else self.chains
         each = max(-(-draws // chains), MIN_DRAWS)
-        stages = 1 if n > MOVED or steps < LARGE else 2
+        stages = 1 if n > MOVED else min(1 + steps // LARGE, MOST_STAGES)
         return Plan(
             "approximate", chains, each, 1, each, walk, draws, warm_up=stages * WARM_UP, stages=stages
         )
