@@ -249,3 +249,125 @@ def test_columns_that_are_sums_are_named(tmp_path):
     left = [cell for cell in cells if '"ab"' not in cell and '"whole"' not in cell] + ['{ count = "whole" }']
     read = read_perturbed(parse_perturbed(f"{followed}cell = [{', '.join(left)}]"), [table])
     assert infer(read, draws=20).summary("all")["mean"][0] == a.sum() + b.sum() + c.sum()
+
+
+JOINED = {
+    "HM": "HM",
+    "MF": "FM",
+    "Women and men": ("Women", "Men"),
+    "Miehiä ja naisia": ("Miehiä", "Naisia"),
+    "K/M": "KM",
+    "甲乙": "甲乙",
+}
+
+
+@pytest.mark.parametrize("whole", JOINED)
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("layout", ["long", "wide", "crossed"])
+def test_a_value_that_joins_the_names_of_others_is_their_whole(tmp_path, whole, alone, layout):
+    first, second = JOINED[whole]
+    true = np.random.default_rng(5).poisson(70, (12, 3, 2))
+    shown = {first: true[..., 0], second: true[..., 1]}
+    shown = {first: shown[first]} if alone else shown
+    both = (
+        [(whole, true.sum(axis=2)), *shown.items()]
+        if len(whole) % 2
+        else [*shown.items(), (whole, true.sum(axis=2))]
+    )
+    places = [f"P{chr(65 + k)}" for k in range(12)]
+    if layout == "long":
+        rows = [(place, name, n[k].sum()) for k, place in enumerate(places) for name, n in both]
+        table = pd.DataFrame(rows, columns=["place", "who", "count"])
+    else:
+        kinds = ["rot", "blau", "grün"] if layout == "crossed" else [""]
+        columns = {
+            ", ".join(filter(None, (kind, name))): n[:, k] if kind else n.sum(axis=1)
+            for k, kind in enumerate(kinds)
+            for name, n in both
+        }
+        table = pd.DataFrame({"place": places, **columns})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    draft = draft_published([tmp_path / "t.csv"])
+    spec = parse_perturbed(draft.text)
+    names = {value.casefold() for value in spec.attributes[-1].values}
+    assert names == {first.casefold(), second.casefold()}
+    assert any("nothing shows it by itself" in text for text in draft.undecided) is alone
+    posterior = infer(read_perturbed(spec, [tmp_path / "t.csv"]), draws=20)
+    assert posterior.summary("all")["mean"][0] == true.sum()
+
+
+@pytest.mark.parametrize(
+    "values", [("A", "B", "AB", "O"), ("Owned", "Owned and let"), ("Rented", "Let/Owned")]
+)
+def test_values_that_join_names_and_are_below_their_sums_are_no_wholes(tmp_path, values):
+    true = np.random.default_rng(6).poisson([60, 40, 30, 50][: len(values)], (12, len(values)))
+    pd.DataFrame({"place": [f"P{chr(65 + k)}" for k in range(12)], **dict(zip(values, true.T))}).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    assert spec.attributes[0].values == values
+
+
+@pytest.mark.parametrize("layout", ["long", "wide", "crossed"])
+def test_what_a_draft_asks_of_a_value_nowhere_below_another_leads(tmp_path, layout):
+    true = np.random.default_rng(8).poisson(70, (14, 3, 2))
+    shown = {"gesamte Zahl": true.sum(axis=2), "mit Auto": true[..., 0]}
+    places = [f"P{chr(65 + k)}" for k in range(14)]
+    if layout == "long":
+        rows = [(place, name, n[k].sum()) for k, place in enumerate(places) for name, n in shown.items()]
+        table = pd.DataFrame(rows, columns=["place", "who", "count"])
+    else:
+        kinds = ["rot", "blau", "grün"] if layout == "crossed" else [""]
+        columns = {
+            f"{kind}; {name}".strip("; "): n[:, k] if kind else n.sum(axis=1)
+            for k, kind in enumerate(kinds)
+            for name, n in shown.items()
+        }
+        table = pd.DataFrame({"place": places, **columns})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    draft = draft_published([tmp_path / "t.csv"])
+    (asked,) = [text for text in draft.undecided if "is nowhere below 'mit Auto'" in text]
+    assert 'write "other" for "gesamte Zahl"' in asked
+    assert 'unlisted = "unknown"' in asked
+    text = re.sub(r'(values = \[[^]]*)"gesamte Zahl"', r'\1"other"', draft.text)
+    if layout == "long":
+        assert 'add "who" = "gesamte Zahl" to `total`' in asked
+        text += 'total = { "who" = "gesamte Zahl" }\n'
+    else:
+        assert 'take "gesamte Zahl" out of `where` in all cells' in asked
+        text = re.sub(r',? "[^"]*" = "gesamte Zahl"', "", text)
+    posterior = infer(
+        read_perturbed(parse_perturbed(text + 'unlisted = "unknown"\n'), [tmp_path / "t.csv"]), draws=20
+    )
+    assert posterior.summary("all")["mean"][0] == true.sum()
+
+
+def _with_laplace(rng, table, scale):
+    noise = np.where(rng.random(table.shape) < 0.5, -1, 1) * rng.exponential(scale, table.shape)
+    shown = np.maximum(np.rint(table + noise), 0.0)
+    return np.stack([shown, shown], axis=2)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 5])
+def test_noise_that_nobody_declares_hides_no_whole(parts):
+    """Of 200 tables with noise of variance 18 at least 160 show their wholes: with the variance of rounding alone 2 do."""
+    rng = np.random.default_rng(parts)
+    found = 0
+    for _ in range(200):
+        true = rng.poisson(rng.gamma(2, 40, (30, 1)), (30, parts)).T.astype(float)
+        ends = _with_laplace(rng, np.vstack([true, true.sum(axis=0)]), 3.0)
+        found += any(each.value == parts and each.sure for each in summed_values(ends, 0.0))
+    assert found >= 160
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_shares_that_sum_by_chance_are_no_noisy_whole(noisy):
+    """Of 400 tables in which one value is half of all by chance, fewer than 4 are taken for a whole and its parts."""
+    rng = np.random.default_rng(9 + noisy)
+    taken = 0
+    for _ in range(400):
+        sizes = rng.gamma(2, 60, (25, 1))
+        table = rng.poisson(sizes * [0.5, 0.3, 0.2]).T.astype(float)
+        ends = _with_laplace(rng, table, 2.0) if noisy else np.stack([table, table], axis=2)
+        taken += any(each.sure for each in summed_values(ends, 0.0))
+    assert taken < 4

@@ -17,7 +17,7 @@ from trueup.io.published.drafting.keys import (
     lacks_above,
     lacks_below,
 )
-from trueup.io.published.drafting.names import OF_WHICH, name_of
+from trueup.io.published.drafting.names import name_of, rest_of_names
 from trueup.io.published.drafting.pairs import are_alike
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
@@ -54,7 +54,33 @@ def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft
     entries = [_drafted_table(table, levels, attributes, undecided, listed) for table in seen]
     entries = told_apart(entries, attributes, undecided)
     _mark_partial(entries, undecided if pointers is None else [])
+    _with_rests(attributes, entries, undecided)
     return Draft(levels, attributes, entries, undecided, pointers)
+
+
+def _with_rests(
+    attributes: Sequence[DraftedKey], entries: Sequence[DraftedTable], undecided: list[str]
+) -> None:
+    """Give attributes of one value, whose wholes are published, a second one: what the wholes hold beside the first."""
+    for drawn in (each for each in attributes if len(each.values) == 1):
+        wholes = [whole for entry in entries for whole in _wholes_of(drawn, entry)]
+        if wholes:
+            names = [rest_of_names(whole, drawn.values[0]) for whole in wholes]
+            others = [name for name in (*names, "other", "rest") if name and name != drawn.values[0]]
+            drawn.values.append(others[0])
+            shown = f"'{wholes[0]}' holds" if wholes[0] else "rows without one hold"
+            undecided.append(
+                f"'{drawn.values[1]}' of '{drawn.name}' is what {shown} beside '{drawn.values[0]}': nothing shows it by itself"
+            )
+
+
+def _wholes_of(drawn: DraftedKey, entry: DraftedTable) -> Iterator[str]:
+    """Yield what a table calls the whole of an attribute, among its columns or in the attribute's own; blank without a name."""
+    if any(drawn.name in where for _, where in entry.cells):
+        yield from (column.path[-1] for column, where in entry.cells if drawn.name not in where)
+    for name, column in zip(entry.attributes, entry.seen.attributes):
+        if name == drawn.name and (drawn.column in entry.totals or "" in column.texts):
+            yield entry.totals.get(drawn.column, "")
 
 
 def _mark_partial(entries: Sequence[DraftedTable], undecided: list[str]) -> None:
@@ -235,8 +261,6 @@ def _drafted_table(
             columns[drawn.column] = column.name
         if whole_value:
             totals[drawn.column] = whole_value
-        if len(drawn.values) == 1 and OF_WHICH.match(drawn.values[0].casefold()):
-            drawn.values.append("other")
         named.append(drawn.name)
     cells = [] if len(table.values) == 1 else list(attribute_cells(table, attributes, undecided))
     of_codes = [d for d in levels if d.prefix]

@@ -50,6 +50,37 @@ def name_of(values: Sequence[str]) -> str:
     return "age" if all(map(_AGE.fullmatch, words)) else "category"
 
 
+_TWO_NAMES = re.compile(r"([^\W\d_]+)(?:\s+[^\W\d_]{1,3}\.?\s+|\s*[/+&,]\s*|[-–])([^\W\d_]+)")
+"""Two names that a short word or a sign joins: `Men and women`, `M/F`."""
+
+
+def joined_names(text: str) -> tuple[str, ...]:
+    """Return the two names that a text joins, as words or as two capital letters; nothing for another text.
+
+    Examples
+    --------
+    >>> [joined_names(text) for text in ("Men and women", "HM", "M+F", "Women", "aged 15 to 24")]
+    [('Men', 'women'), ('H', 'M'), ('M', 'F'), (), ()]
+    """
+    if len(text) == 2 and text.isalpha() and text == text.upper():
+        return text[0], text[1]
+    found = _TWO_NAMES.fullmatch(text.strip())
+    return found.groups() if found else ()
+
+
+def rest_of_names(whole: str, part: str) -> str:
+    """Return the name that a whole joins with that of its part; empty if it does not name the part.
+
+    Examples
+    --------
+    >>> rest_of_names("HM", "H"), rest_of_names("Men and women", "Women"), rest_of_names("Total", "Women")
+    ('M', 'Men', '')
+    """
+    names = joined_names(whole)
+    rest = [name for name in names if name.casefold() != part.casefold()]
+    return rest[0] if len(rest) == 1 else ""
+
+
 _NUMBERS = re.compile(r"\d{1,3}")
 _UNDER = re.compile(
     r"\W*(y_l[te]|.*(未満|미만)|under|below|less|younger|unter|moins|menos|<|up to|bis).*", re.IGNORECASE

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from trueup.io.published.drafting.agreement import RowNumbers, ends_of, row_numbers
 from trueup.io.published.drafting.codes import parents_by_codes
 from trueup.io.published.drafting.kept_sums import way_to_keep
+from trueup.io.published.drafting.names import joined_names, name_of, rest_of_names
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.parts import SummedValue, equal_runs, leaves_of, summed_values
-from trueup.model.toml import inline_table
+from trueup.model.toml import inline_table, value_text
 
 
 class SummedGroups(NamedTuple):
@@ -27,11 +28,14 @@ class SummedGroups(NamedTuple):
         Those that hold some, with these.
     open
         Those that may do so, by numbers that do not decide it.
+    larger
+        Of two values the one whose numbers are nowhere below the other's, and the other; empty if there is none.
     """
 
     whole: str = ""
     inner: dict[str, list[str]] = {}
     open: dict[str, list[str]] = {}
+    larger: tuple[str, ...] = ()
 
 
 def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
@@ -45,6 +49,9 @@ def without_subtotals(table: SeenTable, undecided: list[str]) -> SeenTable:
         shown = f"only = {inline_table({**table.only, column.name: rest})}"
         remedy = f"take it out of `values`, and write {shown} in its entry"
         said = said_of_sums(found, remedy, f" of '{column.name}'")
+        if "" not in column.texts:
+            over = f"add {value_text(column.name)} = WHOLE to `total` in its entry (without one, write total = {{ ... }} of it)"
+            said += said_of_larger(found, over)
         undecided += [f"'{table.file}': {text}" for text in said]
         if found.inner:
             undecided += [f"'{table.file}': {said}" for said in way_to_keep(table, column, found.inner)]
@@ -90,6 +97,18 @@ def said_of_sums(
     ]
 
 
+def said_of_larger(found: SummedGroups, remedy: str) -> list[str]:
+    """Return what a draft says of two values of which one may hold the other; `WHOLE` in the remedy stands for that one."""
+    if not found.larger:
+        return []
+    whole, part = found.larger
+    remedy = remedy.replace("WHOLE", value_text(whole))
+    return [
+        f"'{whole}' is nowhere below '{part}', and is taken for one beside it; if it holds it, all is counted twice: in `values` "
+        f'write "other" for {value_text(whole)}, {remedy}, and write unlisted = "unknown" there'
+    ]
+
+
 def _shown(parts: Sequence[str]) -> str:
     return ", ".join(f"'{part}'" for part in parts[:5]) + (
         f" and {len(parts) - 5} more" if len(parts) > 5 else ""
@@ -129,6 +148,7 @@ def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
     wholes = _wholes(sure, len(values))
     named = [k for k, value in enumerate(values) if TOTAL.fullmatch(value)]
     named = named if len(named) < len(values) else []  # "Total employed" beside "Total unemployed"
+    named = named or _joining(values, numbers.ends)
     first = max(wholes or named, key=lambda k: (k in named, totals[k]), default=None)
     inner = {
         values[k]: parts.get(k, ["others"])
@@ -138,7 +158,41 @@ def _summed(values: Sequence[str], numbers: RowNumbers) -> SummedGroups:
     unsure = {
         values[each.value]: parts[each.value] for each in every if not each.sure and each.value not in named
     }
-    return SummedGroups("" if first is None else values[first], inner, unsure)
+    larger = () if named else _larger(values, numbers.ends)
+    return SummedGroups("" if first is None else values[first], inner, unsure, larger)
+
+
+MANY_CONTEXTS = 12
+"""Places and values in which one of two unrelated values is above the other by a chance of one in two thousand."""
+
+
+def _larger(values: Sequence[str], ends: NDArray[np.float64]) -> tuple[str, ...]:
+    """Return of two values the one that is nowhere below the other, where many numbers of both are shown, and the other."""
+    if len(values) != 2 or name_of(values) == "sex":
+        return ()
+    known = (ends[..., 0] == ends[..., 1]).all(axis=0)
+    off = ends[0, known, 0] - ends[1, known, 0]
+    if known.sum() < MANY_CONTEXTS or (off > 0).any() == (off < 0).any():
+        return ()
+    return tuple(values) if (off > 0).any() else (values[1], values[0])
+
+
+def _joining(values: Sequence[str], ends: NDArray[np.float64]) -> list[int]:
+    """Return the value that joins the names of all others, or of the only other, and whose numbers are not below theirs."""
+    for k, value in enumerate(values):
+        rest = [j for j in range(len(values)) if j != k]
+        others = {values[j].casefold() for j in rest}
+        alone = len(rest) == 1 and rest_of_names(value, values[rest[0]]) != ""
+        if not alone and (len(others) < 2 or others != {name.casefold() for name in joined_names(value)}):
+            continue
+        own, sums = ends[k], ends[rest].sum(axis=0)
+        known = own[:, 0] == own[:, 1]
+        above = (
+            (own[:, 1] >= sums[:, 0]).mean() if alone else own[known, 0].sum() >= 0.9 * sums[known, 0].sum()
+        )
+        if len(own) > 1 and above >= 0.9:
+            return [k]
+    return []
 
 
 def _wholes(found: Sequence[SummedValue], size: int) -> list[int]:

@@ -107,7 +107,7 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
                 off = np.maximum(sums[0] - high, low - sums[1])
                 if (off > 0).any():
                     worst = int((off / np.maximum(low, 1.0)).argmax())
-                    told = [*(set(parts.attributes) - set(total.attributes))]
+                    told = sorted(set(parts.attributes) - set(total.attributes))
                     told += [f"level '{parts.level}'"] * (parts.level != total.level)
                     own, of_parts = ((float(a[worst]), float(b[worst])) for a, b in ((low, high), sums))
                     return SumMissed(

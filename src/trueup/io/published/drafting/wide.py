@@ -12,10 +12,17 @@ from trueup.io.published.drafting.agreement import are_of_one_whole, summed_grou
 from trueup.io.published.drafting.keys import DraftedKey, attribute_of, spec_value
 from trueup.io.published.drafting.names import OF_WHICH, name_of, overlapping
 from trueup.io.published.drafting.seen import TOTAL, YEAR, SeenColumn, SeenTable
-from trueup.io.published.drafting.subtotals import columns_apart, said_of_sums, summed_columns
+from trueup.io.published.drafting.subtotals import (
+    columns_apart,
+    said_of_larger,
+    said_of_sums,
+    summed_columns,
+)
 from trueup.io.published.drafting.sums import column_numbers
 
 _CODE = re.compile(r"(?=.*[A-Za-z])(?=.*\d)[\w.-]+")
+_OVER = "take WHOLE out of `where` in all cells of its entry"
+"""What to do where a value of columns holds another."""
 _OTHERS = ("other", "all others", "rest")
 Cell = tuple[SeenColumn, dict[str, str]]
 
@@ -56,10 +63,11 @@ def attribute_cells(table: SeenTable, attributes: list[DraftedKey], undecided: l
     if total is None and summed.whole:
         total = next(c for c in rest if c.name == summed.whole)
         yield total, {}
+    undecided += [f"'{table.file}': {said}" for said in said_of_larger(summed, _OVER) if total is None]
     rest = [c for c in rest if c.name not in summed.inner and c is not total]
     for group in _attribute_groups(rest, total, table):
         drawn = attribute_of(attributes, _group_name(group), [c.path[-1] for c in group])
-        if among is not None or (total is not None and len(group) == 1):
+        if among is not None:
             own = {c.path[-1] for c in group}
             drawn.values += [next(n for n in _OTHERS if n not in own)] * (
                 not {*_OTHERS} & {*drawn.values} - own
@@ -87,6 +95,12 @@ def _grid_cells(
         for values, summed in zip(grid, found)
     ]
     undecided += [f"'{table.file}': {said}" for summed in found for said in said_of_sums(summed)]
+    undecided += [
+        f"'{table.file}': {said}"
+        for end, summed in enumerate(found)
+        if not any(TOTAL.fullmatch(c.path[-end]) for c in columns)
+        for said in said_of_larger(summed, _OVER)
+    ]
     drawn = [attribute_of(attributes, name_of(values), values) for values in grid]
     _say_unnamed(table, drawn, undecided)
     for column in columns:

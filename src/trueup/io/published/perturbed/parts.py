@@ -147,10 +147,15 @@ def _log_ratio(ends: NDArray, value: int, parts: Sequence[int], variance: float)
     off = np.maximum(np.maximum(sums[:, 0] - own[:, 1], own[:, 0] - sums[:, 1]), 0.0)
     open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
     by_chance = np.maximum(own[:, 0] + sums[:, 0], 0.0)
+    shown = np.isfinite(open_)
+    fitted = float((off[shown] ** 2).sum() / max(shown.sum(), 1))
     ratios = [
         _ratio(off, open_, by_chance, (len(parts) + 1) * each + 1 / 12)
         for each in {variance / 2, variance, max(variance, 2.0)}
     ]
+    # Noise that nobody declares is no larger than a quarter of what parts unrelated counts, so that it explains no chance.
+    if len(parts) == len(ends) - 1 and 4 * fitted * shown.sum() <= by_chance[shown].sum():
+        ratios.append(_ratio(off, open_, by_chance, fitted + 1 / 12))
     return float(max(ratios))
 
 
