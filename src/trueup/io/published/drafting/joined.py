@@ -18,7 +18,14 @@ from trueup.io.published.drafting.keys import (
     lacks_below,
 )
 from trueup.io.published.drafting.names import name_of, rest_of_names
-from trueup.io.published.drafting.pairs import are_alike
+from trueup.io.published.drafting.one_name import (
+    are_of_one_level,
+    by_nested_codes,
+    by_one_attribute,
+    by_one_name,
+    named_whole,
+    with_attributes_of_others,
+)
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.subtotals import apart_by_sums, without_subtotals
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
@@ -29,14 +36,16 @@ from trueup.model.toml import inline_table
 def joined(seen: Sequence[SeenTable], pointers: Pointers | None = None) -> Draft:
     """Find levels and attributes that tables share; take levels from pointers to parent places if there are any."""
     seen = [part for table in seen for part in apart_by_sums(table)]
-    seen = _by_nested_codes(seen) if pointers is None else seen
-    undecided = [f"'{t.file}': {said}" for t in seen for said in t.ignored]
+    seen = by_nested_codes(seen) if pointers is None else seen
+    undecided: list[str] = []
     if pointers is not None:
         seen = [without for t in seen if (without := _without(t, pointers.parent)).values]
     block = None
     if pointers is None:
         seen, block = within_their_labels(seen, undecided)
-    seen = [_with_attributes_of_others(table, seen) for table in _by_one_name(seen)]
+    seen = [with_attributes_of_others(table, seen) for table in by_one_name(seen)]
+    seen = by_one_attribute(seen, undecided)
+    undecided = [*(f"'{t.file}': {said}" for t in seen for said in t.ignored), *undecided]
     longest = max(seen, key=lambda t: (len(t.places), max((len(set(c.held)) for c in t.places), default=0)))
     levels = [DraftedKey("all", "")]
     whole = set(whole_keys(longest).values())
@@ -113,78 +122,6 @@ def _with_codes_of_others(column: SeenColumn, seen: Sequence[SeenTable]) -> Seen
     return column._replace(texts=[*column.texts, *(text for place in others for text in place.texts)])
 
 
-def _with_attributes_of_others(table: SeenTable, seen: Sequence[SeenTable]) -> SeenTable:
-    """Take the one column of keys for an attribute where others have its values as one, and none has them as places."""
-    others = [other for other in seen if other is not table]
-    if len(table.places) != 1 or any(
-        _same(table.places[0], place) for other in others for place in other.places
-    ):
-        return table
-    column, whole = table.places[0], _total_of(table.places[0]) or ""
-    own = {text.casefold() for text in column.held} - {whole.casefold()}
-    named = [{text.casefold() for text in key.held} for other in others for key in other.attributes]
-    named += [{value.name.casefold() for value in other.values} for other in others]
-    if not own or not any(own <= values for values in named):
-        return table
-    attributes, wholes = [column, *table.attributes], {**table.wholes, column.name: whole}
-    return table._replace(places=[], attributes=attributes, wholes=wholes)
-
-
-def _by_nested_codes(seen: Sequence[SeenTable]) -> list[SeenTable]:
-    """Name the places of tables of several levels by codes that begin with those of the level above, where names stand beside."""
-    beside = [
-        {
-            key.name: key
-            for key in (*t.keys, *t.labels)
-            if key is not t.places[0] and are_alike(key, t.places[0])
-        }
-        if len(t.places) == 1
-        else {}
-        for t in seen
-    ]
-    for name in dict.fromkeys(name for keys in beside for name in keys):
-        levels = [sorted(set(keys[name].held)) for keys in beside if name in keys]
-        lengths = sorted({len(code) for codes in levels for code in codes})
-        alone = all(len({len(code) for code in codes}) == 1 for codes in levels)
-        if (
-            alone
-            and len(lengths) > 1
-            and code_lengths(sorted({c for codes in levels for c in codes})) == lengths[:-1]
-        ):
-            return [_named_by(t, keys[name]) if name in keys else t for t, keys in zip(seen, beside)]
-    return list(seen)
-
-
-def _named_by(table: SeenTable, code: SeenColumn) -> SeenTable:
-    """Return a table whose places are named by their codes."""
-    ignored = [said for said in table.ignored if not said.startswith(f"column '{code.name}' ")]
-    ignored.append(f"column '{table.places[0].name}' names what the other keys say, and is left out")
-    return table._replace(places=[code], labels=(*table.labels, table.places[0]), ignored=ignored)
-
-
-def _by_one_name(seen: Sequence[SeenTable]) -> list[SeenTable]:
-    """Name places by a label where another table has no codes of theirs, but these labels."""
-    alone = [column for table in seen for column in table.places[-1:] if not table.labels]
-    found = []
-    for table in seen:
-        for label in table.labels if table.places else ():
-            same = [
-                column
-                for column in alone
-                if len(set(column.held) & set(label.held)) > 0.5 * len(set(label.held))
-            ]
-            if same and not any(_same(column, table.places[-1]) for column in alone):
-                table = table._replace(places=[*table.places[:-1], label], labels=())
-        for place in table.places[:-1]:
-            others = [other.places[-1] for other in seen if other is not table and other.places]
-            coded = [key for key in table.keys if key.name != place.name and are_alike(key, place)]
-            same = [key for key in coded if any(set(key.held) >= set(column.held) for column in others)]
-            if same and not any(set(place.held) & set(column.held) for column in others):
-                table = table._replace(places=[same[0] if own is place else own for own in table.places])
-        found.append(table)
-    return found
-
-
 def _without(table: SeenTable, name: str) -> SeenTable:
     """Return a table without the column of a name."""
     places, attributes, values = (
@@ -230,7 +167,7 @@ def _drafted_table(
             "if it is one beside them, leave its `total` out"
         )
     for place in table.places:
-        known = [d for d in reversed(levels) if d.of is not None and _same(d.of, place)]
+        known = [d for d in reversed(levels) if d.of is not None and are_of_one_level(d.of, place)]
         named = [d for d in known if d.column == place.name] or known[:1]
         lengths = {len(text) for text in place.held if not TOTAL.fullmatch(text)}
         at = next((d for d in named if {d.prefix} == lengths), named[0] if named else None)
@@ -242,7 +179,7 @@ def _drafted_table(
             columns[at.column] = place.name
         if listed.issuperset(place.held):
             continue
-        if label := _total_of(place) or whole.get(place.name):
+        if label := named_whole(place) or whole.get(place.name):
             totals[at.column] = label
         is_last = place is table.places[-1]
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
@@ -288,13 +225,3 @@ def _summing(
         + (f"their whole; {beside}" if summed.taken else f"one beside them; {other}")
     )
     return {name: summed.value} if summed.taken else {}
-
-
-def _same(one: SeenColumn, other: SeenColumn) -> bool:
-    a, b = set(one.held), set(other.held)
-    named = one.name.casefold() == other.name.casefold() or (one.path == other.path and any(one.path))
-    return named or len(a & b) >= 0.5 * min(len(a), len(b))
-
-
-def _total_of(column: SeenColumn) -> str | None:
-    return column.blank or next((text for text in column.held if TOTAL.fullmatch(text)), None)

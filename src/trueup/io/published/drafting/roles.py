@@ -369,7 +369,11 @@ def _one_value(
     for column in rest if told_rows(keys) < len(named[0].texts) else ():
         found += [column] if told_rows([*found, column]) > told_rows(found) else []
     said = [
-        f"column '{c.name}' stands beside '{named[0].name}', and is left out" for c in rest if c not in found
+        f"column '{c.name}' numbers what another key says, and is left out"
+        if any(are_alike(key, c) for key in keys)
+        else f"column '{c.name}' stands beside '{named[0].name}', and is left out"
+        for c in rest
+        if c not in found
     ]
     return found, named, said
 
