@@ -210,7 +210,7 @@ def folder(tmp_path_factory) -> Path:
     (folder / "header.csv").write_bytes(lines[0] + b"\n")
     (folder / "empty.csv").write_bytes(b"")
     (folder / "utf16.csv").write_text("county,town,sex,n\n01,a,f,48611\n", encoding="utf-16")
-    (folder / "towns.ods").write_bytes(b"")
+    (folder / "towns.xls").write_bytes(b"")
     _table(county=[1, 1, 1, 1, 2, 2]).to_csv(folder / "zeros.csv", index=False)
     (folder / "taken").mkdir()
     (folder / "taken" / "file").write_text("")
@@ -248,7 +248,7 @@ COMMANDS = {
     "a header alone": (RELEASE.format("header.csv"), "a header and no row"),
     "an empty file": (RELEASE.format("empty.csv"), "'empty.csv' is empty"),
     "UTF-16": (RELEASE.format("utf16.csv"), "UTF-16|header"),
-    "an ending that is not known": (RELEASE.format("towns.ods"), "unknown ending"),
+    "an ending that is not known": (RELEASE.format("towns.xls"), "unknown ending"),
     "keys without their zeros": (RELEASE.format("zeros.csv"), "leading zeros"),
     "a misspelt option": (f"{RELEASE.format('towns.csv')} --geograpy places.csv", "--geography"),
     "a misspelt command": ("relase towns.toml", "release"),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas
 
 import trueup
+from tests.files import test_opendocument as ods
 from tests.io.nmf_writer import write_nmf
 from trueup.inferring.chains import Checkpoint, key_of
 from trueup.io.bundle.posterior import write_posterior
@@ -162,6 +163,9 @@ def write_honest(folder: Path) -> None:
     for name, text in (("spec", SPEC), ("family", FAMILY), ("pointers", POINTERS), ("nmf", NOISY)):
         (folder / f"{name}.toml").write_text(text)
     published().to_excel(folder / "table.xlsx", index=False)
+    cells = [published().columns.tolist(), *published().values.tolist()]
+    rows = "".join(ods.row(*map(ods.text, map(str, line))) for line in cells)
+    ods.written(folder, {"table": rows}, name="table.ods")
     published().to_csv(folder / "table.csv", index=False)
     table().to_parquet(folder / "table.parquet")
     places().to_parquet(folder / "places.parquet")

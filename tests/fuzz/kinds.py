@@ -165,7 +165,9 @@ def spec(given: Given) -> list[Call]:
 
 def workbook(given: Given) -> list[Call]:
     """A hostile workbook."""
-    return _table_calls(given, given.file("table.xlsx", mutate.zip_mutant))
+    return _table_calls(
+        given, given.file("table.ods" if given.number % 2 else "table.xlsx", mutate.zip_mutant)
+    )
 
 
 def parquet(given: Given) -> list[Call]:

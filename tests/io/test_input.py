@@ -223,9 +223,9 @@ def test_a_truncated_parquet_file_is_refused(tmp_path):
 def test_a_missing_file_and_an_unknown_ending(tmp_path):
     with pytest.raises(DataError, match="no file"):
         open_table(tmp_path / "none.csv")
-    (tmp_path / "areas.ods").write_text("x")
+    (tmp_path / "areas.xls").write_text("x")
     with pytest.raises(DataError, match="unknown ending"):
-        open_table(tmp_path / "areas.ods")
+        open_table(tmp_path / "areas.xls")
     with pytest.raises(DataError, match="a list is not a table"):
         open_table([1, 2])
 

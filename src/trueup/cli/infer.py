@@ -52,7 +52,7 @@ Tables = Annotated[
     list[Path] | None,
     option(
         "--table",
-        "One of the published tables (CSV, Parquet or xlsx) or S-DHC files, repeat it; or the folder of 2020 Census "
+        "One of the published tables (CSV, Parquet, xlsx or ods) or S-DHC files, repeat it; or the folder of 2020 Census "
         "noisy-measurement files.",
     ),
 ]

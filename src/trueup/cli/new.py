@@ -13,12 +13,13 @@ from trueup.cli.options import INPUT, Encoding, argument, names_in, option, with
 from trueup.cli.published import More, Published, draft_from_published, refuse_beside_published
 from trueup.errors import SpecError
 
-Data = Annotated[Path | None, option("--data", "The confidential table: CSV, Parquet or xlsx.", INPUT)]
+Data = Annotated[Path | None, option("--data", "The confidential table: CSV, Parquet, xlsx or ods.", INPUT)]
 NewSpec = Annotated[Path, argument("The spec to write, a TOML file.")]
 Places = Annotated[
     Path | None,
     option(
-        "--geography", "The public list of places: CSV, Parquet or xlsx; none for a table without places."
+        "--geography",
+        "The public list of places: CSV, Parquet, xlsx or ods; none for a table without places.",
     ),
 ]
 PublicPlaces = Annotated[

@@ -38,10 +38,10 @@ def option(name: str, meaning: str, group: str | None = None, *, shown: bool = F
 
 
 SpecPath = Annotated[Path, argument("The spec, a TOML file.")]
-TABLES = "CSV, Parquet, a folder of it, or xlsx; of two tables that the spec links first the persons, then the households"
+TABLES = "CSV, Parquet, a folder of it, xlsx or ods; of two tables that the spec links first the persons, then the households"
 DataPaths = Annotated[list[str], option("--data", f"The confidential table: {TABLES}.", INPUT)]
 GeographyPath = Annotated[
-    Path | None, option("--geography", "The public list of places: CSV, Parquet or xlsx.", INPUT)
+    Path | None, option("--geography", "The public list of places: CSV, Parquet, xlsx or ods.", INPUT)
 ]
 OutPath = Annotated[Path, option("--out", "A new folder.", OUTPUT)]
 BundlePath = Annotated[Path, argument("A bundle: the folder that a run wrote.")]

@@ -14,7 +14,7 @@ Published = Annotated[
     list[Path] | None,
     option(
         "--published",
-        "A table that somebody else published: CSV, Parquet or xlsx; repeat it, or name more after it. All of it is read.",
+        "A table that somebody else published: CSV, Parquet, xlsx or ods; repeat it, or name more after it. All of it is read.",
     ),
 ]
 More = Annotated[list[Path] | None, argument("More tables of --published.")]

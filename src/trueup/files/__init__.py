@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from trueup.errors import DataError
 
 CSV = tuple(kind + packed for kind in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
-WORKBOOK = (".xlsx", ".xlsm")
+OPENDOCUMENT = ".ods"
+WORKBOOK = (".xlsx", ".xlsm", OPENDOCUMENT)
 PARQUET = (".parquet", ".pq")
 DELIMITERS = ",|;\t"
 DAMAGED = (OSError, EOFError, zlib.error)

@@ -1,7 +1,7 @@
-"""Workbooks (xlsx): read as tables by openpyxl, and written a batch of rows at a time.
+"""Workbooks: read as tables (xlsx by openpyxl, ods), and written as xlsx a batch of rows at a time.
 
-A workbook is a ZIP archive of XML (ECMA-376). Rows are written from templates, whole columns are escaped at once: packages that
-make an object for each cell take several times as long, and one takes a label in angle brackets for markup of its own.
+An xlsx workbook is a ZIP archive of XML (ECMA-376). Rows are written from templates, whole columns are escaped at once: packages
+that make an object for each cell take several times as long, and one takes a label in angle brackets for markup of its own.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from markupsafe import escape
 from numpy.typing import NDArray
 
 from trueup.errors import DataError, TrueupError
-from trueup.files import Held
+from trueup.files import OPENDOCUMENT, Held
 
 MAX_UNPACKED_BYTES, MAX_CELLS = 500_000_000, 20_000_000
 """Bytes that a workbook may unpack to, and cells that are read of it."""
 ALWAYS_UNPACKED_BYTES, DENSEST, MEMBERS = 20_000_000, 100, 10_000
 """Bytes to which any workbook may unpack, how many times its own size a larger one may, and its parts."""
+
+_SMALLER = "save the table as CSV or Parquet"
 
 
 def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
@@ -52,21 +54,14 @@ def open_workbook(path: Path, sheet: str | None = None, skip: int = 0) -> Held:
 
 @contextmanager
 def opened_workbook(path: Path) -> Iterator[Any]:
-    """Open a workbook with openpyxl; errors of its reader in the block become DataErrors.
+    """Open a workbook; errors of its reader in the block become DataErrors.
 
-    Links to other workbooks are not followed, what it says of its own size is not believed, and one that unpacks to far more
-    than it is itself is not opened.
+    Links to others are not followed, its word on its own size is not believed, and one that unpacks to far more is not opened.
     """
-    try:
-        from openpyxl import load_workbook
-    except ImportError:
-        raise DataError(
-            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
-        ) from None
     try:
         with path.open("rb") as file, catch_warnings(action="ignore"):  # openpyxl's quote cells
             _refuse_packed(path, file)
-            with closing(load_workbook(file, read_only=True, data_only=True, keep_links=False)) as book:
+            with closing(_book(path, file)) as book:
                 yield book
     except TrueupError:
         raise
@@ -74,6 +69,20 @@ def opened_workbook(path: Path) -> Iterator[Any]:
         raise DataError(f"there is no file '{path}'", remedy="check the path") from None
     except Exception:  # whatever a damaged file makes the reader stumble over
         raise DataError(f"'{path.name}' cannot be read as a workbook", remedy="check the file") from None
+
+
+def _book(path: Path, file: BinaryIO) -> Any:
+    if path.name.lower().endswith(OPENDOCUMENT):
+        from trueup.files.opendocument import Spreadsheet
+
+        return Spreadsheet(path, file, MAX_CELLS)
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise DataError(
+            f"'{path.name}' is a workbook", needed="the extra 'excel'", remedy="pip install 'trueup[excel]'"
+        ) from None
+    return load_workbook(file, read_only=True, data_only=True, keep_links=False)
 
 
 def sheet_of(path: Path, book: Any, sheet: str | None) -> Any:
@@ -96,7 +105,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
     if unpacked > allowed or members > MEMBERS:
         raise DataError(
             f"'{path.name}' expands to more than {allowed:,} bytes or {MEMBERS:,} parts",
-            remedy="save the table as CSV or Parquet",
+            remedy=_SMALLER,
         )
 
 
@@ -111,10 +120,7 @@ def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
             held.pop()
         rows.append(held)
         if len(rows) * len(rows[0]) > MAX_CELLS:
-            raise DataError(
-                f"'{path.name}' holds more than {MAX_CELLS:,} cells",
-                remedy="save the table as CSV or Parquet",
-            )
+            raise DataError(f"'{path.name}' holds more than {MAX_CELLS:,} cells", remedy=_SMALLER)
     return rows
 
 

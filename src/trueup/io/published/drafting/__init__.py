@@ -60,7 +60,7 @@ def draft_published(
     Parameters
     ----------
     files
-        CSV, Parquet or xlsx; of a workbook every sheet that holds a table.
+        CSV, Parquet, xlsx or ods; of a workbook every sheet that holds a table.
     title
         Of the spec.
     geography
@@ -177,7 +177,7 @@ def _lists_sheets(table: SeenTable, sheets: Sequence[str | None]) -> bool:
 def _tables_of(source: str | Path) -> list[SeenTable]:
     path = Path(source)
     if not (is_workbook(path) or is_csv(path) or is_parquet(path)):
-        raise DataError(f"'{path.name}' has an unknown ending", needed="a CSV, Parquet or xlsx file")
+        raise DataError(f"'{path.name}' has an unknown ending", needed="a CSV, Parquet, xlsx or ods file")
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]

@@ -39,7 +39,7 @@ def read_perturbed(
     spec
         The spec of the tables, or its path.
     tables
-        Their files (CSV, Parquet, xlsx) or dataframes: each by the file's name that its entry gives, else in the order
+        Their files (CSV, Parquet, xlsx, ods) or dataframes: each by the file's name that its entry gives, else in the order
         of the entries.
     geography
         The list of places; by default those that the tables of the last level list.

@@ -129,13 +129,13 @@ def _read_file_columns(
     if part.sheet and not (path and is_workbook(path)):
         raise DataError(
             f"table '{part.name}' has a sheet, and what is given for it is no workbook",
-            needed="an xlsx file, or an entry without `sheet`",
+            needed="an xlsx or ods file, or an entry without `sheet`",
         )
     around = path is not None and path.is_file() and (is_workbook(path) or is_csv(path))
     if not around:
         if part.skip or part.header != 1:
             raise DataError(
-                f"table '{part.name}' has rows to skip or a header of its own, and what is given for it is no CSV or xlsx file",
+                f"table '{part.name}' has rows to skip or a header of its own, and no CSV file or workbook is given for it",
                 needed="an entry without `skip` and `header`",
             )
         table = open_table(source)
