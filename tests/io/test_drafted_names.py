@@ -75,3 +75,94 @@ def test_what_a_draft_says_of_codes_here_and_labels_there_leads(tmp_path):
     assert not any("are one attribute" in said for said in draft.undecided)
     posterior = infer(read_perturbed(parse_perturbed(draft.text), files), draws=20)
     assert posterior.summary("all")["mean"][0] == true.sum()
+
+
+OUTLINE = {  # larger places, those within them, and the names that the parts of these repeat
+    "Land;Kreis;Teil": {
+        "Nordland": {"Aue": "Stadt,Dörfer", "Berg": "Dörfer"},
+        "Süden": {"Celle": "Stadt,Umland,Hafen", "Dorn": "Hafen,Dörfer", "Esch": "Umland"},
+    },
+    "a;b;c": {"Pat": {"Kel": "xan,yol", "Lom": "yol"}, "Quo": {"Mer": "zut,xan", "Nab": "zut", "Oxi": "yol"}},
+}
+
+
+def _outline(header, rng, values=("m", "w")):
+    """A text in which each line names one place, in the column of its level, and the count of all."""
+    lines, total = [f"{header};{';'.join(values)}"], 0
+    for large, within in OUTLINE[header].items():
+        own = {name: rng.poisson(40, (len(parts.split(",")), 2)) for name, parts in within.items()}
+        lines.append(f"{large};;;" + ";".join(map(str, sum(each.sum(axis=0) for each in own.values()))))
+        for name, parts in within.items():
+            lines.append(f";{name};;" + ";".join(map(str, own[name].sum(axis=0))))
+            lines += [f";;{part};{a};{b}" for part, (a, b) in zip(parts.split(","), own[name])]
+        total += sum(each.sum() for each in own.values())
+    return "\n".join(lines) + "\n", total
+
+
+@pytest.mark.parametrize("header", OUTLINE)
+def test_parts_whose_names_repeat_are_places_in_an_outline(tmp_path, header):
+    text, total = _outline(header, np.random.default_rng(2))
+    (tmp_path / "t.csv").write_text(text)
+    draft = draft_published([tmp_path / "t.csv"])
+    spec = parse_perturbed(draft.text)
+    assert [level.name for level in spec.levels[1:]] == header.split(";")
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    finest = sum(len(parts.split(",")) for within in OUTLINE[header].values() for parts in within.values())
+    posterior = infer(measured, draws=20)
+    assert len(posterior.summary(spec.levels[-1].name)["mean"]) == finest
+    assert posterior.summary("all")["mean"][0] == total
+
+
+def test_what_a_draft_says_of_parts_that_may_be_values_leads(tmp_path):
+    (tmp_path / "t.csv").write_text(_outline("a;b;c", np.random.default_rng(2))[0])
+    draft = draft_published([tmp_path / "t.csv"])
+    (said,) = [said for said in draft.undecided if "is taken for places within" in said]
+    assert said.startswith("'t.csv': 'c' is taken for places within those of 'b'")
+    text = draft.text.replace(', { name = "c", column = "c" }', "").replace('level = "c"', 'level = "b"')
+    text = text.replace(
+        "[[attribute]]", '[[attribute]]\nname = "c"\nvalues = ["xan", "yol", "zut"]\n\n[[attribute]]', 1
+    )
+    text = text.replace('level = "b"\n', 'level = "b"\nattributes = ["c"]\nunlisted = "unknown"\n')
+    total = sum(map(int, re.findall(r"^\w+;;;(\d+);(\d+)", (tmp_path / "t.csv").read_text(), re.M)[0]))
+    posterior = infer(read_perturbed(parse_perturbed(text), [tmp_path / "t.csv"]), draws=20)
+    assert posterior.summary("a")["mean"][0] == total
+
+
+@pytest.mark.parametrize("whole", ["Zosammen", "סך הכול"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_whole_that_stands_in_two_columns_of_places_is_that_of_both(tmp_path, whole, last):
+    rng = np.random.default_rng(7)
+    true = rng.poisson(90, (3, 4))
+    rows = []
+    for k, parts in enumerate(true):
+        own = [(f"R{k}", f"p{k}{j}", n) for j, n in enumerate(parts)]
+        rows += [*own, (f"R{k}", whole, parts.sum())] if last else [(f"R{k}", whole, parts.sum()), *own]
+    of_all = [(whole, whole, true.sum())]
+    rows = [*rows, *of_all] if last else [*of_all, *rows]
+    (tmp_path / "t.csv").write_text("big,small,n\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    assert spec.published[0].total == {"big": whole, "small": whole}
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    assert infer(measured, draws=20).summary("small")["mean"].sum() == true.sum()
+
+
+@pytest.mark.parametrize("width", [4, 9])
+@pytest.mark.parametrize("coded", [True, False])
+def test_a_row_that_numbers_columns_is_no_place(tmp_path, width, coded):
+    counts = np.random.default_rng(width).poisson(60, (5, width - 2))
+    head = [["nr", "Gemeinde", *(f"c{k}" for k in range(width - 2))], [*map(str, range(1, width + 1))]]
+    rows = [
+        [str(27 + k) if coded else f"G{k}", f"Gemeinde {'abcde'[k]}", *map(str, row)]
+        for k, row in enumerate(counts)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(",".join(row) for row in [*head, *rows]) + "\n")
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    assert infer(measured, draws=20).summary("all")["mean"][0] == counts.sum()
+
+
+def test_counts_that_rise_by_one_are_those_of_a_place(tmp_path):
+    (tmp_path / "t.csv").write_text("nr,a,b\n1,2,3\n2,9,7\n3,11,4\n")
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    assert infer(measured, draws=20).summary("all")["mean"][0] == 36

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trueup.io.published.drafting.names import name_of
@@ -15,6 +16,7 @@ from trueup.io.published.drafting.pairs import (
     without_labels,
 )
 from trueup.io.published.drafting.seen import KEY, PLACE, TOTAL, SeenColumn
+from trueup.model.toml import value_text
 
 _ATTRIBUTE = re.compile(
     r"(.*[\W_])?(sex|gender|ages?|race|ethnic(ity)?|status|education|type|groups?|categor(y|ies)|kind|citizen(ship)?|nationality|"
@@ -44,8 +46,8 @@ class SortedKeys(NamedTuple):
     kinds: list[SeenColumn]
 
 
-def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
-    """Sort columns of keys into places, attributes and what says nothing more."""
+def sorted_keys(columns: list[SeenColumn], rows: int, outline: Sequence[str] = ()) -> SortedKeys:
+    """Sort columns of keys into places, attributes and what says nothing more; `outline` names columns that indent each other."""
     ignored = [
         f"column '{c.name}' says '{c.held[0]}' everywhere, and is left out"
         for c in columns
@@ -73,17 +75,23 @@ def sorted_keys(columns: list[SeenColumn], rows: int) -> SortedKeys:
     placed = [c for c in likely if PLACE.fullmatch(c.name)]
     placed = placed or [c for c in likely if any(are_alike(c, label) for label in named_places)]
     finest = placed[0] if placed else most
-    under = [
-        c
-        for c in likely
-        if (_lies_within(c, finest) or _named_within(c, finest, columns))
-        and (c in named or len(set(finest.held)) > 1)
-    ]
+
+    def lies_in(fine: SeenColumn, coarse: SeenColumn) -> bool:
+        return _lies_within(fine, coarse) or _named_within(fine, coarse, columns)
+
+    under = [c for c in likely if lies_in(c, finest) and (c in named or len(set(finest.held)) > 1)]
     finest = _finest(under, finest)
-    above = [
-        c
-        for c in likely
-        if c is not finest and (_lies_within(finest, c) or _named_within(finest, c, columns))
+    for c in likely:
+        finest = c if _indents(finest, c, outline) else finest
+    others = [c for c in likely if c is not finest]
+    indented = [c for c in others if _indents(c, finest, outline) and not lies_in(finest, c)]
+    above = [c for c in others if c in indented or lies_in(finest, c)]
+    above += [c for c in others if c not in above and any(_lies_within(each, c) for each in indented)]
+    ignored += [
+        f"'{finest.name}' is taken for places within those of '{c.name}', as other ones stand in each; if its values are of an "
+        f"attribute, write `level` without it and level = {value_text(c.name)} in its entry, an [[attribute]] of its name and "
+        'values, and its name in `attributes`; and unlisted = "unknown"'
+        for c in indented[-1:]
     ]
     places = [*sorted(above, key=lambda c: len(set(c.held))), finest]
     crossed = [c.name for c in likely if c not in places and not _is_plainly_crossed(c, finest)]
@@ -154,6 +162,15 @@ def _named_within(fine: SeenColumn, coarse: SeenColumn, columns: list[SeenColumn
     pairs = named_pairs(fine, coarse)
     own, above = ({pair[k] for pair in pairs} for k in (0, 1))
     return not own & above and 1 < len(pairs) < len(own) * len(above)
+
+
+def _indents(coarse: SeenColumn, fine: SeenColumn, outline: Sequence[str]) -> bool:
+    """Return True if parts of a column stand below places of another, to its right, and no more than two of three in each."""
+    if not {coarse.name, fine.name} <= {*outline} or outline.index(coarse.name) >= outline.index(fine.name):
+        return False
+    pairs = named_pairs(fine, coarse)
+    own, above = ({pair[k] for pair in pairs} for k in (0, 1))
+    return len(above) > 1 and 3 * len(pairs) <= 2 * len(own) * len(above)
 
 
 def _begins_anew(fine: SeenColumn, coarse: SeenColumn) -> bool:

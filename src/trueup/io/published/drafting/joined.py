@@ -184,6 +184,7 @@ def _drafted_table(
         is_last = place is table.places[-1]
         if not at.prefix and at.column not in totals and (is_last or "" in table.places[-1].texts):
             totals |= _summing(at.column, place, table, undecided, totals)
+    totals |= _labels_above(table, columns, totals)
     if table.places and not found:
         undecided.append(f"'{table.file}': its places are none of the other tables'")
     named = []
@@ -208,6 +209,22 @@ def _drafted_table(
     alone = any(lacks_below(upper, table.places[-1], totals) for upper in uppers)
     ragged = ragged or alone or (lacks and not fill)
     return DraftedTable(table, level, cells, named, columns, totals, ragged, fill)
+
+
+def _labels_above(table: SeenTable, columns: Mapping[str, str], totals: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole's label in columns of larger places, in which it stands where it stands in that of the finest ones."""
+    names = {own: name for name, own in columns.items()}
+    finest = table.places[-1].texts if table.places else []
+    found = {}
+    for place in table.places[:-1]:
+        name = names.get(place.name, place.name)
+        below: dict[str, set[str]] = {}
+        for text, own in zip(place.texts, finest):
+            below.setdefault(text, set()).add(own)
+        label = next((text for text in totals.values() if below.get(text) == {text}), "")
+        if name not in totals and label and len(below) > 2:
+            found[name] = label
+    return found
 
 
 def _summing(

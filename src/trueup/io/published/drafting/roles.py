@@ -90,6 +90,11 @@ def sorted_out(
         what = f"says '{column.held[0]}' everywhere" if len(set(column.held)) == 1 else "tells no rows apart"
         ignored.append(f"column '{column.name}' {what}, and is left out")
     filled = _filled(keys, len(values[0].texts))
+    outline = (
+        [key.name for key in keys if "" in key.texts or key is keys[0]]
+        if filled and _is_outline(keys)
+        else []
+    )
     fill, keys = bool(filled), filled or keys
     keys = _parted(keys[0]) if len(keys) == 1 else keys
     values, left, more = _last_period(values)
@@ -101,7 +106,7 @@ def sorted_out(
             f"column '{c.name}' is what others are counted among, by its name, and is left out"
             for c in beside
         ]
-    found = sorted_keys(keys, len(values[0].texts))
+    found = sorted_keys(keys, len(values[0].texts), outline)
     ignored += more + found.ignored
     table = SeenTable(
         file, sheet, titles, found.places, found.attributes, values, roles.variance, ignored, headless

@@ -25,7 +25,7 @@ TOTAL = re.compile(
     r"(ambos( os)?|beide|entrambi i|begge|båda|bæði|molemmat|mõlemad|obie?|obě|obydwie|mindkét|ambele|abi|abiejų|les deux|"
     r"ambdós|kedua|оба|обе|двата|обидві|(και )?τα δύο|her iki)( (sex(os|es|e)?|geschlechter|geslachten|sessi|kjønn|køn|könen|kyn|"
     r"sukupuolet|sood|sugu|płcie|pohlav(í|ia)|spola|pola|nem|dzimumi|lyčių|jenis kelamin|пола|статі|φύλα|cinsiyet))|ambos|beide|"
-    r"tổng (số|cộng)|รวม|ยอดรวม|ทั้งหมด|कुल( योग)?|योग|जम्मा|মোট|மொத்தம்|សរុប|ລວມ|სულ|ընդամենը|ድምር|סך הכל|סה[\"״]כ|"
+    r"tổng (số|cộng)|รวม|ยอดรวม|ทั้งหมด|कुल( योग)?|योग|जम्मा|মোট|மொத்தம்|សរុប|ລວມ|სულ|ընդամենը|ድምር|סך[ -]?הכו?ל|סה[\"״]כ|"
     r"(ال)?مجموع( الكلي)?|ال(إ|ا)جمالي|(ال)?جملة|جمع( کل)?|کل|"
     r"(男女|年齢|年齡|年龄)?(合計|計|合计|计|總計|总计)|男女|小計|総数|総計|總數|总数|小计|共计|共計|계|소계|합계|총계|총수|전체",
     re.IGNORECASE,

@@ -61,12 +61,17 @@ def _without_numbering(rows: Iterator[Row]) -> Iterator[Row]:
     for row in islice(rows, HIGHEST):
         if sum(map(bool, above)) > 1 and numbers_columns(row):
             below = next(rows, [])
-            keyed = row[0].isdigit() and bool(below) and below[0].isdigit()  # places that are numbers, too
-            yield row if keyed else []
+            yield row if _counts_on(row, below) else []
             row = below
         yield row
         above = row
     yield from rows
+
+
+def _counts_on(row: Row, below: Row) -> bool:
+    """Return True for the few counts of a place that is a number, as the place below is: chance makes them rise by one."""
+    words = any(sum(map(str.isalpha, cell)) > 2 for cell in below)
+    return len(row) < 8 and row[0].isdigit() and bool(below) and below[0].isdigit() and not words
 
 
 def numbers_columns(row: Sequence[str]) -> bool:
