@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from trueup.errors import DataError, TrueupError
 from trueup.files import is_csv, is_parquet, is_workbook
-from trueup.io.published.drafting.above import places_above, write_indented_places
+from trueup.io.published.drafting.above import all_above, write_indented_places
 from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
@@ -95,7 +95,8 @@ def draft_published(
         seen, said = without_list(seen, listed)
         lists += said
     else:
-        seen, pointers, places = _above(seen) if geography is None else (seen, pointers, [])
+        seen, pointers, places, said = all_above(seen) if geography is None else (seen, pointers, [], [])
+        lists += said
     seen = seen if pointers else [of_finest_kind(table) for table in seen]
     text, known = written(joined(seen, pointers), title)
     undecided = [*lists, *known]
@@ -148,15 +149,6 @@ def _repeats_codes(table: SeenTable) -> bool:
         rising = all(b in (a + 1, 1) for a, b in pairwise(numbers)) and numbers[:1] == [1]
         codes |= set(column.held) if rising else set()
     return all(text in codes for column in table.values for text in column.held if is_number(text))
-
-
-def _above(seen: list[SeenTable]) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]]]:
-    """Return tables with their places in one column where sums tell which lie in which, pointers to these, and their list."""
-    told = {at: each for at, table in enumerate(seen) if (each := places_above(table))}
-    if not told:
-        return seen, None, []
-    first = max(told.values(), key=lambda each: len(each.rows))
-    return [told[at].table if at in told else t for at, t in enumerate(seen)], first.pointers, first.rows
 
 
 def _places_of(

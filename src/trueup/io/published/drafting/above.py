@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trueup.io.published.drafting.agreement import RowNumbers, agreeing, agreement_with_sums, row_numbers
+from trueup.io.published.drafting.apart import label_of
 from trueup.io.published.drafting.codes import are_levels
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.proposals import by_codes, by_sums, proposed
@@ -61,6 +62,134 @@ def places_above(table: SeenTable) -> PlacesAbove | None:
     )
 
 
+def all_above(
+    seen: Sequence[SeenTable],
+) -> tuple[list[SeenTable], Pointers | None, list[tuple[str, str]], list[str]]:
+    """Return tables with their places in one column where sums tell which lie in which, pointers to these, their list, and what
+    is said of it.
+    """
+    told = {at: each for at, table in enumerate(seen) if (each := places_above(table))}
+    if not told:
+        return [*seen], None, [], []
+    first = max(told, key=lambda at: len(told[at].rows))
+    same = [at for at, table in enumerate(seen) if _column_names(table) == _column_names(seen[first])]
+    tables = {at: _with_zeros(seen[at]) for at in same}
+    stacked, said = _stacked([*tables.values()])
+    every = places_above(stacked) if stacked else None
+    if stacked is None or every is None:
+        flat, every = told, told[first]
+    else:
+        lists = [
+            told[at].rows if at in told else _own_list(table, every.rows) for at, table in tables.items()
+        ]
+        one = _below_one(every, [label_of(table) for table in tables.values()], lists)
+        every = max(one, every, key=lambda each: _confirmed(stacked, each.rows))
+        flat = told | {at: every._replace(table=_flat(table)) for at, table in tables.items()}
+    found = [flat[at].table if at in flat else table for at, table in enumerate(seen)]
+    return found, every.pointers, every.rows, said
+
+
+def _confirmed(table: SeenTable, rows: Sequence[tuple[str, str]]) -> int:
+    """Return how many more sums of a table's rows speak for a list of places than against it."""
+    names, columns, _ = _by_place(table)
+    parents = [names.index(above) if above in names else -1 for above in map(dict(rows).__getitem__, names)]
+    held, against, *_ = agreeing(row_numbers(table, columns), parents)
+    return held - against
+
+
+def _own_list(table: SeenTable, rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the places of a table from a list of all, its first or last one above the others where it holds their sums."""
+    names, columns, _ = _by_place(table)
+    own = {place: above for place, above in rows if place in names}
+    numbers = row_numbers(table, columns)
+    for root in (0, len(names) - 1):
+        tops = [row for row, name in enumerate(names) if own[name] not in names and row != root]
+        if own[names[root]] not in names and agreement_with_sums(numbers, root, tops).holds:
+            return [(name, names[root] if names.index(name) in tops else own[name]) for name in names]
+    return [*own.items()]
+
+
+def _below_one(
+    every: PlacesAbove, labels: Sequence[str], lists: Sequence[Sequence[tuple[str, str]]]
+) -> PlacesAbove:
+    """Return the lists of several tables as one; the place above the several highest of a table has its label."""
+    known = {place for rows in lists for place, _ in rows}
+    found: dict[str, str] = {}
+    for label, rows in zip(labels, lists):
+        own = {place: above for place, above in rows if place != WHOLE}
+        top = label if [*own.values()].count(WHOLE) > 1 and label not in known else ""
+        found |= {top: ""} if top else {}
+        found |= {place: top if above in ("", WHOLE) else above for place, above in own.items()}
+    if [*found.values()].count("") > 1:
+        found = {WHOLE: "", **{place: above or WHOLE for place, above in found.items()}}
+    rows = [*found.items()]
+    depth = len(Tree.from_parents(*zip(*rows)).levels)
+    return every._replace(rows=rows, pointers=every.pointers._replace(places=frozenset(found), depth=depth))
+
+
+def _column_names(table: SeenTable) -> list[list[str]]:
+    """Return the names of a table's columns by their roles."""
+    return [
+        [column.name for column in columns]
+        for columns in (table.places, table.attributes, table.values, table.keys)
+    ]
+
+
+def _stacked(tables: Sequence[SeenTable]) -> tuple[SeenTable | None, list[str]]:
+    """Return tables of the same columns that hold other places each as one, and what is said of it; None if they do not.
+
+    Rows of a place that several tables name with the same numbers, such as a nation, are taken once.
+    """
+    names = [set(table.places[-1].held) if table.places else set() for table in tables]
+    times = Counter(name for own in names for name in own)
+    shared = [name for name, often in times.items() if often > 1]
+    if len(tables) < 2 or 4 * len(shared) > len(times):
+        return None, []
+    shown = ", ".join(label_of(table) for table in tables[:4])
+    if differs := next((name for name in shared if len({*_rows_of(name, tables)}) > 1), None):
+        return None, [
+            f"the tables {shown} hold other places each, but several name one '{differs}', with other numbers: in a copy, give "
+            "each place a name of its own, and draft the spec anew"
+        ]
+    kept, known = [], set[str]()
+    for table, own in zip(tables, names):
+        kept.append(table.of_rows([name not in known for name in table.places[-1].texts]))
+        known |= own
+    said = f"the tables {shown} hold other places each, and are read as parts of one"
+    return _joined_rows(kept), [said]
+
+
+def _rows_of(place: str, tables: Sequence[SeenTable]) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Yield the rows of a place in each table that names it."""
+    for table in tables:
+        if place in table.places[-1].texts:
+            own = table.of_rows([text == place for text in table.places[-1].texts])
+            yield tuple(zip(*(column.texts for column in (*own.attributes, *own.values))))
+
+
+def _joined_rows(tables: Sequence[SeenTable]) -> SeenTable:
+    """Return tables of the same columns below each other."""
+
+    def joined(columns: Sequence[Sequence[SeenColumn]]) -> list[SeenColumn]:
+        return [
+            same[0]._replace(texts=[text for each in same for text in each.texts]) for same in zip(*columns)
+        ]
+
+    first = tables[0]
+    noisy = all(table.variance for table in tables)
+    return first._replace(
+        places=joined([table.places for table in tables]),
+        attributes=joined([table.attributes for table in tables]),
+        values=joined([table.values for table in tables]),
+        keys=tuple(joined([table.keys for table in tables])),
+        variance=joined([[table.variance] for table in tables if table.variance])[0] if noisy else None,
+        indents={name: indent for table in tables for name, indent in table.indents.items()},
+        groups=tuple(group for table in tables for group in table.groups),
+        kinds=(),
+        labels=(),
+    )
+
+
 def _with_zeros(table: SeenTable) -> SeenTable:
     """Return a table whose place of all has its code of zeros again: other codes may end in zeros above others, too."""
     if not table.places or not (zeros := table.places[-1].blank):
@@ -105,13 +234,17 @@ def _pointed(table: SeenTable, names: list[str], parents: list[str]) -> PlacesAb
     if parents.count("") > 1:
         rows = [(WHOLE, ""), *((name, parent or WHOLE) for name, parent in rows)]
     depth = len(Tree.from_parents(*zip(*rows)).levels)
+    pointers = Pointers(table.places[-1].name, PARENT, frozenset(name for name, _ in rows), depth)
+    return PlacesAbove(_flat(table), pointers, rows)
+
+
+def _flat(table: SeenTable) -> SeenTable:
+    """Return a table without the columns of places before the last."""
     said = [
         f"column '{place.name}' says of which kind a place is, or repeats the one above, and is left out"
         for place in table.places[:-1]
     ]
-    flat = table._replace(places=table.places[-1:], ignored=[*table.ignored, *said])
-    pointers = Pointers(table.places[-1].name, PARENT, frozenset(name for name, _ in rows), depth)
-    return PlacesAbove(flat, pointers, rows)
+    return table._replace(places=table.places[-1:], ignored=[*table.ignored, *said])
 
 
 def _by_place(table: SeenTable) -> tuple[list[str], list[SeenColumn], list[int]]:
