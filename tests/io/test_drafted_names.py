@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from trueup.errors import InfeasibleError
 from trueup.inferring import infer
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.perturbed import read_perturbed
@@ -166,3 +167,62 @@ def test_counts_that_rise_by_one_are_those_of_a_place(tmp_path):
     spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
     measured = read_perturbed(spec, [tmp_path / "t.csv"])
     assert infer(measured, draws=20).summary("all")["mean"][0] == 36
+
+
+def _of_one_part(rng, order):
+    """Rows of places by name, one of which has one part, in an order; and the place above each."""
+    parts = {
+        "Gimli": ["Arborg", "Riverton"],
+        "Morris": ["Rosenort"],
+        "Piney": ["Vassar", "Sprague", "Sundown"],
+    }
+    if order == "equal neighbours":
+        parts = {"Gimli": ["Arborg", "Riverton", "Fraser"], "Piney": ["Vassar", "Sprague", "Sundown"]}
+    counts = {name: rng.poisson(30, 6) for names in parts.values() for name in names}
+    counts["Fraser"] = counts["Riverton"] if order == "equal neighbours" else 0
+    rows = []
+    for above, names in parts.items():
+        own = [(name, counts[name]) for name in names]
+        total = (above, sum(n for _, n in own))
+        rows += [*own, total] if order == "parts first" else [total, *own]
+    every = ("Manitoba", sum(counts[name] for names in parts.values() for name in names))
+    rows = [*rows, every] if order == "parts first" else [every, *rows]
+    above = {name: large for large, names in parts.items() for name in names}
+    return rows, {**dict.fromkeys(parts, "Manitoba"), **above, "Manitoba": ""}
+
+
+def _written(path, rows):
+    head = ",".join(["place", *(f"c{k}" for k in range(6))])
+    path.write_text("\n".join([head, *(f"{name},{','.join(map(str, n))}" for name, n in rows)]) + "\n")
+
+
+@pytest.mark.parametrize("order", ["parts first", "wholes first", "equal neighbours"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_place_with_one_part_has_its_numbers(tmp_path, order, seed):
+    rows, above = _of_one_part(np.random.default_rng(seed), order)
+    _written(tmp_path / "t.csv", rows)
+    draft = draft_published([tmp_path / "t.csv"])
+    assert dict(draft.places) == above
+    assert not any("sums are missed" in said for said in draft.undecided)
+
+
+def test_a_list_of_places_that_sums_contradict_is_named(tmp_path):
+    rows, above = _of_one_part(np.random.default_rng(5), "wholes first")
+    _written(tmp_path / "t.csv", rows)
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    means = []
+    for wrong in (True, False):
+        pairs = above | ({"Rosenort": "Manitoba"} if wrong else {})
+        listed = tmp_path / f"list{wrong}.csv"
+        names = (spec.parents.id, spec.parents.parent)
+        listed.write_text("\n".join(",".join(pair) for pair in [names, *pairs.items()]) + "\n")
+        if wrong:
+            draft = draft_published([tmp_path / "t.csv"], geography=listed)
+            missed = [said for said in draft.undecided if "sums are missed" in said]
+            assert "stands below another than its own in the list of places: correct the list" in missed[0]
+            with pytest.raises(InfeasibleError, match="than its own in the list of places"):
+                infer(read_perturbed(spec, [tmp_path / "t.csv"], listed), draws=20)
+        else:
+            measured = read_perturbed(spec, [tmp_path / "t.csv"], listed)
+            means.append(infer(measured, draws=20).summary("level 0")["mean"].sum())
+    assert means == [rows[0][1].sum()]

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from trueup.io.published.drafting.agreement import RowNumbers
+from trueup.io.published.drafting.agreement import LEAST, RowNumbers
 from trueup.io.published.drafting.codes import parents_by_codes
 from trueup.io.published.drafting.seen import SeenColumn
 
@@ -204,17 +204,23 @@ def _by_groups(beside: Sequence[SeenColumn], rows: int, *, last: bool) -> list[i
 def by_sums(numbers: RowNumbers) -> Iterator[list[int]]:
     """Yield the row above that holds the sums of the rows below it, or the one below of those above it; -1 for the others.
 
-    The rows that hold no sum have to lie in some that do, all of them.
+    The rows that hold no sum have to lie in some that do, all of them. Ways are yielded in which a row with the numbers of
+    the one beside it is its only part, too.
     """
     rows = range(len(numbers.ends))
-    for order in (reversed(rows), rows):
-        parents, tops = _heaped(numbers, order)
+    for order, alone in product((rows[::-1], rows), (False, True)):
+        parents, tops = _heaped(numbers, order, alone=alone)
         if set(tops) <= set(parents.values()):
             yield [parents.get(row, -1) for row in rows]
 
 
-def _heaped(numbers: RowNumbers, order: Iterable[int]) -> tuple[dict[int, int], list[int]]:
-    """Return the row that holds the sums of the last rows before it, for each of these, and the rows that are in none."""
+def _heaped(
+    numbers: RowNumbers, order: Iterable[int], *, alone: bool = False
+) -> tuple[dict[int, int], list[int]]:
+    """Return the row that holds the sums of the last rows before it, for each of these, and the rows that are in none.
+
+    A part may be `alone` where it has the numbers of the row that holds it.
+    """
     rows, base = numbers.ends, numbers.base
     parents: dict[int, int] = {}
     heap: list[int] = []
@@ -228,7 +234,8 @@ def _heaped(numbers: RowNumbers, order: Iterable[int]) -> tuple[dict[int, int], 
                 break
             open_ = sums[:, 1] - sums[:, 0] + own[:, 1] - own[:, 0]
             told = (open_ <= 3 + 0.25 * own[:, 0]).any() and own[:, 0].sum() >= 10
-            if size > 1 and told and (own[:, 0] <= sums[:, 1] + off).all():
+            same = alone and own[:, 0].sum() >= LEAST and (own == rows[other]).all()
+            if (size > 1 or same) and told and (own[:, 0] <= sums[:, 1] + off).all():
                 parts = size
         if parts:
             parents |= dict.fromkeys(heap[-parts:], at)

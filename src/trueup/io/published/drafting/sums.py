@@ -46,6 +46,8 @@ class SumMissed(NamedTuple):
         How many totals are missed so, of how many.
     levels
         Those of which one entry has rows, where the total and its parts are of two of them.
+    listed
+        Whether the total and its parts are of two levels that a list of places tells.
     """
 
     label: str
@@ -55,6 +57,7 @@ class SumMissed(NamedTuple):
     missed: int
     compared: int
     levels: tuple[str, ...] = ()
+    listed: bool = False
 
     def said(self) -> str:
         """Return the contradiction, and what may be wrong: the law, or what is read as a part or as a total."""
@@ -67,6 +70,8 @@ class SumMissed(NamedTuple):
             "a row or column is no part, or no total, of what it is read as (a sum of some others, a part of one, no count, "
             "another period): leave it out by `only` or out of `cell`, or name it in `total`"
         )
+        if self.listed:
+            layout += "; or a place stands below another than its own in the list of places: correct the list"
         first, second = (layout, law) if far else (law, layout)
         return (
             f"'{self.label}' is published as {_ends(*self.own)}, and its parts by {self.parts} sum to {_ends(*self.sums)}; "
@@ -118,6 +123,7 @@ def sums_missed(measured: Measurements, law: str) -> SumMissed | None:
                         int((off > 0).sum()),
                         int(np.isfinite(high).sum()),
                         tuple(_levels_of_one_entry(measured, total.level, parts.level)),
+                        parts.level != total.level and getattr(measured.spec, "parents", None) is not None,
                     )
     return None
 
