@@ -16,7 +16,7 @@ from trueup.io.published.drafting.apart import of_finest_kind
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
-from trueup.io.published.drafting.lookups import places_looked_up, without_list
+from trueup.io.published.drafting.lookups import places_looked_up, with_listed_places, without_list
 from trueup.io.published.drafting.seen import SeenTable, is_number
 from trueup.io.published.drafting.sums import sums_missed, sums_of_rounded
 from trueup.io.published.drafting.written import written
@@ -97,7 +97,11 @@ def draft_published(
     else:
         seen, pointers, places, said = all_above(seen) if geography is None else (seen, pointers, [], [])
         lists += said
-    seen = seen if pointers else [of_finest_kind(table) for table in seen]
+    seen = (
+        [with_listed_places(t, pointers.places) for t in seen]
+        if pointers
+        else [of_finest_kind(table) for table in seen]
+    )
     text, known = written(joined(seen, pointers), title)
     undecided = [*lists, *known]
     try:

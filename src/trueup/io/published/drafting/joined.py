@@ -159,7 +159,7 @@ def _drafted_table(
     table = without_subtotals(table, undecided)
     columns: dict[str, str] = {}
     totals: dict[str, str] = {}
-    level, found = "all", False
+    level, found = levels[0].name, False
     whole = {} if listed else whole_keys(table)
     if not all(map(TOTAL.fullmatch, whole.values())):
         undecided.append(

@@ -12,7 +12,7 @@ from trueup.files.source import open_table
 from trueup.io.published.drafting.above import PARENT, WHOLE, PlacesAbove
 from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.pairs import are_alike, determines_key
-from trueup.io.published.drafting.seen import SeenColumn, SeenTable
+from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.perturbed.columns import text_of
 from trueup.model.tree import Tree
 
@@ -22,18 +22,35 @@ def places_looked_up(files: Sequence[str | Path], seen: Sequence[SeenTable]) -> 
     longest = max(seen, key=lambda table: len(table.values[0].texts))
     if len(longest.places) != 1:
         return None
-    places = set(longest.places[0].held)
-    others = [set(key.held) for table in seen if table.file != longest.file for key in table.places]
-    for columns in (_columns_of(file) for file in files if Path(file).name != longest.file):
-        if pointed := _pointed(longest, places, columns):
-            return pointed
-        own = next((c for c in columns if places <= set(c.texts) and len(set(c.texts)) == len(c.texts)), None)
-        if own is None:
-            continue
-        above = _levels(own, [c for c in columns if c is not own], others)
-        if above:
-            return _placed(longest, own, above)
+    lists = [(Path(file).name, _columns_of(file)) for file in files if Path(file).name != longest.file]
+    for key in (*longest.places, *longest.attributes):
+        table = with_listed_places(longest, frozenset(key.held))
+        places = {text for text in key.held if not TOTAL.fullmatch(text)}
+        for name, columns in lists if len(table.places) == 1 and table.places[0] is key else ():
+            if key in longest.places and (pointed := _pointed(table, places, columns)):
+                return _with_named_root(pointed, seen)
+            own = next((c for c in columns if places <= {*c.texts} and len({*c.texts}) == len(c.texts)), None)
+            others = [set(key.held) for t in seen if t.file not in (longest.file, name) for key in t.keys]
+            above = _levels(own, [c for c in columns if c is not own], others) if own else []
+            if own and above and (placed := _placed(table, own, above)):
+                return _with_named_root(placed, seen)
     return None
+
+
+def _with_named_root(listed: PlacesAbove, seen: Sequence[SeenTable]) -> PlacesAbove:
+    """Return a list whose highest place has the code that the table of it alone gives it."""
+    names = {
+        key.held[0]
+        for table in seen
+        for key in table.keys
+        if key.name == listed.pointers.id and len(set(key.texts)) == 1
+    } - listed.pointers.places
+    if len(names) != 1:
+        return listed
+    renamed = {WHOLE: names.pop()}
+    rows = [(renamed.get(place, place), renamed.get(above, above)) for place, above in listed.rows]
+    pointers = listed.pointers._replace(places=frozenset(place for place, _ in rows))
+    return listed._replace(pointers=pointers, rows=rows)
 
 
 def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) -> PlacesAbove | None:
@@ -49,6 +66,23 @@ def _pointed(table: SeenTable, places: set[str], columns: Sequence[SeenColumn]) 
             pointers = Pointers(table.places[0].name, PARENT, frozenset({WHOLE, *places}), depth)
             return PlacesAbove(table, pointers, rows)
     return None
+
+
+def with_listed_places(table: SeenTable, places: frozenset[str]) -> SeenTable:
+    """Return a table whose places are the one of its keys that holds listed places alone, if its places are others."""
+    keys = [*table.places, *table.attributes]
+    listed = [key for key in keys if _are_listed(key, places)]
+    if len(listed) != 1 or any(_are_listed(key, places) for key in table.places[-1:]):
+        return table
+    said = [text for text in table.ignored if not text.startswith("whether places stand in ")]
+    return table._replace(
+        places=listed, attributes=[key for key in keys if key is not listed[0]], ignored=said
+    )
+
+
+def _are_listed(key: SeenColumn, places: frozenset[str]) -> bool:
+    held = {text for text in key.held if not TOTAL.fullmatch(text)}
+    return bool(held) and held <= places
 
 
 def without_list(seen: Sequence[SeenTable], listed: PlacesAbove) -> tuple[list[SeenTable], list[str]]:
