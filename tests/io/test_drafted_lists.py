@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from tests.io.test_drafted_offices import drafted
+from trueup.model.perturbed import parse_perturbed
 
 CANTONS = {"A7": "North", "B2": "North", "C9": "South", "D4": "South", "E1": "South"}
 GRADES = [f"grade {k}" for k in range(1, 7)]
@@ -45,3 +46,74 @@ def test_a_list_of_codes_makes_places_of_columns_with_fewer_values_than_an_attri
     }
     assert not [text for text in draft.undecided if "refused" in text or "places stand in 'grade'" in text]
     assert len(read) == (5 + 2 + 1) * 13
+
+
+PLACES = {"Aby": (310, 45), "Bro": (120, 31), "Cal": (77, 12), "Dun": (58, 9)}
+WIDE = "place,everyone,inside,outside\n" + "".join(
+    f"{p},{a + b},{a + 0.25},{b - 0.75}\n" for p, (a, b) in PLACES.items()
+)
+LONG = "place,where,n\n" + "".join(
+    f"{p},either,{a + b}\n{p},inside,{a + 3}\n{p},outside,{b - 11}\n" for p, (a, b) in PLACES.items()
+)
+
+
+def laws(draft):
+    """The law of each part of what is published: the name of a column or what rows say of an attribute."""
+    found = {}
+    for part in parse_perturbed(draft.text).published:
+        told = [text for said in part.only.values() for text in ([said] if isinstance(said, str) else said)]
+        for name in told or [cell.count for cell in part.cells] or [part.name]:
+            found[name] = (
+                (part.law[0] if isinstance(part.law, list) else part.law)["name"],
+                part.law.get("sigma2"),
+            )
+    return found
+
+
+@pytest.mark.parametrize("text", [WIDE, LONG])
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "column;standard deviation\neither;0\neveryone;0\ninside;1,5\noutside;4\n",
+        "Std. dev. of the noise,of\n4,outside\n1.5,inside\n0,everyone\n0,either\n",
+        "Noise added\n\nSIGMA²,what\n2.25,Inside\n16,Outside\n0,Everyone\n0,Either\n",
+        ",inside,outside,everyone,either\nStandardabweichung,1.5,4,0,0\n",
+    ],
+)
+def test_each_deviation_of_a_list_has_an_entry(tmp_path, text, noise):
+    names = {name for name in ("either", "everyone") if name in text}
+    kept = "\n".join(
+        line
+        for line in noise.splitlines()
+        if not any(w in line.casefold() for w in {"either", "everyone"} - names)
+    )
+    kept = noise if "\nStandard" in noise else kept + "\n"
+    if "\nStandard" in noise:
+        kept = f",inside,outside,{next(iter(names))}\nStandardabweichung,1.5,4,0\n"
+    kind = "gaussian" if ".25" in text else "discrete-gaussian"
+    for order in ((kept, text), (text, kept)):
+        draft, read = drafted(tmp_path, *order, names=("a.csv", "b.csv"))
+        assert laws(draft) == {
+            "inside": (kind, "2.25"),
+            "outside": (kind, "16"),
+            names.pop() if len(names) > 1 else next(iter(names)): ("exact", None),
+        }
+        assert len(read) == 12
+        assert not [said for said in draft.undecided if "refused" in said or "sigma2 is not known" in said]
+
+
+def test_a_list_may_give_a_deviation_to_each_table(tmp_path):
+    one, two = (
+        f"place,{name}\n" + "".join(f"{p},{a + k}\n" for k, (p, (a, _)) in enumerate(PLACES.items()))
+        for name in ("cats", "dogs")
+    )
+    draft, _ = drafted(
+        tmp_path, one, two, "file,sd\nmild.csv,2\nwild.csv,10\n", names=("mild.csv", "wild.csv", "noise.csv")
+    )
+    assert laws(draft) == {"mild": ("discrete-gaussian", "4"), "wild": ("discrete-gaussian", "100")}
+
+
+def test_counts_with_an_error_each_are_no_list(tmp_path):
+    errors = "where,n,standard error\ninside,571,2.5\noutside,86,2.5\n"
+    draft, _ = drafted(tmp_path, LONG, errors, names=("a.csv", "b.csv"))
+    assert not [text for text in draft.undecided if "a list of the noise" in text]

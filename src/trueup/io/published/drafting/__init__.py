@@ -13,6 +13,7 @@ from trueup.errors import DataError, TrueupError
 from trueup.files import is_csv, is_parquet, is_workbook
 from trueup.io.published.drafting.above import all_above, write_indented_places
 from trueup.io.published.drafting.apart import of_finest_kind
+from trueup.io.published.drafting.deviations import listed_variances
 from trueup.io.published.drafting.joined import joined
 from trueup.io.published.drafting.keys import Pointers, pointers_of
 from trueup.io.published.drafting.look import look_at, texts_of
@@ -87,6 +88,7 @@ def draft_published(
             remedy="where numbers stand among words, write them into cells of their own; or write the spec by hand, as "
             "docs/perturbed.md shows: `skip`, `header` and `below` say where the table stands",
         )
+    seen, variances, noise = listed_variances(files, seen)
     geography, pointers = _places_of(files, geography)
     listed = places_looked_up(files, seen) if geography is None else None
     seen, lists = _without_lists(seen, listed.pointers.places if listed else frozenset())
@@ -102,8 +104,8 @@ def draft_published(
         if pointers
         else [of_finest_kind(table) for table in seen]
     )
-    text, known = written(joined(seen, pointers), title)
-    undecided = [*lists, *known]
+    text, known = written(joined(seen, pointers), title, variances)
+    undecided = [*noise, *lists, *known]
     try:
         with TemporaryDirectory() as folder:
             listed = write_indented_places(Path(folder) / "places.csv", text, places) if places else geography

@@ -76,6 +76,7 @@ class DraftedTable:
     ragged: bool = False
     fill: bool = False
     partial: bool = False
+    sigma2: str | None = None
 
 
 @dataclass

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trueup.io.published.drafting.apart import label_of
+from trueup.io.published.drafting.deviations import entries_by_variance
 from trueup.io.published.drafting.keys import Draft, DraftedKey, DraftedTable
 from trueup.io.published.drafting.laws import rounding_base, suggested_law, unit_of
 from trueup.io.published.drafting.legend import meaning_of, said_of
@@ -24,10 +25,15 @@ _CONTROLLED = re.compile(
 """Marks in the place of an error that there is none: the value was set to a number known elsewhere."""
 
 
-def written(whole: Draft, title: str) -> tuple[str, list[str]]:
-    """Return the spec as TOML, and what is undecided."""
+def written(whole: Draft, title: str, variances: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Return the spec as TOML, and what is undecided; variances are those that a list gives tables, columns and categories."""
     undecided = list(whole.undecided)
-    entries = [part for entry in whole.entries for part in _by_law(entry)]
+    entries = [
+        part
+        for entry in whole.entries
+        for own in entries_by_variance(entry, variances)
+        for part in _by_law(own)
+    ]
     told = {base for entry in entries if (base := rounding_base(entry)) is not None}
     values = {a.name: set(a.values) for a in whole.attributes}
     parts = [
