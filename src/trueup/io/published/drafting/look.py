@@ -10,7 +10,7 @@ from typing import Any
 from trueup.files import is_parquet
 from trueup.files.source import open_table
 from trueup.io.published.drafting.kept_sums import SUM_OF_GROUP, without_repeated_sums
-from trueup.io.published.drafting.panels import numeric_cells, panels_of
+from trueup.io.published.drafting.panels import numeric_cells, panels_below_pairs, panels_of
 from trueup.io.published.drafting.proposals import indent_of
 from trueup.io.published.drafting.roles import sorted_out
 from trueup.io.published.drafting.seen import YEAR, SeenColumn, SeenTable, is_code, is_marked, is_number
@@ -31,15 +31,19 @@ def look_at(source: Any, sheet: str | None) -> list[SeenTable]:
     rows, divided = best_rows(source, sheet)
     if (first := _first(rows)) is None:
         return []
-    bottom = _below_header(rows, first)
-    top = _header(rows, bottom)
+    paired = panels_below_pairs(rows)
+    first = paired[0].start if paired else first
+    bottom = first if paired else _below_header(rows, first)
+    top = bottom - 1 if paired else _header(rows, bottom)
     block = rows[top:bottom]
     last = _last(rows, first)
     titles = texts_of((*rows[:top], *rows[last + 1 :]), divided)
     point = divided == ","
     found = []
     filled = max(at for at, row in enumerate(rows) if any(row)) + 1
-    for panel in panels_of(rows, bottom, last):
+    if paired:
+        paired[-1] = paired[-1]._replace(end=last + 1)
+    for panel in paired or panels_of(rows, bottom, last):
         own = (
             block
             if rows[panel.start - 1] == rows[bottom - 1] or not panel.header

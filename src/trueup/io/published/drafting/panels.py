@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trueup.io.published.drafting.seen import is_number
-from trueup.io.published.perturbed.grid import Row
+from trueup.io.published.perturbed.grid import HIGHEST, Row
 from trueup.io.published.perturbed.numbers import without_mark
 
 
@@ -73,6 +73,59 @@ def panels_of(rows: Sequence[Row], bottom: int, last: int) -> list[Panel]:
     )
     apart = len({panel.label for panel in found}) == len(found)
     return found if len(found) > 1 and alike and apart else []
+
+
+def panels_below_pairs(rows: Sequence[Row]) -> list[Panel]:
+    """Return tables below the same header each, above which stand a name and what it says there; none if there are no several.
+
+    Examples
+    --------
+    >>> head, north, south = ["Area", "n"], ["North", "1"], ["South", "2"]
+    >>> panels_below_pairs([["sex:", "Men"], head, north, south, [], ["sex:", "Women"], [], head, north, south])
+    [Panel(label='Men', start=2, end=4, header=True), Panel(label='Women', start=8, end=10, header=True)]
+    """
+    tops = [
+        at for at, row in enumerate(rows[:HIGHEST]) if sum(map(bool, row)) > 1 and _pairs_above(rows, at)[0]
+    ]
+    header = next((rows[at] for at in tops if rows[at] in rows[at + 1 :]), None)
+    starts = [at + 1 for at, row in enumerate(rows) if row == header]
+    found = [_pairs_above(rows, start - 1) for start in starts]
+    heads = [dict(pairs) for pairs, _ in found]
+    numbered = all(start < len(rows) and numeric_cells(rows[start]) for start in starts)
+    names = [
+        name
+        for name in (heads[-1] if heads else ())
+        if numbered and len({head.get(name) for head in heads} - {None}) == len(heads)
+    ]
+    ends = [end for _, end in found[1:]] + [len(rows)]
+    return [
+        Panel(head[names[-1]], start, end, header=True)
+        for head, start, end in zip(heads, starts, ends)
+        if names
+    ]
+
+
+def _pairs_above(rows: Sequence[Row], at: int) -> tuple[list[tuple[str, str]], int]:
+    """Return the names and texts of the rows above one that hold nothing else, and where these rows begin."""
+    found: list[tuple[str, str]] = []
+    while at > 0 and (pair := _pair(rows[at - 1])) is not None:
+        found = [pair] * any(pair) + found
+        at -= 1
+    return found, at
+
+
+def _pair(row: Row) -> tuple[str, str] | None:
+    """Return the name and the text of a row that holds these alone; blank texts for a blank row, None for another one."""
+    held = [cell for cell in row if cell.strip(":")]
+    if len(held) == 1 and ":" in held[0]:
+        held = [part.strip() for part in held[0].split(":", 1)]
+    if not held:
+        return "", ""
+    return (
+        (held[0].rstrip(": "), held[1])
+        if len(held) == 2 and all(held) and not numeric_cells(held[:1])
+        else None
+    )
 
 
 def _names(row: Row, header: Row, below: Sequence[Row]) -> bool:
