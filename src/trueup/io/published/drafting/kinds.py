@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+from trueup.io.published.drafting.pairs import told_rows
 from trueup.io.published.drafting.seen import KEY, TOTAL, YEAR, SeenColumn, is_code, is_marked, is_number
 
 _TIME = re.compile(
@@ -120,6 +121,40 @@ def marks_values(column: SeenColumn, at: int) -> bool:
     sparse = 2 * len(held) <= len(column.texts) and all(len(t) < 3 and not t.isdigit() for t in held)
     named = _MARKS.fullmatch(_NOTED.sub("", column.name))
     return named is not None or (at > 0 and sparse and not KEY.fullmatch(column.name))
+
+
+def without_flags(
+    every: list[SeenColumn], keys: list[SeenColumn], values: list[SeenColumn]
+) -> tuple[list[SeenColumn], list[str]]:
+    """Return keys without columns that say which values are hidden, by their name or by standing behind the values; and notes."""
+    said = []
+    for column in keys if len(values) == 1 else ():
+        texts, shown = values[0].texts, {True: Counter[str](), False: Counter[str]()}
+        for text, flag in zip(texts, column.texts):
+            shown[is_number(text)][flag] += 1
+        behind = any(column is other for other in every[every.index(values[0]) + 1 :])
+        others = [key for key in keys if key is not column]
+        told = told_rows(others) == len(texts)
+        parted = len(column.held) > len(set(column.held)) + 2 and not shown[True].keys() & shown[False].keys()
+        hidden = [f"'{flag}'" if flag else "nothing" for flag in shown[False]]
+        if not told or not (_STATUS.fullmatch(column.name) or (behind and parted and hidden)):
+            continue
+        keys = others
+        instead = " or ".join(
+            f"'{text}'" if text else "an empty cell"
+            for text in dict.fromkeys(t for t in texts if not is_number(t))
+        )
+        where = f": {instead} stands where it says {' or '.join(hidden)}" if hidden and parted else ""
+        said.append(f"column '{column.name}' marks values{where}; it is left out")
+    return keys, said
+
+
+_STATUS = re.compile(
+    r"((obs(ervation)?|conf(identiality)?|cell|data|value|disclosure|suppress(ion)?|quality|reliability)[ _.-]?"
+    r"(status|code|mark|sign)|confidential(ity)?|suppress(ed|ion)|geheimhaltung|secret( statistique)?|statut)",
+    re.IGNORECASE,
+)
+"""Names of columns that say whether values are shown, and how good they are."""
 
 
 def holds_values(column: SeenColumn, at: int) -> bool:

@@ -8,7 +8,8 @@ from trueup.model.published_codes import UNKNOWN
 
 _NONE = re.compile(
     r"\W*(nil|zero|none|null|nul|aucune?|nenhum|cero|nessun[oa]?|ingen|geen|no (cases?|persons?|people|observations?)|"
-    r"nichts vorhanden|genau null)\b",
+    r"nichts vorhanden|genau null|not applicable|nicht zutreffend|sans objet|non applicable|no (procede|aplica(ble)?)|"
+    r"n[ãa]o (se )?aplic(a|ável)|niet van toepassing|(ikke|ej|inte) (relevan?t|tillämplig\w*)|non applicabile|nie dotyczy)\b",
     re.IGNORECASE,
 )
 _BELOW = re.compile(

@@ -29,6 +29,7 @@ from trueup.io.published.drafting.kinds import (
     marks_values,
     stands_among_values,
     stands_before_names,
+    without_flags,
 )
 from trueup.io.published.drafting.names import OF_WHICH, ages_within, overlapping
 from trueup.io.published.drafting.numbered import (
@@ -74,6 +75,8 @@ def sorted_out(
     values, numbered = without_numbers_of_rows(keys, values)
     coded += numbered
     ignored += [f"column '{c.name}' numbers the rows or their places, and is left out" for c in numbered]
+    keys, flags = without_flags(every, keys, values)
+    ignored += flags
     whole = _filled([*keys, *periods], len(values[0].texts))[: len(keys)]
     if some := _some_rows(whole or keys, periods, values):
         column, wanted, why = some
