@@ -80,7 +80,7 @@ def estimates(*, instead):
 def test_numbers_that_stand_for_words_are_codes(instead, tmp_path):
     (tmp_path / "t.csv").write_text(estimates(instead=instead))
     draft = draft_published([tmp_path / "t.csv"])
-    listed = write_indented_places(tmp_path / "p.csv", draft.text, draft.places)
+    listed = write_indented_places(tmp_path / "p.csv", draft.columns, draft.places)
     measured = read_perturbed(parse_perturbed(draft.text), [tmp_path / "t.csv"], listed)
     exact = sum(len(v.groups) for v in measured.headers if v.law.exact and v.groups is not None)
     assert '"-555555555" = "0"' in draft.text

@@ -75,7 +75,9 @@ def read_draft(folder, text):
     file.write_text(text)
     draft = draft_published([file])
     listed = (
-        write_indented_places(folder / "p.csv", draft.text, draft.places) if draft.places else draft.geography
+        write_indented_places(folder / "p.csv", draft.columns, draft.places)
+        if draft.places
+        else draft.geography
     )
     return draft, read_perturbed(parse_perturbed(draft.text), [file], listed)
 

@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from trueup.errors import InfeasibleError
+from tests.command import run
+from trueup.errors import InfeasibleError, SpecError
 from trueup.inferring import infer
 from trueup.io.published.drafting import draft_published
 from trueup.io.published.perturbed import read_perturbed
@@ -226,3 +227,53 @@ def test_a_list_of_places_that_sums_contradict_is_named(tmp_path):
             measured = read_perturbed(spec, [tmp_path / "t.csv"], listed)
             means.append(infer(measured, draws=20).summary("level 0")["mean"].sum())
     assert means == [rows[0][1].sum()]
+
+
+BLOCKS = """Families
+
+Land;Art;;;
+Nord;;1 Kind;2 Kinder;Summe
+A;x;3;4;7
+A;y;5;6;11
+B;x;1;4;5
+B;y;8;9;17
+;;;;
+Süd;;1 Kind;2 Kinder;Summe
+C;x;3;4;7
+C;y;5;6;11
+D;x;1;4;5
+D;y;8;9;17
+"""
+
+
+def test_a_draft_that_is_refused_is_written_with_all_that_is_undecided(tmp_path):
+    (tmp_path / "t.csv").write_text(BLOCKS, encoding="utf-8")
+    shown = run("new", tmp_path / "s.toml", "--published", tmp_path / "t.csv").stdout
+    with pytest.raises(SpecError):
+        parse_perturbed((tmp_path / "s.toml").read_text(encoding="utf-8"))
+    assert "To decide: as it stands the spec is refused: " in shown
+    assert "To decide: where the header stands: " in shown
+    assert "To decide: 't.csv': what '1 Kind' says (2 times)" in shown
+    assert f"--table {tmp_path / 't.csv'}" in shown
+
+
+@pytest.mark.parametrize("deep", ["Chef de ménage", "Personne de référence"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_row_of_a_header_above_two_others_is_no_value(tmp_path, deep, last):
+    """Three rows of a header, of which the first is one name above all columns but the total, which has two rows."""
+    counts = np.random.default_rng(3).poisson(50, (6, 2, 3))
+    names = [(sex, kind) for sex in ("Hommes", "Femmes") for kind in ("Puits", "Robinet", "Vendeur")]
+    parts = [[deep, *[""] * 5], ["Hommes", "", "", "Femmes", "", ""], [kind for _, kind in names]]
+    head = [["Tous les ménages"], [""], ["Nombre"]]
+    rows = [[str(row.sum())] for row in counts]
+    rows = [
+        [*row, *own] if last else [*own, *row] for own, row in zip(rows, counts.reshape(6, 6).astype(str))
+    ]
+    head = [[*part, *own] if last else [*own, *part] for own, part in zip(head, parts)]
+    lines = [["Commune" * (k == 0), *row] for k, row in enumerate(head)]
+    lines += [[f"Commune {'abcdef'[k]}", *row] for k, row in enumerate(rows)]
+    (tmp_path / "t.csv").write_text("\n".join(";".join(line) for line in lines) + "\n", encoding="utf-8")
+    spec = parse_perturbed(draft_published([tmp_path / "t.csv"]).text)
+    assert [a.values for a in spec.attributes] == [("Hommes", "Femmes"), ("Puits", "Robinet", "Vendeur")]
+    measured = read_perturbed(spec, [tmp_path / "t.csv"])
+    assert infer(measured, draws=20).summary("all")["mean"][0] == counts.sum()

@@ -147,7 +147,7 @@ def test_a_file_of_its_own_says_which_places_lie_in_which(tmp_path, name):
         (tmp_path / file).write_text(text)
     draft = draft_published([tmp_path / file for file in texts])
     assert draft.places
-    listed = write_indented_places(tmp_path / "places.csv", draft.text, draft.places)
+    listed = write_indented_places(tmp_path / "places.csv", draft.columns, draft.places)
     read = read_perturbed(
         parse_perturbed(draft.text), [tmp_path / "fine.csv", tmp_path / "coarse.csv"], listed
     )

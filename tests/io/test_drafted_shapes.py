@@ -145,7 +145,7 @@ def drafted(file, folder):
     """The draft of a file, and what it reads."""
     draft = draft_published([file])
     listed = (
-        write_indented_places(folder / "places.csv", draft.text, draft.places)
+        write_indented_places(folder / "places.csv", draft.columns, draft.places)
         if draft.places
         else draft.geography
     )

@@ -72,7 +72,7 @@ def read(folder, files):
     draft = draft_published(files)
     path = folder / "list.csv"
     path.unlink(missing_ok=True)
-    listed = write_indented_places(path, draft.text, draft.places) if draft.places else None
+    listed = write_indented_places(path, draft.columns, draft.places) if draft.places else None
     return draft, read_perturbed(parse_perturbed(draft.text), files, listed)
 
 

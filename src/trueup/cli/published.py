@@ -38,7 +38,6 @@ def draft_from_published(
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
     from trueup.io.published.drafting.above import write_indented_places
-    from trueup.model.perturbed import parse_perturbed
 
     places = spec.with_name(f"{spec.stem}-places.csv")
     refuse_file(spec, "name for the spec")
@@ -50,12 +49,13 @@ def draft_from_published(
     print(f"Spec: {spec}")
     listed = draft.geography
     if draft.places:
-        listed = write_indented_places(places, draft.text, draft.places)
+        listed = write_indented_places(places, draft.columns, draft.places)
         print(f"Places, as indents, codes or sums tell them (correct the list where it is wrong): {listed}")
     for text in draft.undecided:
         print(f"To decide: {text.rstrip('.')}.")
-    read = {part.file for part in parse_perturbed(draft.text).published}
-    given = [part for file in dict.fromkeys(files) if file.name in read for part in ("--table", str(file))]
+    given = [
+        part for file in dict.fromkeys(files) if file.name in draft.files for part in ("--table", str(file))
+    ]
     given += ["--geography", str(listed)] if listed is not None else []
     named = dict.fromkeys(each.encoding for each in told.values() if isinstance(each, Encoded))
     if named and not encoding:

@@ -45,12 +45,18 @@ class PublishedDraft(NamedTuple):
         The list of places that the spec needs: the one given, or the file that points from places to those above.
     places
         The list itself, as pairs of a place and the one above, where indents of a table tell it and no file has it.
+    columns
+        The names that the spec gives the columns of the list.
+    files
+        Those that the spec reads.
     """
 
     text: str
     undecided: tuple[str, ...]
     geography: str | Path | None = None
     places: tuple[tuple[str, str], ...] = ()
+    columns: tuple[str, str] = ("", "")
+    files: tuple[str, ...] = ()
 
 
 def draft_published(
@@ -104,13 +110,17 @@ def draft_published(
         if pointers
         else [of_finest_kind(table) for table in seen]
     )
-    text, known = written(joined(seen, pointers), title, variances)
+    draft = joined(seen, pointers)
+    text, known = written(draft, title, variances)
+    columns = (pointers.id, pointers.parent) if pointers else ("", "")
+    read = tuple(dict.fromkeys(entry.seen.file for entry in draft.entries))
     undecided = [*noise, *lists, *known]
     try:
         with TemporaryDirectory() as folder:
-            listed = write_indented_places(Path(folder) / "places.csv", text, places) if places else geography
+            listed = (
+                write_indented_places(Path(folder) / "places.csv", columns, places) if places else geography
+            )
             spec = parse_perturbed(text)
-            read = {part.file for part in spec.published}
             measured = read_perturbed(spec, [file for file in tables if Path(file).name in read], listed)
         if sums_missed(measured, NEAREST):
             nearest = rf'name = "{NEAREST}", base = (\d+), ties = "either"'
@@ -123,7 +133,7 @@ def draft_published(
         undecided += [text for text in getattr(measured.spec, "noted", ()) if "is about the sum" in text]
     except TrueupError as error:
         undecided.append(f"as it stands the spec is refused: {error}")
-    return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places))
+    return PublishedDraft(text, tuple(dict.fromkeys(undecided)), geography, tuple(places), columns, read)
 
 
 def _without_lists(seen: list[SeenTable], places: frozenset[str]) -> tuple[list[SeenTable], list[str]]:

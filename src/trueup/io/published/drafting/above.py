@@ -15,7 +15,6 @@ from trueup.io.published.drafting.keys import Pointers
 from trueup.io.published.drafting.proposals import by_codes, by_sums, proposed
 from trueup.io.published.drafting.seen import TOTAL, SeenColumn, SeenTable
 from trueup.io.published.drafting.wholes import summing_value, whole_keys
-from trueup.model.perturbed import parse_perturbed
 from trueup.model.tree import Tree
 
 WHOLE = "all"
@@ -287,10 +286,8 @@ def _whole_among(roots: Sequence[str], table: SeenTable) -> str:
     return ""
 
 
-def write_indented_places(path: Path, spec: str, places: Sequence[tuple[str, str]]) -> Path:
+def write_indented_places(path: Path, columns: tuple[str, str], places: Sequence[tuple[str, str]]) -> Path:
     """Write a list of places, each with the one above, under the names that a spec gives these columns; return the path."""
-    columns = parse_perturbed(spec).parents
-    assert columns is not None
     with path.open("x", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([(columns.id, columns.parent), *places])
+        csv.writer(file).writerows([columns, *places])
     return path

@@ -163,6 +163,8 @@ def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     [('Men',), ('Women',)]
     >>> _telling_paths([("B01_001E", "Total"), ("B01_002E", "Total", "Male")])
     [('Total',), ('Male',)]
+    >>> _telling_paths([("Households", "Number"), ("Head", "Men", "Tap"), ("Head", "Men", "Well"), ("Head", "Women", "Tap")])[1:]
+    [('Men', 'Tap'), ('Men', 'Well'), ('Women', 'Tap')]
     """
     below = [path[1:] for path in paths]
     if all(below) and len(set(below)) == len(paths) and all(_CODE.fullmatch(path[0]) for path in paths):
@@ -170,7 +172,16 @@ def _telling_paths(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     deep = [set(path) for path in paths if len(path) > 1]
     most = deep if 2 * len(deep) > len(paths) else [set(path) for path in paths]
     shared = set.intersection(*most) if len(paths) > 1 else set()
-    return [tuple(name for name in path if name not in shared) or path[-1:] for path in paths]
+    told = [_without(path, shared) for path in paths]
+    deepest = [set(path) for path in told if len(path) == max(3, *map(len, told))]
+    if 2 * len(deepest) > len(told):  # all but a total lie below one name, and cross below it
+        crossed = [_without(path, set.intersection(*deepest)) for path in told]
+        told = told if _grid([SeenColumn("", path, []) for path in crossed]) is None else crossed
+    return told
+
+
+def _without(path: tuple[str, ...], shared: set[str]) -> tuple[str, ...]:
+    return tuple(name for name in path if name not in shared) or path[-1:]
 
 
 def _grid(columns: Sequence[SeenColumn]) -> list[list[str]] | None:

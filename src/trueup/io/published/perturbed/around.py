@@ -113,10 +113,15 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
     --------
     >>> column_names([["Code", "Sex", ""], ["", "F", "M"]])
     [('Code',), ('F', 'Sex / F', 'Sex F'), ('M', 'Sex / M', 'Sex M')]
+    >>> column_names([["Sex", "All"], ["F", ""], ["n", "n"]])[1]
+    ('n', 'All / n', 'All n')
     """
     width = max(map(len, block))
     rows = [[_plain(cell) for cell in row] + [""] * (width - len(row)) for row in block]
-    filled = [carried(row) for row in rows[:-1]] + [rows[-1]]
+    filled: list[Row] = []
+    for row in rows[:-1]:
+        filled.append(_carried_below(row, filled))
+    filled.append(rows[-1])
     result = []
     for k in range(width):
         own = [row[k] for row in rows if row[k]]
@@ -126,6 +131,15 @@ def column_names(block: Sequence[Row]) -> list[tuple[str, ...]]:
         path = list(dict.fromkeys(own if ended else [row[k] for row in filled if row[k]])) if own else []
         joined = [JOINED.join(path), " ".join(path)] if len(path) > 1 else []
         result.append(tuple(dict.fromkeys([*own[-1:], *joined])))
+    return result
+
+
+def _carried_below(row: Row, above: Sequence[Row]) -> Row:
+    """Return a row of names carried on to the right, up to where a row above it has another name."""
+    result: Row = []
+    for k, cell in enumerate(row):
+        goes_on = k > 0 and all(upper[k] == upper[k - 1] for upper in above)
+        result.append(cell or (result[-1] if goes_on else ""))
     return result
 
 
