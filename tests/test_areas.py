@@ -176,9 +176,14 @@ BAD = {
         AREAS.assign(code=["9z", *AREAS.code[1:]]),
         {},
         DataError,
-        "'lake' lists '9z', which is no place of level 'block'",
+        "'lake' lists '9z', which is not a place of level 'block'",
     ),
-    "a tract for a block": (AREAS.assign(code=["11", *AREAS.code[1:]]), {}, DataError, "which is no place"),
+    "a tract for a block": (
+        AREAS.assign(code=["11", *AREAS.code[1:]]),
+        {},
+        DataError,
+        "which is not a place",
+    ),
     "a block twice": (pandas.concat([AREAS, AREAS[:1]]), {}, DataError, "'lake' lists the place '11a' twice"),
     "no area": (
         AREAS.assign(area=[None, *AREAS.area[1:]]),
@@ -200,7 +205,7 @@ BAD = {
         AREAS.rename(columns={"area": "age"}),
         {"column": "age"},
         DataError,
-        "has a column 'age' itself",
+        "the areas are named 'age'",
     ),
 }
 
@@ -219,7 +224,7 @@ def test_bad_targets_and_bundles(released, tmp_path):
     (tmp_path / "held.csv").touch()
     with pytest.raises(BundleError, match="exists"):
         write_areas(folder, AREAS, tmp_path / "held.csv")
-    with pytest.raises(BundleError, match="unknown ending"):
+    with pytest.raises(BundleError, match="unknown file extension"):
         write_areas(folder, AREAS, tmp_path / "out.xlsx")
     with pytest.raises(BundleError, match="does not exist"):
         write_areas(folder, AREAS, tmp_path / "none" / "out.csv")

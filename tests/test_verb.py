@@ -28,7 +28,7 @@ def cells_of(spec):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda spec: trueup.measure(7, None), "a int is given as spec.*a Problem.*load_spec"),
+        (lambda spec: trueup.measure(7, None), "a int is given as the spec.*a Problem.*load_spec"),
         (lambda spec: trueup.measure("absent.toml", None), "cannot read the spec 'absent.toml'"),
         (
             lambda spec: trueup.reconcile(spec),
@@ -37,8 +37,8 @@ def cells_of(spec):
         (lambda spec: trueup.infer(3), "given a int as source.*Measurements or Release"),
         (lambda spec: trueup.infer(None), "given a NoneType as source.*Measurements or Release"),
         (lambda spec: trueup.infer([]), "no measurements are given"),
-        (lambda spec: trueup.infer([3]), "a int stands among several measurements"),
-        (lambda spec: trueup.assess({}, None), "a dict is given as spec"),
+        (lambda spec: trueup.infer([3]), "a int is given among the measurements"),
+        (lambda spec: trueup.assess({}, None), "a dict is given as the spec"),
         (
             lambda spec: trueup.simulate(cells_of(spec), [1], (), None, None),
             "given a Cells as problem.*Problem.of",
@@ -170,7 +170,7 @@ def test_several_measurements_of_the_same_counts_weigh_in_one_posterior():
     problem = trueup.Problem.of(trueup.parse_spec(SPEC), COUNTIES)
     several = [trueup.measure(problem, COUNTIES)]
     other = trueup.parse_spec(SPEC.replace("county", "district"))
-    with pytest.raises(SpecError, match="not of the same cells"):
+    with pytest.raises(SpecError, match="not about the same cells"):
         trueup.infer([several[0], trueup.measure(other, COUNTIES.rename(columns={"county": "district"}))])
     with pytest.raises(SpecError, match="given twice"):
         trueup.infer([several[0], several[0]])

@@ -1,4 +1,4 @@
-"""Numbers as readers expect them, exact positive rationals as written, and records displayed in three lines."""
+"""Text of numbers for readers, exact positive rationals, and records shown in three lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def to_digits(value: float, many: int) -> str:
 
 
 def error_digit(error: float, value: float) -> str:
-    """Return the Monte Carlo error of a value to one digit; 0 if it is one of rounding.
+    """Return a value's Monte Carlo error as one digit, or 0 if it is only a rounding error.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def error_digit(error: float, value: float) -> str:
 
 
 def to_figure(value: float) -> str:
-    """Return a count with at most one decimal, and none from 100,000 on; a small ratio with three digits, a dash for none.
+    """Return a number as text: counts with at most one decimal, small ratios with three digits, a dash for none.
 
     Examples
     --------
@@ -99,9 +99,7 @@ def _read_rational(value: object, what: str) -> Fraction:
     if isinstance(value, Rational) and not isinstance(value, bool):
         number = Fraction(int(value.numerator), int(value.denominator))
         if max(abs(number.numerator), number.denominator).bit_length() > 4 * _LONGEST:
-            raise SpecError(
-                f"{what} has more than {_LONGEST:,} digits", needed="a number that a budget can be"
-            )
+            raise SpecError(f"{what} has more than {_LONGEST:,} digits", needed="a number with fewer digits")
         return number
     if isinstance(value, Decimal):
         return _read_rational(str(value), what)
@@ -130,14 +128,14 @@ def _unreadable(value: object, what: str) -> SpecError:
 
 
 def _short_value(value: object) -> str:
-    """Return a short value as it was written, anything else by its type."""
+    """Return a short value as it was written, or else the name of its type."""
     if isinstance(value, str | int | float | Fraction | Decimal) and len(text := repr(value)) <= 40:
         return text
     return f"a {type(value).__name__}"
 
 
 class ThreeLines:
-    """A record displayed by its lines: what it is, and two lines of facts."""
+    """A record that is displayed in three lines: what it is, and two lines of facts."""
 
     def _lines(self) -> tuple[str, str, str]:
         raise NotImplementedError

@@ -107,7 +107,7 @@ class ConvergenceError(TrueupError):
 
 
 def did_you_mean(name: object, names: Iterable[str]) -> str:
-    """Return a question about the nearest known name, in whatever case; empty if none is near.
+    """Return a question that suggests the nearest known name, ignoring case; empty if none is near.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def load_extra(module: str, extra: str) -> Any:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the file and line that raised an unforeseen error, whose message may quote data.
+    """Return the file and line at which an unforeseen error was raised, without its message, which may quote data.
 
     Examples
     --------

@@ -78,7 +78,7 @@ def test_moves_of_ones_own_are_taken_where_they_reach_every_table(rng):
         [[1, -1, 0], [1, 1, -2]],
     ):
         with pytest.raises(
-            SpecError, match="the moves"
+            SpecError, match="moves"
         ):  # of the last two one holds a cell, one reaches half the tables
             judge_chain([[1, 1, 1]], epsilon=1, moves=moves, rng=rng)
     with pytest.raises(PrivacyError, match="every cell"):

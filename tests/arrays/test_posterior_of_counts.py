@@ -88,7 +88,7 @@ def test_tables_of_a_usual_size_are_drawn(rng):
         ({"upper": 1, "sums": [7]}, InfeasibleError, "row 0 of A"),
         ({"sums": [1, 2]}, SpecError, "sums have shape"),
         ({"A": [[1, 1, 1]]}, SpecError, "3 columns"),
-        ({"y": [], "A": None}, SpecError, "no noisy counts"),
+        ({"y": [], "A": None}, SpecError, "no noisy count is given"),
         ({"y": [1.5, 2]}, DataError, "not all whole"),
         ({"least": [1]}, SpecError, "least have shape"),
     ],

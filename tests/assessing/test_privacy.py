@@ -59,7 +59,7 @@ def test_reports_of_a_confidential_one_warn_and_are_refused_publication(folders,
     secret, open_ = folders
     assert "Confidential, not for publication" in workflow.render_bundle(secret)
     assert "Confidential" not in workflow.render_bundle(open_, publish=True)
-    with pytest.raises(PrivacyError, match="function of them"):
+    with pytest.raises(PrivacyError, match="from confidential counts"):
         workflow.render_bundle(secret, publish=True)
     refused = run("report", secret, "--publish", "--out", tmp_path / "page.html")
     assert refused.returncode == 2

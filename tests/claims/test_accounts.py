@@ -144,6 +144,6 @@ def test_invariants_that_were_not_declared_are_refused_before_data_are_read(tmp_
     account = account_of(tmp_path, invariants=meant(A))
     path = tmp_path / "spec.toml"
     path.write_text(table(f"{A}, {B}", "1/4"))
-    with pytest.raises(BudgetError, match="may not publish the invariant 'all x b'"):
+    with pytest.raises(BudgetError, match="the invariant 'all x b' is not declared"):
         pipeline.measure_only(path, DATA, tmp_path / "out", account=account)
     assert not account.ledger.state().reserved

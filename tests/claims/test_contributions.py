@@ -340,10 +340,10 @@ def test_nothing_is_tabulated_without_the_limit(tmp_path):
 
 TEXT = SPEC.format(relation="replace", records=2)
 BAD_SPECS = {
-    "not how many records": TEXT.replace(", contribution = { records = 2 }", ""),
+    "no limit on the records": TEXT.replace(", contribution = { records = 2 }", ""),
     "the table holds counts": TEXT.replace('kind = "records"', 'kind = "counts", count = "n"'),
     "identifies units": TEXT.replace('id = "patient"', 'id = "ward"'),
-    "declare no invariant": TEXT + '[constraints]\ninvariants = [{ level = "all" }]\n',
+    "leave out the invariants": TEXT + '[constraints]\ninvariants = [{ level = "all" }]\n',
     "already follows": TEXT.replace('name = "total",', 'name = "total", contribution = { cells = 1 },'),
     "records": TEXT.replace("records = 2", "records = 0"),
 }

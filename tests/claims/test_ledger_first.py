@@ -214,7 +214,7 @@ def test_a_key_draws_once_and_is_bound_to_its_spec(account, tmp_path):
     assert keyed.repeats
     before = actions(account)
     pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "out", account=keyed)
-    with pytest.raises(BudgetError, match="nothing is drawn"):
+    with pytest.raises(BudgetError, match="nothing new is drawn"):
         pipeline.release(tmp_path / "spec.toml", AREAS, tmp_path / "elsewhere", account=keyed)
     (tmp_path / "spec.toml").write_text(SPEC + 'reconcile = { method = "multinomial-mode" }\n')
     for out in ("out", "third"):

@@ -198,7 +198,7 @@ constraints = { invariants = [{ level = "area" }] }
     problem = Problem.of(spec, data=pandas.DataFrame({"area": ["a", "b"]}))
     with pytest.raises(SpecError, match="all places together"):
         plan_of(problem)
-    with pytest.raises(SpecError, match=r"by parts it cannot be released.*all places together"):
+    with pytest.raises(SpecError, match=r"cannot be released by parts.*all places together"):
         default_engine(problem, 1)
 
 

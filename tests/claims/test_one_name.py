@@ -116,11 +116,11 @@ def test_a_file_that_is_mounted_singly_is_refused_by_name(ledger, tmp_path, monk
         assert granted(str(other), prefix=mount) == 0
         command = [*mount, sys.executable, "-m", "tests.ledger.worker", str(other), "reserve", "1"]
         told = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert "is a mount of a single file" in told.stderr
+        assert "is mounted as a single file" in told.stderr
     else:  # the system grants no mounts: what it would say of one is put in its place
         mounts = {ledger: "mnt_id: 7", ledger.parent: "mnt_id: 1"}
         monkeypatch.setattr(store, "_mount_of", mounts.__getitem__)
-        with pytest.raises(BudgetError, match="a mount of a single file"):
+        with pytest.raises(BudgetError, match="mounted as a single file"):
             refuse_second_name(ledger)
 
 

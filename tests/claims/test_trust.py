@@ -138,9 +138,9 @@ def test_an_invariant_is_declared_by_its_columns_and_not_by_its_name(tmp_path):
     ledger.init("t", {"rho": "1"}, terms=terms)
     attempt = Attempts(tmp_path, Account(ledger, "ana"))
     other = parse_spec(COUNTS.replace("COLUMN", "sick") + INVARIANT)
-    with pytest.raises(BudgetError, match="means something else"):
+    with pytest.raises(BudgetError, match="declared under this name"):
         attempt(other, TABLE)
-    with pytest.raises(BudgetError, match="means something else"):
+    with pytest.raises(BudgetError, match="declared under this name"):
         attempt(declared, TABLE, pandas.DataFrame({"block": ["11", "12", "13"]}))
     assert attempt(declared, TABLE)
 
@@ -201,7 +201,7 @@ def test_one_check_does_not_tell_files_apart(tmp_path):
     files = [write(tmp_path, f"d{i}", TABLE.assign(n=TABLE["n"] + 200 * i)) for i in range(8)]
     assert attempt(spec, files[0])
     for path in files[1:]:
-        with pytest.raises(BudgetError, match="are not those of the account"):
+        with pytest.raises(BudgetError, match="differ from those of the account"):
             attempt(spec, path)
     assert counted(account) == 1
     account.ledger.declare("t", files[1])

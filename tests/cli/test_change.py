@@ -52,7 +52,7 @@ def test_mistakes_are_told(years, tmp_path):
         ("one",): "same measurements",
         ("nowhere",): "not a bundle",
         ("two", "--table", "tract"): "no level 'tract'",
-        ("two", "--out", "x.txt"): "unknown ending",
+        ("two", "--out", "x.txt"): "unknown file extension",
         ("two", "--out", tmp_path / "there.csv"): "exists",
     }.items():
         done = run("change", years / "one", years / arguments[0], *arguments[1:])

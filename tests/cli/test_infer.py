@@ -62,7 +62,7 @@ def test_perturbed_tables_may_be_in_another_encoding(tmp_path):
 def test_memory_that_is_too_little_or_no_size_is_refused_whatever_is_read(bundle):
     clients = ("--perturbed", PERTURBED / "clients.toml", "--table", PERTURBED / "clients.csv")
     for given in ((bundle,), clients):
-        for memory, said in (("1KB", "may use 1000 bytes"), ("lots", "is not a size")):
+        for memory, said in (("1KB", "at most 1000 bytes"), ("lots", "is not a size")):
             done = run("infer", *given, "--draws", 5, "--memory", memory)
             assert done.returncode == 2
             assert said in " ".join(done.stderr.split())
@@ -108,11 +108,11 @@ def test_chosen_counts_are_named_by_their_labels(bundle, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--by", "sex"], "--by does nothing without --areas"),
+        (["--by", "sex"], "--by has no effect without --areas"),
         (["--areas", "school=missing.csv"], "missing.csv"),
-        (["--geography", "places.csv"], "--geography does nothing without --perturbed"),
-        (["--csv"], "--csv does nothing without --out"),
-        (["--chosen", "01"], "--chosen does nothing without --out"),
+        (["--geography", "places.csv"], "--geography has no effect without --perturbed"),
+        (["--csv"], "--csv has no effect without --out"),
+        (["--chosen", "01"], "--chosen has no effect without --out"),
         (["--chosen", "nowhere", "--out", "posterior"], "nowhere"),
         (["--areas", "missing.csv"], "missing.csv"),
         (["--within", "state=01", "--chosen", "02/001", "--out", "posterior"], "02/001"),
@@ -130,7 +130,7 @@ def test_areas_that_would_sum_overlapping_values_are_refused_before_anything_is_
     kinds = Attribute("count", ("persons", "families"), partition=False)
     cells = Cells(Tree.from_columns(["all", "place"], [{}, {"place": ["a", "b"]}]), (kinds,))
     (tmp_path / "map.csv").write_text("area,place\nnorth,a\n")
-    with pytest.raises(SpecError, match=r"'count' overlap.*keep them"):
+    with pytest.raises(SpecError, match=r"'count' overlap.*keep the attribute"):
         _areas(cells, tmp_path / "map.csv", "area", None)
     assert callable(_areas(cells, tmp_path / "map.csv", "area", "count"))
 
@@ -235,7 +235,7 @@ def test_released_counts_are_inferred_without_a_bundle(tmp_path):
     assert "200 independent draws by method 'released-multinomial'" in done.stdout
     done = run("infer", spec, "--released", table, "--table", table)
     assert done.returncode == 2
-    assert "beside another source" in " ".join(done.stderr.split())
+    assert "together with another source" in " ".join(done.stderr.split())
 
 
 def test_a_released_prior_of_another_name_is_refused(tmp_path):

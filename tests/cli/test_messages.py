@@ -83,7 +83,7 @@ def test_a_public_folder_alone_is_told_where_it_belongs(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     done = run("report", tmp_path, "--out", tmp_path / "page.html")
     assert done.returncode == 2
-    assert "give the folder that holds it as 'public'" in " ".join(done.stderr.split())
+    assert "give the folder that holds it as" in " ".join(done.stderr.split())
 
 
 def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
@@ -112,7 +112,7 @@ def test_an_analyst_without_a_cap_is_told_the_option_that_gives_one(areas):
 def test_a_law_on_a_lattice_is_not_audited_count_by_count():
     done = run("audit", "lattice-laplace:epsilon=1")
     assert done.returncode == 2
-    assert "draws vectors that keep invariants" in done.stderr
+    assert "draws the noise of many counts together" in done.stderr
 
 
 def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
@@ -122,7 +122,7 @@ def test_tables_and_draws_that_cannot_be_are_refused_by_name(areas):
     with pytest.raises(SpecError, match="no level 'tract'"):
         trueup.reconcile(noisy, spec=spec).sums(Margin("tract"))
     for draws in (0, -1):
-        with pytest.raises(SpecError, match="draws are asked for"):
+        with pytest.raises(SpecError, match="draws are requested"):
             trueup.infer(noisy, spec=spec, draws=draws)
 
 
@@ -228,10 +228,10 @@ def test_a_prediction_that_changes_is_said_again(capsys):
     lines = LogLines()
     for sweeps, seconds in ((8, 10), (9, 11), (64, 45), (512, 180)):
         lines.watch(
-            f"chains are too short: {sweeps} sweeps to a draw, about {seconds} seconds in all predicted"
+            f"the chains are too short; {sweeps} sweeps to a draw, about {seconds} seconds in all predicted"
         )
     said = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[1].split()[0] for line in said] == ["8", "64", "512"]
+    assert [line.split("; ")[1].split()[0] for line in said] == ["8", "64", "512"]
 
 
 def test_on_a_terminal_parts_have_a_bar_and_their_number(capsys, monkeypatch):

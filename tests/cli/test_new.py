@@ -292,7 +292,7 @@ def test_how_columns_are_read_is_drafted(folder):
     ]
     refused = run(*shlex.split(f"new other.toml {GIVEN} --attribute 'sex=f,m; blank x' --yes"))
     assert refused.returncode
-    assert "'blank x' is no rule" in refused.stderr
+    assert "'blank x' is not a rule" in refused.stderr
 
 
 def test_readable_names_of_named_levels_are_found(folder):

@@ -126,9 +126,9 @@ def test_fractions_survive_the_bundle(tmp_path):
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        (["--table", "t.csv"], "--table does nothing without --perturbed"),
+        (["--table", "t.csv"], "--table has no effect without --perturbed"),
         ([], "no source is given"),
-        (["bundle", *map(str, GIVEN)], "beside another source"),
+        (["bundle", *map(str, GIVEN)], "together with another source"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given, word, tmp_path):

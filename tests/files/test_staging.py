@@ -63,7 +63,7 @@ def test_a_target_that_is_occupied_is_refused_before_anything_is_swept(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").touch()
     (tmp_path / ".out.staging-1").mkdir()
-    with pytest.raises(BundleError, match="already holds something"), staged(tmp_path / "out"):
+    with pytest.raises(BundleError, match="is not empty"), staged(tmp_path / "out"):
         pass
     assert (tmp_path / ".out.staging-1").exists()
 

@@ -297,7 +297,7 @@ def _ask_the_kept(folder, posterior) -> None:
     np.testing.assert_array_equal(asked[..., 0], clinics[..., 1::2].sum(axis=-1))
     area = kept.area({"region": "R1", "clinic": "R0/D00/C00"})
     np.testing.assert_array_equal(area.draws, region[..., 1] + clinics[..., 0])
-    with pytest.raises(SpecError, match="no table holds 'clinic x sex'"):
+    with pytest.raises(SpecError, match="no measured table determines 'clinic x sex'"):
         tu.ask(kept, "'clinic, sex=f'")
 
 
@@ -344,7 +344,7 @@ def test_what_it_cannot_keep_is_refused():
     simulated = tu.simulate(other, np.zeros(other.cells.n, int), np.random.default_rng(1))
     with pytest.raises(SpecError, match="does not fit"):
         tu.infer(simulated, "tree-exact")
-    with pytest.raises(SpecError, match="no table holds 'clinic x sex'"):
+    with pytest.raises(SpecError, match="no measured table determines 'clinic x sex'"):
         _areas(other.cells, Path("areas.csv"), "area", "sex")
 
 

@@ -246,6 +246,6 @@ def test_after_a_few_failures_nothing_more_is_tried():
         with pytest.raises(ConvergenceError, match="no window"):
             tiring(2)
     for theta in (0, 2):
-        with pytest.raises(ConvergenceError, match="failed repeatedly"):
+        with pytest.raises(ConvergenceError, match="two kinds of parts could not be fitted"):
             tiring(theta)
     assert len(tried) == 2 * tree_estimate.FAILURES

@@ -293,7 +293,7 @@ def test_chains_that_would_take_too_long_are_refused_before_they_run(rng, monkey
     text = "4 Markov chains predicted"
     monkeypatch.setattr(LinkedWalk, "forecast", lambda self, kept, thin: (text, 1e9, 0.0))
     with pytest.raises(
-        SpecError, match=r"predicted, longer than the .* that are left of 10 minutes.*--within"
+        SpecError, match=r"predicted; that is longer than the .* left of 10 minutes.*--within"
     ):
         infer(measured, method=LinkedGibbs())
     method = LinkedGibbs()
@@ -383,6 +383,6 @@ def test_a_tier_is_refused_by_the_name_of_the_method_that_fits(rng):
     both = problem()
     measured = simulate(both, np.ones(both.cells.n, np.int64), rng)
     with pytest.raises(
-        SpecError, match=r"tier 'chains' is given, .* by 'linked-gibbs', which has no tiers.*leave out --tier"
+        SpecError, match=r"tier 'chains' is given, but method 'linked-gibbs' has no tiers.*leave out --tier"
     ):
         tiered(measured, None, "chains")

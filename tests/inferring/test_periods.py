@@ -125,7 +125,7 @@ def test_one_period_is_not_two(rng):
     (one, two), _ = years(rng)
     with pytest.raises(SpecError, match="same measurements"):
         trueup.infer({"old": one, "new": one})
-    with pytest.raises(SpecError, match="two names or more"):
+    with pytest.raises(SpecError, match="two or more names"):
         trueup.infer({"old": one})
     with pytest.raises(SpecError, match="without several periods"):
         changes(trueup.infer(one, draws=20))

@@ -65,7 +65,7 @@ def test_tables_that_were_perturbed_apart_have_keys_of_their_own_as_the_message_
     spec = HEAD + COUNT.replace('"exact"', '"cell-key", maximum = 2, change_variance = "1"')
     two = spec + spec.removeprefix(HEAD).replace('"t"', '"u"')
     texts = ("area,n\na,5\nb,9\n", "area,n\na,6\nb,9\n")
-    remedy("give the tables (keys) of their own", two, *texts)
+    remedy("give each a (key) of its own", two, *texts)
     keyed = "".join(
         f'[[published]]{part}key = "k{k}"\n'
         for k, part in enumerate(two.removeprefix(HEAD).split("[[published]]")[1:])
@@ -89,7 +89,7 @@ def test_places_without_parts_and_total_rows_are_read_by_parent_pointers():
 def test_a_place_below_the_level_of_its_table_is_refused():
     spec = POINTERS.replace('{ name = "area" }', '{ name = "land" }, { name = "area" }')
     last = COUNT.replace('"t"', '"u"').replace('"n"', '"n"')
-    with pytest.raises(DataError, match="no level down to 'land' has"):
+    with pytest.raises(DataError, match="does not occur down to level 'land'"):
         read(
             spec + COUNT.replace('level = "area"', 'level = "land"') + last,
             "id,n\na1,1\n",

@@ -95,5 +95,5 @@ def test_other_negative_numbers_are_no_codes_of_noisy_tables():
     spec += '[[published]]\nname = "t"\nlevel = "a"\ncount = "n"\nlaw = { name = "gaussian", sigma2 = "4" }\n'
     assert parse_perturbed(spec + 'codes = { "-999999999" = "unknown" }\n')
     for number in ("-99999999", "-123456789", "666666666", "-9"):
-        with pytest.raises(SpecError, match="is a count"):
+        with pytest.raises(SpecError, match="is read as a count"):
             parse_perturbed(spec + f'codes = {{ "{number}" = "unknown" }}\n')

@@ -228,9 +228,9 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(release, tmp_path
         trueup.export(release, tmp_path / "out", "pdf")
     with pytest.raises(SpecError, match="no level 'country'"):
         trueup.export(release, tmp_path / "out", tables="country")
-    with pytest.raises(SpecError, match="'x y' is not an SDMX agency"):
+    with pytest.raises(SpecError, match="'x y' is not the identifier"):
         trueup.export(release, tmp_path / "out", "sdmx-csv", agency="x y")
-    with pytest.raises(SpecError, match="is asked for wide"):
+    with pytest.raises(SpecError, match="in wide form"):
         trueup.export(release, tmp_path / "out", "sdmx-csv", wide="sex")
     with pytest.raises(TrueupError, match="no folder"):
         trueup.export(tmp_path / "absent", tmp_path / "out")
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_left(release, tmp_path
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
-    with pytest.raises(BundleError, match="already holds something"):
+    with pytest.raises(BundleError, match="is not empty"):
         trueup.export(release, tmp_path / "out")
 
 
@@ -265,7 +265,7 @@ def test_metadata_state_who_unit_loss_and_mechanisms(bundle, tmp_path):
 
 def test_metadata_are_refused_of_simulated_noise_and_beside_a_choice_of_tables(release, bundle, tmp_path):
     simulated = replace(release.measurements, simulation=True)
-    with pytest.raises(SpecError, match="nothing is deployed"):
+    with pytest.raises(SpecError, match="it protects no data"):
         trueup.export(simulated, tmp_path / "m.json", "metadata")
     with pytest.raises(SpecError, match="tables are chosen"):
         trueup.export(bundle, tmp_path / "m.json", "metadata", tables="state")

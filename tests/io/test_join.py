@@ -187,10 +187,10 @@ def test_an_attribute_of_the_reference_person_may_stand_in_a_column_of_its_own(r
 
 
 BAD = {
-    "of another kind": ({"attribute": [{"name": "age", "values": ["a", "b"], "of": "street"}]}, "neither"),
+    "of another kind": ({"attribute": [{"name": "age", "values": ["a", "b"], "of": "street"}]}, "belongs to 'street'"),
     "no size": (
         {"attribute": document()["attribute"][:3], "query": [{"name": "q", "attributes": ["age"], "epsilon": {"all": 1}}]},
-        "counts all persons",
+        "number of persons in a household",
     ),
     "an id twice": ({"privacy": document()["privacy"] | {"id": "hid"}}, "leave it out"),
     "another unit": ({"privacy": document()["privacy"] | {"unit": "person"}}, "protect one household"),
@@ -199,8 +199,8 @@ BAD = {
     "a bound in words": ({"privacy": document()["privacy"] | {"contribution": {"records": "4"}}}, "1 or more, not '4'"),
     "a bound alone": ({"privacy": document()["privacy"] | {"contribution": 4}}, "contribution"),
     "one name of both": ({"table": document()["table"] | {"counts": "household"}}, "both count 'household'"),
-    "linear rules": ({"constraints": {"linear": ["child <= adult"]}}, "follow by themselves"),
-    "persons by size": ({"query": [{"name": "q", "attributes": ["size"], "epsilon": {"all": 1}}]}, "they follow from"),
+    "linear rules": ({"constraints": {"linear": ["child <= adult"]}}, "hold without it"),
+    "persons by size": ({"query": [{"name": "q", "attributes": ["size"], "epsilon": {"all": 1}}]}, "by 'size' instead"),
     "an unknown attribute": ({"query": [{"name": "q", "attributes": ["agee"], "epsilon": {"all": 1}}]}, "unknown attribute"),
     "cumulative epsilon": (
         {"query": [{"name": "q", "counts": "household", "attributes": ["size"], "cumulative": "size", "epsilon": {"all": 1}}]},
@@ -216,7 +216,7 @@ BAD = {
     ),
     "sets that cross": (
         {"attribute": [*document()["attribute"], {"name": "girls", "persons": {"sex": "f"}}]},
-        "cross",
+        "partly overlap",
     ),
 }  # fmt: skip
 

@@ -317,7 +317,7 @@ def test_a_number_that_can_be_read_in_two_ways_is_refused_until_one_is_declared(
 
 
 def test_a_text_of_digits_is_no_code_and_no_remedy_says_so():
-    with pytest.raises(SpecError, match="is a count"):
+    with pytest.raises(SpecError, match="is read as a count"):
         parse_perturbed(HEAD + COUNT + 'codes = { "1,234" = "1-4" }\n')
     table = pandas.DataFrame({"area": ["a", "b"], "n": ["3.5", "2"]})
     with pytest.raises(DataError, match="not whole") as caught:
@@ -343,7 +343,7 @@ def test_values_that_contradict_a_code_are_named_and_all_else_is_read_as_it_says
     [
         ('codes = { "x" = "published 5+" }', "no upper end"),
         ('codes = { "x" = "hidden" }', "hides nothing"),
-        ('thousands = "."\ndecimal = "."', "for thousands and for fractions"),
+        ('thousands = "."\ndecimal = "."', "between thousands and as the decimal sign"),
         ('variance = "v"', "column of variances"),
         ('columns = { "other" = "x" }', "renames the column 'other'"),
         ('codes = { "x" = "5-1" }', "cannot be read"),
@@ -358,7 +358,7 @@ def test_laws_one_after_the_other_need_one_law_of_values():
     two = COUNT.replace(
         '{ name = "exact" }', '[{ name = "rounded", base = 5 }, { name = "rounded", base = 10 }]'
     )
-    with pytest.raises(SpecError, match="has the law 'rounded' after 'rounded'"):
+    with pytest.raises(SpecError, match="applies the law 'rounded' after 'rounded'"):
         parse_perturbed(HEAD + two)
     after = COUNT.replace(
         '{ name = "exact" }',

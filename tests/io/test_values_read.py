@@ -247,14 +247,14 @@ def test_columns_of_dates_and_of_numbers_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("attribute", "said"),
     [
-        ("bins = [15, 0]", "not in order"),
+        ("bins = [15, 0]", "not in increasing order"),
         ('bins = [0, 15], values = ["young", "old"]', "both bins and values"),
         ('bins = [0, 15], date = "month"', "both bins and dates"),
         ('values = ["a", "A"], fold = true', "twice"),
         ('date = "week", values = ["1"]', "month"),
-        ('date = "month", values = ["March"], other = "other"', "'March' is no month"),
-        ('date = "month", values = ["2026-13"]', "'2026-13' is no month"),
-        ('date = "year", values = ["2026-03"]', "'2026-03' is no year"),
+        ('date = "month", values = ["March"], other = "other"', "'March' is not a month"),
+        ('date = "month", values = ["2026-13"]', "'2026-13' is not a month"),
+        ('date = "year", values = ["2026-03"]', "'2026-03' is not a year"),
         ('bins = ["0", "3"]', "bins 1 is not a whole number"),
         ("bins = [true, 3]", "bins 1 is not a whole number"),
         ('values = ["a"], fold = "yes"', "fold"),
@@ -321,5 +321,5 @@ def test_counts_of_single_ages_are_added_up_in_their_range(count, tmp_path):
     rows.to_csv(path, index=False)
     assert count(spec, cells, path, tmp_path) == [11, 8, 7, 0]
     pd.concat([rows, rows[1:2]]).to_csv(path, index=False)  # a row that stands twice is not added
-    with pytest.raises(DataError, match=r"line 3\) and row 5 .* name the same cell"):
+    with pytest.raises(DataError, match=r"line 3\) and row 5 .* about the same cell"):
         count(spec, cells, path, tmp_path)

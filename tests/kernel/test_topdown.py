@@ -66,7 +66,7 @@ def test_contradictions_name_the_node():
 def test_arrays_that_are_not_of_the_tree_are_refused(sizes):
     """Longer bounds were read beyond the tree, without an end."""
     lower, upper, values = (np.full(size, fill) for size, fill in zip(sizes, (0.0, np.inf, 1.0)))
-    with pytest.raises(SpecError, match="one of each for every node"):
+    with pytest.raises(SpecError, match="one upper bound for each node"):
         topdown(np.array([1, 3, 3, 3]), np.ones(3), lower, upper, values)
 
 

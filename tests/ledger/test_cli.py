@@ -81,7 +81,7 @@ def test_a_key_returns_the_same_bytes_and_draws_once(place):
     assert spent() == "1/4"
     moved = release("elsewhere", "--key", "2026")
     assert moved.returncode == 3
-    assert "was committed before" in moved.stderr
+    assert "is finished in" in moved.stderr
 
 
 def test_an_account_is_shown_with_its_terms_and_what_was_checked(place):

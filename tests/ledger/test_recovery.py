@@ -56,9 +56,11 @@ def test_a_folder_of_the_right_name_without_the_committed_manifest_is_left(tmp_p
     assert untouched(named)
 
 
-@pytest.mark.parametrize("how", ["a link", "another user's", "a link to its manifest", "another place"])
+@pytest.mark.parametrize(
+    "how", ["a link", "belongs to another user", "a link to its manifest", "another place"]
+)
 def test_a_ready_folder_that_is_not_of_our_making_is_left(tmp_path, monkeypatch, how):
-    if how == "another user's" and os.geteuid():
+    if how == "belongs to another user" and os.geteuid():
         pytest.skip("only root can give a folder away")
     ledger = ledger_at(str(tmp_path / "ledger.db"))
     with monkeypatch.context() as patch:
@@ -69,7 +71,7 @@ def test_a_ready_folder_that_is_not_of_our_making_is_left(tmp_path, monkeypatch,
     if how == "a link":
         ready.rename(tmp_path / "elsewhere")
         ready.symlink_to(tmp_path / "elsewhere")
-    elif how == "another user's":
+    elif how == "belongs to another user":
         os.chown(ready, 65534, 65534)
     elif how == "a link to its manifest":
         manifest = ready / "public" / "manifest.json"
@@ -122,8 +124,8 @@ def test_a_run_folder_of_another_user_is_refused_by_name(tmp_path):
     paths, strange = write_state(tmp_path), run_path(tmp_path / "out")
     strange.mkdir()
     os.chown(strange, 65534, 65534)
-    with pytest.raises(BundleError, match="another user's"):
+    with pytest.raises(BundleError, match="belongs to another user"):
         released(**paths, out=tmp_path / "out", executor=LocalPool(1))
-    with pytest.raises(BundleError, match="another user's"):
+    with pytest.raises(BundleError, match="belongs to another user"):
         resume(strange, executor=LocalPool(1))
     shutil.rmtree(strange)

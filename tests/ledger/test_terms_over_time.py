@@ -91,16 +91,16 @@ def test_a_monthly_series_is_one_declaration(tmp_path, clock):
     clock("2025-01-10")
     held = ledger_at(str(tmp_path / "t.db"), "1", MONTHLY)
     begin(held, "1/100", data="january")
-    with pytest.raises(BudgetError, match="not those of the account"):
+    with pytest.raises(BudgetError, match="differ from those of the account"):
         reserve(held, "1/100", data="made up")
     for month, data in (("02", "february"), ("03", "march"), ("12", "december")):
         clock(f"2025-{month}-10")
         begin(held, "1/100", data=data)
         begin(held, "1/100", data="january")
-        with pytest.raises(BudgetError, match="not those of the account"):
+        with pytest.raises(BudgetError, match="differ from those of the account"):
             reserve(held, "1/100", data=f"{data} made up")
     clock("2025-05-01")
-    with pytest.raises(BudgetError, match="not those of the account"):
+    with pytest.raises(BudgetError, match="differ from those of the account"):
         reserve(held, "1/100", data="a clock set back")
     again = Ledger.open(str(tmp_path / "t.db")).state()
     assert again.shown["survey"].data == ["january", "february", "march", "december"]
@@ -151,7 +151,7 @@ def test_without_the_key_nothing_is_added_to_a_signed_ledger(tmp_path):
     begin(held, "1/4")
     (tmp_path / "t.db.keeper").rename(tmp_path / "elsewhere")
     without = Ledger.open(path)
-    with pytest.raises(BudgetError, match="the key is not at hand"):
+    with pytest.raises(BudgetError, match="the key that verifies them"):
         reserve(without, "1/10")
     begin(Ledger.open(path, tmp_path / "elsewhere"), "1/10")
 

@@ -127,14 +127,14 @@ def test_pinned_counts_and_the_sampler_are_told():
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        (lattice_spec(TREE, "tract", ""), SpecError, "no invariant is held"),
-        (lattice_spec(TREE, "tract", "{ level = 'county' }", "lattice-gaussian"), SpecError, "priced in rho"),
+        (lattice_spec(TREE, "tract", ""), SpecError, "no invariant concerns"),
+        (lattice_spec(TREE, "tract", "{ level = 'county' }", "lattice-gaussian"), SpecError, "noise is given in rho"),
         (
             lattice_spec(TREE, "tract", "{ level = 'county' }").replace("'replace'", "'replace'").replace(
                 "name = 'q'", "name = 'q', contribution = { cells = 3 }"
             ),
             SpecError,
-            "does not count exactly once",
+            "is not counted exactly once",
         ),
     ],
 )  # fmt: skip

@@ -89,7 +89,7 @@ def test_a_query_that_an_invariant_fixes_is_refused():
 
 def test_a_unit_that_is_not_what_is_counted_needs_a_bound():
     household = SPEC.replace('unit = "person"', 'unit = "household"')
-    with pytest.raises(SpecError, match="no contribution bound follows"):
+    with pytest.raises(SpecError, match="how many counts one unit affects"):
         _plan(household)
     bound = household.replace('name = "total"', 'name = "total", contribution = { cells = 1, each = 10 }')
     headers, guarantee = _plan(bound)
@@ -107,10 +107,10 @@ def test_values_that_overlap_need_a_bound():
 
 
 def test_the_currency_must_be_the_law_s():
-    with pytest.raises(SpecError, match="priced in epsilon"):
+    with pytest.raises(SpecError, match="noise is given in epsilon"):
         _plan(SPEC.replace("epsilon = {", "rho = {"))
     gaussian = SPEC.replace('name = "total"', 'name = "total", noise = "discrete-gaussian"')
-    with pytest.raises(SpecError, match="priced in rho"):
+    with pytest.raises(SpecError, match="noise is given in rho"):
         _plan(gaussian)
     _, guarantee = _plan(gaussian.replace("epsilon = {", "rho = {"))
     assert (guarantee.currency, guarantee.amount) == ("rho", 1)
@@ -120,7 +120,7 @@ def test_the_currency_must_be_the_law_s():
 def test_laws_for_analysis_are_no_mechanisms():
     from trueup.errors import TrueupError
 
-    with pytest.raises(TrueupError, match="for the analysis of others"):
+    with pytest.raises(TrueupError, match="for analysing data of others"):
         _plan(SPEC.replace('name = "total"', 'name = "total", noise = "laplace"'))
 
 

@@ -97,7 +97,7 @@ def test_rules_hold_as_drawn_and_losses_are_said_to_be_bounds(name):
     [
         (("epsilon = {", "rho = {"), "budget in rho"),
         (("person = 1 }", "person = 1 }, options = { sampler = 'free' }"), "does not take"),
-        (("lower = 0, upper = 1", "lower = 3, upper = 1"), "above its upper"),
+        (("lower = 0, upper = 1", "lower = 3, upper = 1"), "exceeds its upper"),
         (("lower = 0, upper = 1", "lower = 1, upper = 1"), "one table"),
         (("bounds = [", 'linear = [{ rule = "a >= b", level = "all" }]\n#'), "may take"),
     ],
@@ -123,5 +123,5 @@ def test_noise_on_counts_without_upper_bounds_has_the_bias_that_is_stated(rng):
 
 def test_made_up_counts_outside_the_set_are_refused(rng):
     for text in (HEAD, HEAD + SUMS):
-        with pytest.raises(DataError, match="not in the set"):
+        with pytest.raises(DataError, match="break a rule of the set"):
             simulate(problem(text), np.full(8, 3), rng)

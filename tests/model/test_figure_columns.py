@@ -81,7 +81,7 @@ def test_keys_called_as_what_is_joined_to_them_come_back(spec, tmp_path):
 @pytest.mark.parametrize("what", ["attribute", "level", "root"])
 def test_no_key_and_no_attribute_is_called_as_a_figure(what, name):
     with pytest.raises(
-        SpecError, match=f"{'level' if what == 'root' else what} '{name}' is called as a column of figures"
+        SpecError, match=f"{'level' if what == 'root' else what} '{name}' has the name of a column of figures"
     ):
         _spec(**{what: name})
 
@@ -90,7 +90,7 @@ def test_no_key_and_no_attribute_is_called_as_a_figure(what, name):
     ("names", "said"),
     [
         ({"attribute": "part name"}, "published column 'part name' is declared twice"),
-        ({"attribute": "town", "level": "Town"}, "'Town' is a level and an attribute"),
+        ({"attribute": "town", "level": "Town"}, "'Town' names both a level and an attribute"),
         ({"attribute": "all"}, "published column 'all' is declared twice"),
     ],
 )

@@ -59,8 +59,8 @@ LAW = DiscreteLaplace(Fraction(1))
 @pytest.mark.parametrize(
     ("values", "groups", "said"),
     [
-        ([3.0, np.nan, np.nan], None, r"'people' on 'area' are no finite number at 'b', as are 1 more"),
-        ([3.0, np.inf], [0, 2], r"no finite number at 'c'\. Needed"),
+        ([3.0, np.nan, np.nan], None, r"'people' on 'area' are not finite at 'b', as are 1 more"),
+        ([3.0, np.inf], [0, 2], r"are not finite at 'c'\. Needed"),
         ([3, 4], None, r"'people' on 'area' have the shape \(2,\)\. Needed: \(3,\)"),
         ([3, 4, 5], [0, 2], r"have the shape \(3,\)\. Needed: \(2,\)"),
         ([[3, 4, 5]], None, r"have the shape \(1, 3\)"),
@@ -75,7 +75,7 @@ def test_values_that_are_none_or_too_few_are_refused_by_name(values, groups, sai
 
 def test_a_header_without_values_is_refused():
     header = Measured("people", Margin("all"), LAW)
-    with pytest.raises(DataError, match="2 headers come with the values of 1"):
+    with pytest.raises(DataError, match="2 headers and 1 arrays"):
         Measurements(CELLS, (header, header), (np.array([3]),), PUBLISHED)
 
 

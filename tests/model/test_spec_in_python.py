@@ -108,7 +108,7 @@ def test_a_draft_of_a_file_reads_its_header_alone(tmp_path):
 def test_an_attribute_without_values_is_refused_and_none_is_quoted():
     table = people(["1"], ["a"], ["secret value"])
     for attributes in (["sex"], "sex", [{"name": "sex"}], {"sex": []}):
-        with pytest.raises(SpecError, match="all values that it may have") as error:
+        with pytest.raises(SpecError, match="all values that the attribute may have") as error:
             tu.Spec.of(table, ["town"], attributes, public=PLACES)
         assert "secret" not in str(error.value)
 

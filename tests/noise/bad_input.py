@@ -128,7 +128,7 @@ BAD = [
         "a source of randomness that is stuck",
         lambda: DiscreteLaplace(1).sample(1, bytes),
         PrivacyError,
-        "undecided",
+        "did not decide",
     ),
     ("-1 draws", lambda: DiscreteLaplace(1).sample(-1, words), SpecError, "size is -1"),
     ("1.0 draws", lambda: DiscreteLaplace(1).sample(1.0, words), SpecError, "float"),  # type: ignore[arg-type]

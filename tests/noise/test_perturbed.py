@@ -193,7 +193,7 @@ def test_laws_are_read_back_and_cost_nothing_that_could_be_stated(law):
         lambda: law.sample(1, lambda k: b"0" * k),
         lambda: type(law).budgeted(Fraction(1), Sensitivity.of(1, 1), {}),
     ):
-        with pytest.raises(PrivacyError, match="bounds no privacy loss"):
+        with pytest.raises(PrivacyError, match="limits no privacy loss"):
             refused()
     assert "No formal guarantee" in law.sentence()
 

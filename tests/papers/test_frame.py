@@ -249,7 +249,7 @@ def test_page_and_json_are_written_together_or_refused_before_any_work(app, tmp_
     assert done.exit_code == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["reproduce.html", "reproduce.json"]
     assert "186.67" in (tmp_path / "out" / "reproduce.html").read_text()
-    assert "already holds something" in str(CliRunner().invoke(app, arguments).exception)
+    assert "is not empty" in str(CliRunner().invoke(app, arguments).exception)
 
 
 @pytest.mark.thorough

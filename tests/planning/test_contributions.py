@@ -207,8 +207,8 @@ def test_the_noise_is_scaled_to_what_one_unit_adds(relation, noise, budget, rng)
         ("\n[left_out]\nmost = 4\n", "either `epsilon` or `rho`"),
         ('\n[left_out]\nmost = 0\nepsilon = "1"\n', "above 0"),
         ('\n[left_out]\nepsilon = "1"\n', "most is missing"),
-        ('\n[left_out]\nmost = 4\nepsilon = "1"\nnoise = "discrete-gaussian"\n', "priced in rho"),
-        ('\n[left_out]\nmost = 4\nepsilon = "1"\nnoise = "lattice-laplace"\n', "one count"),
+        ('\n[left_out]\nmost = 4\nepsilon = "1"\nnoise = "discrete-gaussian"\n', "noise is given in rho"),
+        ('\n[left_out]\nmost = 4\nepsilon = "1"\nnoise = "lattice-laplace"\n', "a single count"),
     ],
 )
 def test_what_cannot_be_measured_of_it_is_refused(text, said, rng):
@@ -217,7 +217,7 @@ def test_what_cannot_be_measured_of_it_is_refused(text, said, rng):
 
 
 def test_a_limit_that_is_not_enforced_leaves_nothing_out(rng):
-    with pytest.raises(SpecError, match="names no `id`"):
+    with pytest.raises(SpecError, match="sets no limit"):
         tu.parse_spec(spec_of(visits(rng, 10), 2, id=None).text() + LEFT_OUT)
 
 

@@ -48,5 +48,5 @@ def test_a_ministry_is_planned(tmp_path):
 
 
 def test_a_table_that_no_query_holds_is_no_target():
-    with pytest.raises(SpecError, match="no table holds 'clinic x sex'"):
+    with pytest.raises(SpecError, match="no measured table determines 'clinic x sex'"):
         tu.plan(Problem.of(ministry(), CLINICS), targets={"clinic x sex": "40@95%"})

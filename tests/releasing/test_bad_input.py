@@ -108,7 +108,7 @@ def test_data_at_fault_cost_nothing_and_leave_no_run(tmp_path, row, found):
     state = account(tmp_path).ledger.state()
     assert set(state.reserved) == state.returned
     assert not state.spent["small", None].rho
-    with pytest.raises(BudgetError, match="declare corrected data"):
+    with pytest.raises(BudgetError, match="declare the corrected data"):
         release(tmp_path, account=account(tmp_path))
     account(tmp_path).ledger.declare("small", tmp_path / "people.csv")
     release(tmp_path, account=account(tmp_path))
@@ -169,7 +169,7 @@ def test_a_run_keeps_its_key(tmp_path):
 
 @pytest.mark.thorough
 def test_what_took_the_target_is_moved_away_and_the_run_goes_on(tmp_path):
-    with pytest.raises(BundleError, match="already holds something"):
+    with pytest.raises(BundleError, match="is not empty"):
         taken_meanwhile(tmp_path)
     resume(tmp_path / "out.run", executor=LocalPool(1))
     assert all(check.holds for check in check_bundle(tmp_path / "out"))

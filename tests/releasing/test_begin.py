@@ -33,7 +33,7 @@ def test_a_folder_that_is_not_ours_is_neither_used_nor_removed(tmp_path):
     own = tmp_path / "out.run" / "thesis.txt"
     own.parent.mkdir()
     own.write_text("mine")
-    with pytest.raises(BundleError, match="already holds something"):
+    with pytest.raises(BundleError, match="is not empty"):
         release(tmp_path)
     assert own.read_text() == "mine"
     assert not (tmp_path / "out").exists()
@@ -42,7 +42,7 @@ def test_a_folder_that_is_not_ours_is_neither_used_nor_removed(tmp_path):
 def test_a_link_in_place_of_the_run_folder_is_refused(tmp_path):
     (tmp_path / "else").mkdir()
     (tmp_path / "out.run").symlink_to(tmp_path / "else")
-    with pytest.raises(BundleError, match="is a link"):
+    with pytest.raises(BundleError, match="is a symbolic link"):
         release(tmp_path)
     assert not list((tmp_path / "else").iterdir())
 
@@ -105,7 +105,7 @@ def test_a_copy_of_a_run_is_refused(tmp_path):
     shutil.copytree(run, tmp_path / "copy.run")
     resume(run, executor=LocalPool(1))
     (tmp_path / "out").rename(tmp_path / "published")
-    with pytest.raises(BundleError, match="is a copy, or was moved"):
+    with pytest.raises(BundleError, match="was copied or moved"):
         resume(tmp_path / "copy.run", executor=LocalPool(1))
     assert not (tmp_path / "out").exists()
 
@@ -117,7 +117,7 @@ def test_a_run_that_is_put_back_after_its_release_draws_nothing(tmp_path):
     resume(run, executor=LocalPool(1), account=account(tmp_path))
     (tmp_path / "out").rename(tmp_path / "published")
     (tmp_path / "backup").rename(run)
-    with pytest.raises(BudgetError, match="the run was released before"):
+    with pytest.raises(BudgetError, match="the run is already released"):
         resume(run, executor=LocalPool(1), account=account(tmp_path))
     assert not RunFolder(run).measured.names()
     account(tmp_path)  # finishes what was committed: a second draw is not among it
@@ -133,7 +133,7 @@ def test_a_run_that_is_put_back_from_before_it_drew_draws_nothing_again(tmp_path
         resume(run, executor=LocalPool(1), account=account(tmp_path))
     shutil.rmtree(run)
     (tmp_path / "backup").rename(run)
-    with pytest.raises(BudgetError, match="is from before that"):
+    with pytest.raises(BudgetError, match="is an older copy"):
         resume(run, executor=LocalPool(1), account=account(tmp_path))
     assert not RunFolder(run).measured.names()
 

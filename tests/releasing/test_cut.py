@@ -73,7 +73,7 @@ def test_parts_know_each_other(tree, most):
 
 
 def test_a_place_with_too_many_children_is_named():
-    with pytest.raises(TrueupError, match="level 1 'level 1 1' has 9 places right below it"):
+    with pytest.raises(TrueupError, match="level 1 'level 1 1' has 9 places directly below it"):
         cut_tree(tree_of([[2], [3, 9]]), 8)
 
 

@@ -243,5 +243,5 @@ def test_the_seal_is_in_the_ledger_and_other_measurements_are_refused(tmp_path):
     ledger = account(tmp_path).ledger
     assert list(ledger.state().sealed.values()) == [RunFolder(run).seal]
     (run / "seal.json").unlink()
-    with pytest.raises(BudgetError, match="no seal on them"):
+    with pytest.raises(BudgetError, match="no record of them"):
         resume(run, executor=LocalPool(1), account=account(tmp_path))

@@ -109,7 +109,7 @@ def test_a_run_goes_on_with_the_limits_that_it_began_with(tmp_path):
     with patch("trueup.releasing.tasks.up", side_effect=MemoryError()), pytest.raises(TrueupError):
         pipeline.release(**paths, out=tmp_path / "out", executor=LocalPool(1), places=MOST)
     limited_state(tmp_path, less=1)
-    with pytest.raises(DataError, match="the places are not those"):
+    with pytest.raises(DataError, match="the places differ"):
         resume(tmp_path / "out.run", geography=paths["geography"], executor=LocalPool(1))
     resume(tmp_path / "out.run", executor=LocalPool(1))
     assert all(check.holds for check in check_bundle(tmp_path / "out"))

@@ -172,7 +172,7 @@ def test_data_that_do_not_link_up_give_the_loss_back(given, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"executor": LocalPool(1), "places": 4}])
 def test_tables_at_addresses_are_refused_before_anything_is_charged(given, tmp_path, options):
     given["data"] = JoinedTables(given["data"].persons, "s3a://bucket/households")
-    with pytest.raises(DataError, match=r"households is an address \(s3a:...\).* linked by the driver"):
+    with pytest.raises(DataError, match=r"households is at a remote address \(s3a:...\).* on one machine"):
         release(out=tmp_path / "out", **given, **options)
     assert not given["account"].ledger.state().reserved
 

@@ -112,7 +112,7 @@ def test_equal_records_give_equal_bytes(kind):
 
 
 def test_an_unknown_record_is_refused():
-    with pytest.raises(SpecError, match="no report for a dict"):
+    with pytest.raises(SpecError, match="no report can be made of a dict"):
         report({}, RECORDS["release"]()[1])
 
 

@@ -165,4 +165,4 @@ def test_the_defaults_of_spark_win_and_options_say_the_size(tmp_path):
 @pytest.mark.slow
 def test_an_application_that_grows_is_refused_without_its_size(tmp_path):
     defaults = "spark.dynamicAllocation.enabled true\nspark.shuffle.service.enabled true\n"
-    assert "Needed: --workers and --worker-memory" in alone(tmp_path, defaults, workers=5)
+    assert "Needed: --workers" in alone(tmp_path, defaults, workers=5)

@@ -228,7 +228,7 @@ def test_a_wish_for_a_size_is_one_for_its_table_and_the_strictest_counts():
     ):
         with pytest.raises(TrueupError):
             Wishes({}, {key: counts}, 95.0, "", BY_SIZE).targets()
-    with pytest.raises(TrueupError, match="not simulated"):
+    with pytest.raises(TrueupError, match="not yet simulated"):
         Wishes({}, {"1 county": 2}, 95.0, "").targets()
 
 

@@ -163,9 +163,9 @@ ATTRIBUTES = {
 ROOT = {"level.0.name": "all", "level.1.name": "x", "level.1.column": "state", **ATTRIBUTES}
 WISH = {"wish.county": "on", "margin.county": "9", "confidence": "95"}
 BAD = {
-    "no table": ("/table", {"table": ""}, "no table is named"),
+    "no table": ("/table", {"table": ""}, "no confidential table"),
     "a table that does not exist": ("/table", {"table": "/nowhere/people.csv"}, "there is no file"),
-    "an address": ("/table", {"table": "https://example.org/people.csv"}, "an address"),
+    "a remote address": ("/table", {"table": "https://example.org/people.csv"}, "a remote address"),
     "a prefix that is no number": ("/structure", {**ROOT, "level.1.prefix": "two"}, "a whole number"),
     "two levels of one name": (
         "/structure",
@@ -197,11 +197,11 @@ BAD = {
     "a budget that is no number": ("/accuracy", {**WISH, "total": "lots"}, "budget"),
     "a budget of nothing": ("/accuracy", {**WISH, "total": "0"}, "above zero"),
     "an unknown method": ("/methods", {"method": "magic"}, "magic"),
-    "a ledger without an analyst": ("/release", {"ledger": "/tmp/none.db"}, "who is charged"),
+    "a ledger without an analyst": ("/release", {"ledger": "/tmp/none.db"}, "whose budget is charged"),
     "a ledger that does not exist": (
         "/release",
         {"ledger": "/tmp/no-such-ledger.db", "analyst": "ana"},
-        "a cap for a new one",
+        "a cap with which a new ledger is made",
     ),
     "outlines that do not exist": ("/paths", {"shapes": "/nowhere/places.geojson"}, "there is no file"),
     "outlines at an address": (
@@ -274,7 +274,7 @@ def test_the_older_of_two_tabs_changes_nothing(visit):
     visit.post("/spec", toml=visit.studio.open_project.text.replace("People", "Newer"))
     answer = visit.post("/protected", revision=old, unit="household", neighbours="replace")
     assert answer.status_code == 409
-    assert "older" in answer.text
+    assert "out of date" in answer.text
     assert "Newer" in visit.studio.open_project.text
     assert visit.studio.open_project.spec.privacy.unit == "person"
     assert visit.client.post("/protected", data={"unit": "household"}, headers=OWN).status_code == 422
@@ -300,7 +300,7 @@ def test_a_damaged_file_of_decisions_is_said_to_be_one(visit):
         _ = visit.studio.open_project.choices
     answer = visit.client.get("/accuracy")
     assert answer.status_code == 422
-    assert "the spec beside it is kept" in answer.text
+    assert "the spec in the same folder is kept" in answer.text
 
 
 def test_a_spec_that_was_edited_outside_is_shown_with_its_mistakes(visit):

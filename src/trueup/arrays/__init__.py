@@ -1,4 +1,4 @@
-"""The papers' starting point, a vector and a matrix: NumPy in, NumPy out, without spec or files.
+"""Functions on NumPy arrays alone, without spec or files: a vector of counts and a matrix of constraints.
 
 The verbs stand on these functions: a spec's problem is lowered to arrays and calls them. Names are loaded when first used.
 """

@@ -50,11 +50,11 @@ class JudgedChain:
 
     @property
     def met(self) -> int:
-        """Return the number of pairs of chains that met; a bound needs all of them."""
+        """Return how many pairs of chains have met; the bound needs all of them."""
         return int((self.meeting >= 0).sum())
 
     def distance(self, steps: ArrayLike) -> Reals:
-        """Estimate a bound of the total variation between the chain after so many steps and its law, at most 1.
+        """Bound the total variation distance between the chain's law after some steps and its limit, by at most 1.
 
         It is the mean over pairs of `max(0, ceil((meeting - lag - t) / lag))`, and 1 unless all pairs met. N pairs certify
         nothing below about 3 / N, and a simulated bound is no delta of differential privacy.
@@ -141,12 +141,13 @@ def judge_chain(
     whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) for k in (lag, pairs, steps))
     if not whole or norm not in ("l1", "l2") or not (min(lag, pairs) >= 1 and steps > lag):
         raise SpecError(
-            "the chain is not described",
-            needed="norm 'l1' or 'l2', whole lag, pairs and steps, more steps than the lag",
+            "the settings of the Markov chain are not valid",
+            needed="norm 'l1' or 'l2'; whole numbers above zero for lag, pairs and steps; more steps than the lag",
         )
     if not (scales[0] > 0 and scales[1] >= 0 and scales.max() <= WIDEST):
         raise SpecError(
-            "jump or spread is out of range", needed=f"a jump above 0, no scale beyond {WIDEST:,}"
+            "the jump or the spread is out of range",
+            needed=f"a jump above 0, a spread of 0 or more, and neither above {WIDEST:,}",
         )
     chain = _Chain(_moves(A, moves), float(exact_number(epsilon, "epsilon")), norm, jump, rng)
     meeting = chain.meetings(pairs, spread, lag, steps)
@@ -169,15 +170,20 @@ def _moves(A: Matrix, moves: Matrix | None) -> Integers:
     given = matrix_rows(moves, n, "moves").toarray()
     changed = (matrix_rows(A, n, "A") @ given.T != 0).any() or (given != np.rint(given)).any()
     if changed or len(given) != lattice.dimension or (np.abs(given) >= WIDEST).any():
-        raise SpecError("the moves are no basis", needed=f"{lattice.dimension} whole v with A v = 0")
+        raise SpecError(
+            "the moves are not a basis of the tables with A v = 0",
+            needed=f"{lattice.dimension} linearly independent vectors v of whole numbers with A v = 0",
+        )
     if index(whole := given.astype(np.int64)) != 1:
-        raise SpecError("the moves do not reach every table", needed="a basis of all whole v with A v = 0")
+        raise SpecError(
+            "these moves do not connect all tables", needed="a basis of all whole vectors v with A v = 0"
+        )
     return whole
 
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """Chains side by side: rows of coefficients on the moves."""
+    """Parallel Markov chains, each a row of coefficients on the moves."""
 
     moves: Integers
     rate: float
@@ -186,7 +192,7 @@ class _Chain:
     rng: np.random.Generator
 
     def meetings(self, pairs: int, spread: float, lag: int, steps: int) -> Integers:
-        """Return the meeting time of each pair, -1 where two chains had not met."""
+        """Return the step at which each pair of chains met, or -1 if it has not met."""
         first, second = self._start(pairs, spread), self._start(pairs, spread)
         for _ in range(lag):
             self._move(first, self._jumps(first.shape, self.jump))
@@ -205,7 +211,9 @@ class _Chain:
         return found
 
     def states(self, spread: float, steps: int) -> tuple[Integers, float]:
-        """Return states `(chains, kept, n)` of the second half of chains from dispersed starts, and the share accepted."""
+        """Return states `(chains, kept, n)` from the second half of chains with dispersed starts, and the share of accepted
+        moves.
+        """
         at, accepted, kept = self._start(CHAINS, spread), 0, []
         thin = max(steps // (2 * KEPT), 1)
         for step in range(steps):
@@ -227,7 +235,9 @@ class _Chain:
         return (drawn[0] - drawn[1]).astype(np.int64)
 
     def _coupled(self, jumps: Integers, apart: Integers) -> Integers:
-        """Draw the other chain's jumps, which land where these do as often as they can (Thorisson's maximal coupling)."""
+        """Draw the jumps of the paired chains, which land on the same points as often as possible (Thorisson's maximal
+        coupling).
+        """
         log = -self.rng.standard_exponential(jumps.shape)
         together = jumps + apart
         out = np.where(log <= (np.abs(jumps) - np.abs(together)) / self.jump, together, 0)

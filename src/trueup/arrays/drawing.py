@@ -1,4 +1,4 @@
-"""Functions that draw noise, the only ones of `trueup.arrays` that read the operating system's entropy."""
+"""Functions that draw noise; no other module of `trueup.arrays` reads the operating system's entropy."""
 
 from __future__ import annotations
 
@@ -75,13 +75,17 @@ def sample(
     """
     shape = size if isinstance(size, tuple) else (size,)
     if any(not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0 for k in shape):
-        raise SpecError("size is no shape", needed="a whole number, or a tuple of them")
+        raise SpecError(
+            "the argument size is not a shape", needed="a whole number, or a tuple of whole numbers"
+        )
     if rng is not None:
         check_generator(rng)
     source = words if rng is None else rng.bytes
     joint = isinstance(law, OnLattice)
     if joint and law.bound is None:
-        raise SpecError("the law is bound to no lattice", needed="a law such as law_keeping(A, epsilon=1)")
+        raise SpecError(
+            "the law keeps no sums", needed="a law that keeps sums, such as law_keeping(A, epsilon=1)"
+        )
     check_room(prod(map(int, shape)) * (law.bound.n if joint else 1))
     if joint:
         return law.bound.draw(prod(shape), source).vectors.reshape(*shape, law.bound.n)
@@ -145,8 +149,8 @@ def noise_keeping(
     noise = law_keeping(A, epsilon=epsilon, rho=rho, norm=norm, slowest=slowest)
     if noise.lattice.n != counts.size:
         raise SpecError(
-            f"A is over {noise.lattice.n} cells, and there are {counts.size} counts",
-            needed="a count for each",
+            f"the matrix A has {noise.lattice.n} columns, and {counts.size} counts are given",
+            needed="one column of A for each count",
         )
     if charge is not None:
         charge(noise.loss)
@@ -166,7 +170,7 @@ def noise_within(
     slowest: float = 60.0,
     charge: Charge | None = None,
 ) -> NoisyCounts[NoiseWithin]:
-    """Return counts with whole noise whose outcomes are the feasible counts alone.
+    """Return counts with whole-number noise that stay within the feasible set.
 
     Parameters
     ----------
@@ -227,7 +231,7 @@ def noise_within(
 def add_up(
     x: ArrayLike, parents: ArrayLike, *, epsilon: Number, slowest: float = 60.0, charge: Charge | None = None
 ) -> NoisyCounts[LatticeLaw]:
-    """Return counts of a total and its parts, or of a tree, with noise that makes them add up as drawn.
+    """Return noisy counts of a total and its parts, or of a tree, whose noise is drawn so that they add up.
 
     Parameters
     ----------
@@ -265,11 +269,14 @@ def add_up(
     order, child_ptr = level_order(parents)
     if order.size != counts.size or order.size < 2:
         raise SpecError(
-            f"{counts.size} counts and {order.size} parents", needed="a parent for each, and a part at least"
+            f"{counts.size} counts and {order.size} parents are given",
+            needed="a parent for each count, and at least two counts",
         )
     rows = additive_rows(np.asarray(parents))
     if (rows @ counts != 0).any():
-        raise DataError("the counts do not add up", needed="each count the sum of its parts")
+        raise DataError(
+            "the counts do not add up", needed="counts in which every total is the sum of its parts"
+        )
     levels, first, last = 0, 0, 1
     while first < last:
         levels, first, last = levels + 1, child_ptr[first], child_ptr[last]

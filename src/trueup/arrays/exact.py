@@ -1,4 +1,4 @@
-"""Numbers, vectors and matrices, read once and exactly."""
+"""Exact reading of numbers, vectors and matrices."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def whole_vector(values: ArrayLike, what: str) -> NDArray[np.int64]:
     if given.dtype.kind == "f" and not (np.isfinite(given) & (given == np.rint(given))).all():
         raise DataError(f"{what} are not all whole numbers", needed="whole numbers")
     if given.size and not (np.abs(given.astype(float)) < LARGEST_COUNT).all():
-        raise DataError(f"{what} are beyond 2^62", needed="whole numbers whose sums stay below 2^62")
+        raise DataError(f"some of {what} are beyond 2^62", needed="whole numbers whose sums stay below 2^62")
     return given.astype(np.int64)
 
 
@@ -84,7 +84,7 @@ def real_vector(
     where: NDArray[np.bool_] | None = None,
     infinite: bool = False,
 ) -> NDArray[np.float64]:
-    """Read numbers `(n,)`, finite unless infinite ones are allowed; one number stands for `size` of them.
+    """Read numbers `(n,)`, finite unless infinite ones are allowed; a single number is repeated `size` times.
 
     Those that are not looked for (`where` is False) become zero, whatever they are.
 
@@ -140,14 +140,14 @@ def check_generator(rng: object) -> None:
     """Refuse anything that cannot draw, such as a seed."""
     if not isinstance(rng, np.random.Generator):
         raise SpecError(
-            f"rng is of type {type(rng).__name__}",
+            f"the argument rng is of type {type(rng).__name__}",
             needed="a NumPy generator",
-            remedy="np.random.default_rng(1)",
+            remedy="give np.random.default_rng(1), for example",
         )
 
 
 def check_draws(draws: object, what: str = "draws", each: int = 1) -> None:
-    """Refuse a number of draws that is not whole and above zero, or whose values would not fit in any memory."""
+    """Refuse a number of draws that is not a whole number above zero, or that would not fit in any memory."""
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
         raise SpecError(f"{what} is {draws!r}", needed="a whole number above zero")
     check_room(int(draws) * each)
@@ -157,4 +157,6 @@ def check_room(values: int) -> None:
     """Refuse arrays of more values than fit in memory anywhere."""
     if values > MOST_VALUES:
         needed = f"at most {MOST_VALUES:,} values at once"
-        raise SpecError("more values are asked for than memory holds", needed=needed, remedy="draw in parts")
+        raise SpecError(
+            "these values would need more memory than there is", needed=needed, remedy="draw in parts"
+        )

@@ -1,4 +1,4 @@
-"""Exact noise on the parts of a feasible set, at the largest rate whose loss is proved.
+"""Exact noise on the parts of a feasible set, with the largest rate that keeps a proved privacy loss.
 
 One file: every kind of part is a law, the proof of its loss and its sampler, in one piece.
 """
@@ -41,7 +41,7 @@ SLACK, MARGIN = 1e-9, 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FeasiblePart:
-    """Cells bound by rules of their own.
+    """Cells that share rules with no other cells.
 
     Attributes
     ----------
@@ -71,13 +71,13 @@ class FeasiblePart:
     reach: Callable[[float], float] = lambda _: inf
 
     def tail(self, probability: float) -> float:
-        """Return a count that the noise of a cell exceeds with at most a probability."""
+        """Return a count that a cell's noise exceeds with at most the given probability."""
         return min(self.widest, self.reach(probability))
 
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """Sums that are kept, bounds, and inequalities `R y >= least`."""
+    """Linear rules: sums that stay fixed, bounds, and inequalities `R y >= least`."""
 
     kept: scipy.sparse.csr_array
     sums: Integers
@@ -95,12 +95,12 @@ class Rules:
         )
 
     def check(self, x: Integers) -> None:
-        """Refuse counts that are not in the set."""
+        """Refuse counts that are outside the set."""
         if x.size != self.low.size or (self.kept @ x != self.sums).any() or not self.hold(x[None])[0]:
-            raise DataError("the counts are not in the set", needed="counts that obey every rule")
+            raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
 
     def hold(self, y: Integers) -> NDArray[np.bool_]:
-        """Return True where vectors `(k, n)` that keep the sums obey the rest."""
+        """Return True for each vector of `(k, n)` that satisfies the rules other than the sums."""
         inside = ((y >= self.low) & (y <= self.high)).all(axis=1)
         off = SLACK + np.minimum(
             1e-12 * (np.abs(y) @ abs(self.rows).T), 0.25
@@ -112,7 +112,7 @@ PINNED = "one value, published as it is"
 
 
 def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, known: bool) -> FeasiblePart:
-    """Choose how cells that rules tie together are drawn; unless their sums are known, whatever these are."""
+    """Choose how to draw cells that share rules."""
     own = rules.among(cells)
     bounded = bool(np.isfinite([own.low, own.high]).any()) or own.rows.shape[0] > 0
     if bounded and known and (tables := _listed_tables(own)) is not None:
@@ -123,7 +123,7 @@ def ruled(rules: Rules, cells: Integers, epsilon: Fraction, slowest: float, *, k
 
 
 def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> FeasiblePart:
-    """Return the part of cells with equal boxes: two-sided geometric noise until inside, or on few values kept by chance."""
+    """Return the part of cells with equal bounds: two-sided geometric noise, drawn again until it is inside."""
     width, open_ = float(high[0] - low[0]), low[0] == -inf and high[0] == inf
     if width == 0:
         return _pinned(cells)
@@ -136,7 +136,10 @@ def boxes(cells: Integers, low: Reals, high: Reals, epsilon: Fraction) -> Feasib
     law = DiscreteLaplace(largest)
     narrow = float(largest) * width < 1
     if narrow and width > WIDEST_SLOW:
-        raise SpecError(f"epsilon is too small for a box of {width:.3g} counts", needed="a larger one")
+        raise SpecError(
+            f"epsilon is too small to draw noise within a range of {width:.3g} counts",
+            needed="a larger epsilon, or a narrower range",
+        )
     factor = factor_above(float(largest))
 
     def propose(x: Integers, at: Integers, words: Words) -> tuple[Integers, NDArray[np.bool_]]:
@@ -191,7 +194,7 @@ def _pinned(cells: Integers) -> FeasiblePart:
 
 
 def _listed_tables(own: Rules) -> Integers | None:
-    """List the tables of a part; None where they are many."""
+    """List the tables of a part; return None if there are too many."""
     matrix = scipy.sparse.csr_array(scipy.sparse.vstack([own.kept.astype(float), own.rows]))
     low: Reals = np.append(own.sums, own.least - SLACK).astype(float)
     high: Reals = np.append(own.sums, np.full(own.least.size, inf)).astype(float)
@@ -202,7 +205,7 @@ def _listed_tables(own: Rules) -> Integers | None:
 
 
 def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> FeasiblePart:
-    """Return a part with listed tables: integer weights of each, and the loss by all pairs."""
+    """Return a part with all its tables: the integer weight of each, and the loss as a maximum over all pairs."""
     if len(tables) == 1:
         return _pinned(cells)
     apart = np.abs(tables[:, None, :] - tables).sum(axis=2)
@@ -234,7 +237,7 @@ def _listed_part(cells: Integers, tables: Integers, epsilon: Fraction) -> Feasib
 
 
 def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> FeasiblePart | None:
-    """Return a part of bounded cells under whole rules, drawn cell by cell; None where that takes long, or of others."""
+    """Return a part of bounded cells under whole-number rules, drawn cell by cell; None if that would take too long."""
     width = own.high - own.low
     matrix = scipy.sparse.vstack([own.kept, own.rows]).toarray()
     whole = (own.rows.data == np.rint(own.rows.data)).all() and np.isfinite(own.least).all()
@@ -262,7 +265,7 @@ def _by_sums(cells: Integers, own: Rules, epsilon: Fraction, *, known: bool) -> 
 
 
 def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bounded: bool) -> FeasiblePart:
-    """Return the part whose draws keep the sums and are repeated until they obey the other rules."""
+    """Return a part whose draws keep the sums and are repeated until they satisfy the other rules."""
     rate = _rounded_down(float(epsilon) / 2) if bounded else epsilon
     try:
         law = bind(LatticeLaplace(rate), cells.size, own.kept, options={"slowest": slowest})
@@ -273,9 +276,10 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
     tries = tries_for(-total) if bounded else 1.0
     if (seconds := tries * sum(choice.seconds for _, choice in bound.pieces)) > slowest:
         raise SpecError(
-            f"a part of {cells.size} cells may take {seconds:.2g} s: where counts lie at all bounds, about {tries:.2g} tries",
+            f"drawing a part of {cells.size} cells may take {seconds:.2g} s, in about {tries:.2g} tries, if its counts "
+            "lie at all their bounds",
             needed=f"at most {slowest:g} s: a larger epsilon, bounds on both sides of few cells, or smaller parts",
-            remedy="use plain noise, and project it on the set",
+            remedy="use noise without the rules, then project the noisy counts onto them",
         )
 
     def draw(x: Integers, count: int, words: Words) -> Integers:
@@ -297,7 +301,7 @@ def _tried(cells: Integers, own: Rules, epsilon: Fraction, slowest: float, bound
 
 
 def _largest_rate(loss: Callable[[float], float], epsilon: float) -> float:
-    """Return a rate whose loss is at most epsilon, and hardly less."""
+    """Return a rate whose loss is at most epsilon and close to it."""
     low, high = epsilon / 2, epsilon
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Posteriors of counts with known sums and under linear inequalities, given noisy ones: by the methods of `trueup infer`."""
+"""Posteriors of counts with known sums and linear inequalities, given noisy counts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def posterior_of_counts(
     draws: int = 2000,
     rng: np.random.Generator,
 ) -> CountsPosterior:
-    """Draw counts with `A x` known and `R x >= least` inside bounds, given noisy ones, under a flat prior.
+    """Draw counts inside bounds with known `A x` and `R x >= least`, given noisy counts, under a flat prior.
 
     Draws are exact under inequalities that the noise often obeys, and with known sums where the law of a sum is known or few
     tables are possible, which are weighed. Else Markov chains walk them, as in `trueup infer`.
@@ -118,7 +118,7 @@ def posterior_of_counts(
     """
     z = real_vector(y, "the noisy counts")
     if not z.size:
-        raise SpecError("there are no noisy counts", needed="one at least")
+        raise SpecError("no noisy count is given", needed="at least one noisy count")
     check_draws(draws, each=z.size)
     check_generator(rng)
     if isinstance(laws, OnLattice):
@@ -126,7 +126,10 @@ def posterior_of_counts(
     else:
         each = [law for law in each_law(laws, z.size) if law is not None and not law.exact]
         if len(each) < z.size:
-            raise SpecError("a count has no noise", needed="a law for each; equal bounds fix a count")
+            raise SpecError(
+                "a count that may vary has no noise",
+                needed="a law of noise for each count; a count with equal bounds is fixed and needs none",
+            )
     whole = all(law.discrete for law in each)
     z = whole_vector(z, "the noisy counts") if whole else z
     low, high = (
@@ -139,7 +142,7 @@ def posterior_of_counts(
     methods = [LinearInequalities(MIN_ACCEPTED_SHARE), *([LatticeMoves()] if whole else [])]
     refusals = [method.refuses(constraints, headers) for method in methods]
     if all(refusals):
-        raise SpecError(refusals[-1] or "", needed="discrete noise of each count")
+        raise SpecError(refusals[-1] or "", needed="discrete noise on each count")
     method = methods[refusals.index(None)]
     found = method.apply(method.prepare(constraints, headers), z[order], draws, rng, lambda done, of: None)
     if found.refused:
@@ -149,17 +152,18 @@ def posterior_of_counts(
 
 
 def _with_its_sums(law: LatticeLaw, A: Matrix | None, n: int) -> Matrix:
-    """Return the rows of A below those of the sums that a law keeps."""
+    """Return the rows of the sums that a law keeps, followed by the rows of A."""
     if law.lattice is None or law.lattice.n != n:
         raise SpecError(
-            f"the law does not keep sums of {n} counts", needed="a law_keeping(A, ...) of as many"
+            f"the law does not keep sums of {n} counts",
+            needed="a law such as law_keeping(A, ...), with one column of A for each count",
         )
     rows = kept_sums(law.lattice)
     return rows if A is None else scipy.sparse.vstack([rows, matrix_rows(A, n, "A")])
 
 
 def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measured], Integers]:
-    """Return a header of each law, and the cells in the order of the headers; one law may be that of all cells."""
+    """Return a header for each law, and the order of the cells in these headers."""
     finest, n = constraints.cells.finest, constraints.cells.n
     at: dict[Law, list[int]] = {}
     for i in range(n):
@@ -173,7 +177,7 @@ def _headers(constraints: Constraints, each: Sequence[Law]) -> tuple[list[Measur
 def _rules(
     z: Integers | Reals, A: Matrix | None, sums: ArrayLike | None, R: Matrix | None, least: ArrayLike
 ) -> list[LinearRule]:
-    """Return known sums and inequalities as linear rules on cells that are called by their numbers."""
+    """Return known sums and inequalities as linear rules on cells that are named by their numbers."""
     none = np.zeros((0, z.size))
     kept, rows = (
         matrix_rows(none if A is None else A, z.size, "A"),

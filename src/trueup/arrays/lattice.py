@@ -1,4 +1,4 @@
-"""Laws of noise that keeps `A x` for an integer matrix, bound to its lattice."""
+"""Noise distributions that keep `A x` for a matrix A of whole numbers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def law_keeping(
     (LatticeLaplace(epsilon=Fraction(1, 4)), 2, Fraction(1, 2))
     """
     if (epsilon is None) == (rho is None):
-        raise SpecError("epsilon and rho are both given, or neither", needed="one of them")
+        raise SpecError("epsilon and rho are both given, or neither", needed="either epsilon or rho")
     if norm not in ("l1", "l2"):
         raise SpecError(f"the norm is {norm!r}", needed="'l1' or 'l2'")
     law: LatticeLaw

@@ -1,4 +1,4 @@
-"""Laws of the noise of one count at a stated loss, with mass, cdf, quantiles, variance and cost; `sample` draws."""
+"""Noise distributions of one count at a given privacy loss: mass, cdf, quantiles, variance, cost and samples."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def discrete_laplace(epsilon: Number, sensitivity: Number = 1) -> DiscreteLaplac
 
 
 def truncated_geometric(epsilon: Number, bound: int = 50, sensitivity: Number = 1) -> TruncatedGeometric:
-    """Return the same noise on `-bound .. bound` alone, which also costs a delta.
+    """Return two-sided geometric noise limited to `-bound .. bound`, which also costs a delta.
 
     References
     ----------
@@ -124,7 +124,7 @@ def continuous_gaussian(sigma2: Number) -> Gaussian:
 
 
 def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
-    """Return the shortest interval about zero that holds the noise with at least that probability (counts).
+    """Return the shortest interval about zero (counts) that holds the noise with at least the given probability.
 
     For whole noise its ends are whole, so that it may hold more. For noise that keeps sums see `law_keeping`.
 
@@ -141,7 +141,7 @@ def noise_interval(law: Law, probability: float = 0.95) -> tuple[float, float]:
 
 
 def each_law(laws: Laws, n: int) -> list[Law | None]:
-    """Return a law for each of n counts: the one for all, or those of a list.
+    """Return a law for each of n counts, from one law or from a list of n.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def each_law(laws: Laws, n: int) -> list[Law | None]:
 
 def _one_variance(rho: Number | None, sensitivity: Number, sigma2: Number | None) -> Fraction:
     if (rho is None) == (sigma2 is None):
-        raise SpecError("rho and sigma2 are both given, or neither", needed="one of them")
+        raise SpecError("rho and sigma2 are both given, or neither", needed="either rho or sigma2")
     if sigma2 is not None:
         return exact_number(sigma2, "sigma2")
     assert rho is not None

@@ -112,7 +112,7 @@ def delta_of(rho: Number, epsilon: Number) -> Fraction:
 
 
 def rho_of(epsilon: Number, delta: Number = 0) -> Fraction:
-    """Return a zCDP rho that holds for a pure epsilon; with a delta, one whose noise is (epsilon, delta)-DP.
+    """Return a rho of zCDP for a pure epsilon; with a delta, a rho whose noise satisfies (epsilon, delta)-DP.
 
     Parameters
     ----------

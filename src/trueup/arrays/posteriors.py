@@ -1,4 +1,4 @@
-"""Posteriors of counts that add up on a tree, given noisy ones, and of the parts of a sum, given released ones alone."""
+"""Posteriors of counts: on a tree given noisy counts, and of the parts of a sum given released counts alone."""
 
 from __future__ import annotations
 
@@ -115,7 +115,8 @@ def posterior_of_tree(
         for law, value in zip(each, y, strict=True)
     ):
         raise DataError(
-            "a value is not whole, although its noise is", needed="whole values, or continuous laws"
+            "a value is not a whole number, although its noise is discrete",
+            needed="whole values, or a continuous law for this value",
         )
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
@@ -139,7 +140,7 @@ def _deepened(
     at: dict[Law, tuple[Integers, Reals]],
     tolerance: float,
 ) -> Solved:
-    """Solve with tables as deep as each node needs."""
+    """Solve with tables that are deepened at each node until they hold the posterior."""
     depth = np.full(low.size, ROUGHLY)
     while True:
         table = FactorTable(low, high)
@@ -155,8 +156,8 @@ def _deepened(
             short = np.ones(low.size, bool)
         elif (least <= -OPEN).any() or (most >= OPEN).any():
             raise SpecError(
-                "some count has no bound",
-                needed="a law for it or for a sum that contains it, and nonnegative counts",
+                "nothing limits the range of some count",
+                needed="noise for this count or for a sum that contains it, and nonnegative counts",
             )
         else:
             solved = solve(child_ptr, with_divisors(factors, least, most), tolerance)
@@ -165,8 +166,8 @@ def _deepened(
                 return solved
         if not short.any() or depth[short].max() + 1 >= DEPTHS.size:
             raise ConvergenceError(
-                "the values are too far from adding up for their posterior to be computed",
-                remedy="look for a wrong value",
+                "the noisy values are so far from adding up that their posterior cannot be computed",
+                remedy="look for a wrong value, or a law with too little noise",
             )
         depth[short] += 1
 
@@ -197,7 +198,7 @@ class ReleasedPosterior(ThreeLines):
         )
 
     def table(self) -> tuple[Integers, Integers, Reals]:
-        """Return exact masses of two parts: counts of the first, of the second, and `(k, l)` probabilities."""
+        """Return the exact posterior of two parts: counts of each part and probabilities `(k, l)`."""
         return two_parts(self._problem, drawn=self._drawn)
 
 
@@ -210,7 +211,7 @@ def posterior_of_released(
     total: Literal["independent", "summed"] = "independent",
     algorithm: Literal[1, 2] = 2,
 ) -> ReleasedPosterior:
-    """Return the posterior of the true parts of a sum that a multinomial mode or draw made add up.
+    """Return the posterior of the true parts of a sum that was released by the multinomial mode or a multinomial draw.
 
     Parameters
     ----------
@@ -246,14 +247,16 @@ def posterior_of_released(
     counts = whole_vector(parts, "the released parts")
     laws, (of_total,) = each_law(law, counts.size), each_law([total_law], 1)
     if not counts.size:
-        raise SpecError("there are no released parts", needed="a count for each part")
+        raise SpecError("no released part is given", needed="a released count for each part")
     if total not in ("independent", "summed") or algorithm not in (1, 2):
         raise SpecError(
-            "the release is not described", needed="total 'independent' or 'summed', algorithm 1 or 2"
+            f"total = {total!r} and algorithm = {algorithm!r} are given",
+            needed="total 'independent' or 'summed', and algorithm 1 or 2",
         )
     if release not in ("mode", "sample") or any(one is None for one in laws):
         raise SpecError(
-            "the release is not described", needed="release 'mode' or 'sample', and a law for each part"
+            f"release = {release!r} is given, or a part has no law",
+            needed="release 'mode' or 'sample', and a law for each part",
         )
     how = algorithm if release == "sample" else 2
     return ReleasedPosterior(ReleasedSum(counts, laws, of_total, total, algorithm=how), release == "sample")

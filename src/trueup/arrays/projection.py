@@ -1,4 +1,4 @@
-"""Nearest points to noisy counts under linear equalities and bounds: programs (P) and (P+), for any A and b."""
+"""Projections of noisy counts onto linear equalities and bounds: programs (P) and (P+), for any A and b."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def nearest_point(
     seconds: float = 60.0,
     rng: np.random.Generator | None = None,
 ) -> Answer:
-    """Return the point nearest to measured sums `M x` with weights, under rows of a polyhedron, as `reconcile` needs it.
+    """Return the point of a polyhedron whose sums `M x` are nearest to measured sums, with weights.
 
     Whole points near the projection are near in the measured sums as well as in the counts. With `l1` and `optimal` the weights
     are those of absolute deviations.
@@ -162,7 +162,7 @@ def _whole_point(
 
 
 def _near_point(fit: Fit, x: Reals) -> tuple[Fit, FitLoss]:
-    """Return a fit with whole values to the sums of counts x, and the loss of deviations from it."""
+    """Return fitted sums in whole numbers, and the loss for deviations from them."""
     wanted = fit.matrix @ x
     floor = np.floor(wanted + 1e-7)
     return Fit(fit.matrix, floor, fit.weights), FitLoss.squares(fit.weights, wanted - floor)
@@ -179,7 +179,10 @@ def _polyhedron(
     equal = scipy.sparse.csr_array((0, n)) if A is None else matrix_rows(A, n, "A")
     sums = real_vector(b, "b", equal.shape[0])
     if rows[0] is None and not (rows[1] is None and rows[2] is None):
-        raise SpecError("least or most is given without R", needed="R, the rows that they limit")
+        raise SpecError(
+            "least or most is given without the matrix R",
+            needed="R, a matrix of the rows whose sums they limit",
+        )
     ranged = scipy.sparse.csr_array((0, n)) if rows[0] is None else matrix_rows(rows[0], n, "R")
     low, high = _ends(rows[1], rows[2], ranged.shape[0], ("least", "most"))
     of_one, up_to_one = _ends(*box, n, ("lower", "upper"))
@@ -232,24 +235,29 @@ def _refuse_indivisible(polyhedron: Polyhedron) -> None:
         divisor = gcd(*a.astype(np.int64).tolist())
         if abs(b[row] - divisor * np.rint(b[row] / divisor)) > FEASIBLE * max(1.0, abs(b[row])):
             raise InfeasibleError(
-                f"row {row} of A has no whole counts: its coefficients have a common divisor that its sum does not have",
-                remedy="correct it, or take `whole=False`",
+                f"row {row} of A has no solution in whole numbers: a number divides all its coefficients but not its sum",
+                remedy="correct the row, or give `whole=False`",
             )
 
 
 def _refuse(polyhedron: Polyhedron, answer: Answer, integer: bool) -> None:
-    """Raise the proved reason why a program has no answer, or that there is no point."""
+    """Raise an error with the proved reason why a program has no solution, or else that it has none."""
     conflict = polyhedron.conflict(integer=integer and polyhedron.rows <= CONFLICTING)
     if conflict:
         m = polyhedron.sums.size
         names = [f"row {r} of A" if r < m else f"limit {r - m}" for r in conflict]
         more = f" and {len(names) - 6} more" if len(names) > 6 else ""
         raise InfeasibleError(
-            f"these cannot hold together: {', '.join(names[:6])}{more}", remedy="correct or drop one of them"
+            f"these rules contradict each other: {', '.join(names[:6])}{more}",
+            remedy="correct or drop one of them",
         )
     if not np.isfinite(answer.x).all():
         needed = "more `seconds`, or `whole=False`" if integer else "rules that leave more room"
-        raise ConvergenceError(f"no solution was found: {answer.status}", needed=needed)
+        raise ConvergenceError(
+            f"no solution was found: {answer.status}",
+            needed=needed,
+            remedy="relax the rules, or allow more time",
+        )
 
 
 CONFLICTING = 400

@@ -1,4 +1,4 @@
-"""Nearest counts that add up on a tree or have a table's margins, by structure, for sizes beyond a matrix."""
+"""Projections of counts onto a tree or onto the margins of a table, without a matrix, for very large sizes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def level_order(parents: ArrayLike) -> LevelOrder:
     ):
         raise SpecError(
             "the parents do not form a tree",
-            needed="(n,) the number of each node's parent, and -1 for one root",
+            needed="an array (n,) that holds each node's parent, and -1 for the one root",
         )
     children = np.argsort(up, kind="stable")  # by parent, the root first
     first = np.searchsorted(up[children], np.arange(up.size + 1))
@@ -73,7 +73,8 @@ def level_order(parents: ArrayLike) -> LevelOrder:
         position, counted = position + 1, counted + below.size
     if counted < up.size:
         raise SpecError(
-            "the parents do not form a tree: some nodes do not lead to the root", needed="no circles"
+            "the parents do not form a tree: some nodes are not below the root",
+            needed="parents that lead from every node to the root, without circles",
         )
     child_ptr[-1] = counted
     return LevelOrder(order, child_ptr)
@@ -87,7 +88,7 @@ def reconcile_tree(
     nonnegative: bool = False,
     whole: bool = False,
 ) -> NDArray:
-    """Return the counts of a tree that add up and are nearest to noisy ones, weighted by 1 / variance.
+    """Return counts that add up on a tree and are nearest to noisy counts, weighted by 1 / variance.
 
     Parameters
     ----------
@@ -132,7 +133,8 @@ def reconcile_tree(
     q = np.ascontiguousarray(q[order])
     if (node := unidentified(child_ptr, messages(child_ptr, q)[1])) >= 0:
         raise SpecError(
-            f"the measurements do not determine node {order[node]}", needed="all parts of a sum but one"
+            f"the measurements do not determine the count of node {order[node]}",
+            needed="a measurement of every part of a sum except at most one",
         )
     rows = additive_rows(np.append(-1, np.repeat(np.arange(y.size), np.diff(child_ptr))))
     x = _nonnegative(rows, q, y) if nonnegative else least_squares(child_ptr, q, y)
@@ -140,7 +142,7 @@ def reconcile_tree(
         _refuse_conflict(rows, q, y, x)
     if whole:
         if (y[q == 0] != np.rint(y[q == 0])).any():
-            raise InfeasibleError("an exact value is not whole", remedy="correct it, or take `whole=False`")
+            raise InfeasibleError("an exact value is not whole", remedy="correct it, or give `whole=False`")
         weight = np.divide(1.0, q, out=np.zeros(q.size), where=(q > 0) & np.isfinite(q))
         x = controlled_rounding(child_ptr, weight, x)
     out = np.empty_like(x)
@@ -155,7 +157,7 @@ def _refuse_conflict(rows: scipy.sparse.csr_array, q: Reals, y: Reals, x: Reals)
 
 
 def _nonnegative(rows: scipy.sparse.csr_array, q: Reals, y: Reals) -> Reals:
-    """Return nonnegative least squares over all nodes: exact ones are held, and each sum's parts are an equality."""
+    """Return the nonnegative least-squares counts of all nodes, where exact counts are fixed and every sum is an equality."""
     n, known, exact = y.size, np.isfinite(q), q == 0
     one = scipy.sparse.csr_array(scipy.sparse.eye_array(n))
     held = np.flatnonzero(exact)
@@ -179,7 +181,7 @@ def project_table(
     whole: bool = False,
     seconds: float = 60.0,
 ) -> Answer:
-    """Return the table with given margins that is nearest to a noisy one.
+    """Return the table that has the given margins and is nearest to a noisy table.
 
     Parameters
     ----------
@@ -216,14 +218,19 @@ def project_table(
     kept = [_axes(margin) for margin in margins]
     if not kept or not table.size:
         raise SpecError(
-            "no margin is given, or the table has no cells", needed="a table with cells, and a margin of it"
+            "no margin is given, or the table has no cells",
+            needed="a table with cells, and at least one of its margins",
         )
     if len(known) != len(kept):
-        raise SpecError(f"{len(kept)} margins and {len(known)} tables of sums", needed="sums for each margin")
+        raise SpecError(
+            f"{len(kept)} margins and {len(known)} tables of sums are given",
+            needed="one table of sums for each margin",
+        )
     for margin, b in zip(kept, known, strict=True):
         if not all(0 <= a < table.ndim for a in margin) or b.shape != tuple(table.shape[a] for a in margin):
             raise SpecError(
-                f"the sums of margin {margin} have shape {b.shape}", needed="a sum for each of its entries"
+                f"the sums of margin {margin} have shape {b.shape}",
+                needed="one sum for each entry of the margin",
             )
     _refuse_margins(kept, known, nonnegative, whole)
     v = None if variances is None else _number_table(variances, "the variances")
@@ -242,7 +249,9 @@ def _number_table(values: ArrayLike, what: str) -> Reals:
     try:
         given = np.asarray(values, float)
     except (TypeError, ValueError, OverflowError):
-        raise SpecError(f"{what} are not a table of numbers", needed="numbers, as many in each row") from None
+        raise SpecError(
+            f"{what} are not a table of numbers", needed="numbers, equally many in each row"
+        ) from None
     real_vector(given.ravel(), what)
     return given
 
@@ -252,16 +261,18 @@ def _axes(margin: tuple[int, ...]) -> tuple[int, ...]:
     try:
         axes = tuple(int(a) for a in margin)
     except (TypeError, ValueError):
-        raise SpecError(f"the margin {margin!r} is not a tuple of axes", needed="such as (0,)") from None
+        raise SpecError(
+            f"the margin {margin!r} is not a tuple of axes", needed="a tuple of axis numbers, such as (0,)"
+        ) from None
     if list(axes) != sorted(set(axes)):
         raise SpecError(
-            f"the axes of margin {axes} are not in order", needed="each axis once, from the first"
+            f"the axes of margin {axes} are not in order", needed="each axis once, in increasing order"
         )
     return axes
 
 
 def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative: bool, whole: bool) -> None:
-    """Refuse margins that no table has: contradictory ones, and negative or fractional ones if counts are not."""
+    """Refuse margins that no table can have: contradictory ones, or negative or fractional ones where counts are not."""
     for (m, b), (k, c) in combinations(zip(kept, known, strict=True), 2):
         both = [
             t.sum(axis=tuple(i for i, a in enumerate(axes) if a not in set(m) & set(k)))
@@ -269,9 +280,9 @@ def _refuse_margins(kept: list[tuple[int, ...]], known: list[Reals], nonnegative
         ]
         if np.abs(both[0] - both[1]).max() > 1e-6 * max(1.0, float(np.abs(both[0]).max())):
             raise InfeasibleError(
-                f"the sums of margins {m} and {k} contradict each other", remedy="correct one"
+                f"the sums of margins {m} and {k} contradict each other", remedy="correct one of them"
             )
     if nonnegative and any((b < 0).any() for b in known):
         raise InfeasibleError("a sum is negative, but counts must not be", remedy="correct it")
     if whole and any((b != np.rint(b)).any() for b in known):
-        raise InfeasibleError("a sum is not whole", remedy="correct it, or take `whole=False`")
+        raise InfeasibleError("a sum is not whole", remedy="correct it, or give `whole=False`")

@@ -1,4 +1,4 @@
-"""Draws in proportion to whole weights: of listed tables, and cell by cell of bounded cells under whole rules.
+"""Exact draws in proportion to whole-number weights, of listed tables or cell by cell under rules.
 
 The factor `exp(-rate)` is a whole number of units of 2^-32, so that weights are whole and draws are exact.
 """
@@ -18,7 +18,7 @@ MOST_STEPS, MOST_BYTES = 2_000_000, 2**29
 
 
 def factor_above(rate: float) -> int:
-    """Return `exp(-rate)` in units of 2^-32, rounded up: its rate is no larger."""
+    """Return `exp(-rate)` in units of 2^-32, rounded up, so that the rate is not increased."""
     return min(floor(exp(-rate) * 2**BITS) + 1, 2**BITS)
 
 
@@ -28,7 +28,7 @@ def rate_of(factor: int) -> float:
 
 
 def draw_position(running: list[int], words: Words) -> int:
-    """Draw a position in proportion to whole weights, given their running sums, exactly."""
+    """Draw a position with probability exactly in proportion to whole-number weights, given their running sums."""
     total, low = running[-1], 0
     size = (total.bit_length() + 7) // 8
     while (number := int.from_bytes(words(size), "little") >> (8 * size - total.bit_length())) >= total:
@@ -53,7 +53,7 @@ def draw_numbers_below(size: int, count: int, words: Words) -> Integers:
 
 
 class CellSums:
-    """Possible sums of bounded cells from each cell on, and the sum left for later cells once a cell has a value.
+    """Sums that bounded cells can still reach, from each cell on, and what is left once a cell has a value.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class CellSums:
     """
 
     def __init__(self, matrix: Reals, low: Reals, high: Reals, least: Reals, most: Reals) -> None:
-        """Tabulate the sums `matrix y` of cells `low <= y <= high` that may be from `least` to `most`."""
+        """Tabulate the sums `matrix y` between `least` and `most` that cells `low <= y <= high` can reach."""
         self.low, width = low.astype(np.int64), high - low
         self.widths, columns = width.astype(np.int64).tolist(), np.rint(matrix.T).astype(np.int64)
         ends = np.stack([np.minimum(matrix, 0) * width, np.maximum(matrix, 0) * width])
@@ -87,7 +87,7 @@ class CellSums:
         self.small = True
 
     def draw(self, x: Integers, count: int, factor: int, words: Words) -> Integers:
-        """Draw cell by cell, in proportion to the whole weights of the values that later cells can take."""
+        """Draw cell by cell, in proportion to the number of ways in which the later cells can complete the sums."""
         weights = [
             np.array([factor ** abs(v - c) << BITS * (w - abs(v - c)) for v in range(w + 1)], object)
             for c, w in zip((x - self.low).tolist(), self.widths)
@@ -107,7 +107,7 @@ class CellSums:
 
 
 def _distinct(rows: Integers) -> tuple[Integers, Integers]:
-    """Return distinct rows, and the place of each row among them."""
+    """Return the distinct rows, and for each row its position among them."""
     above = rows - rows.min(axis=0)
     sizes = above.max(axis=0) + 1
     if np.prod(sizes.astype(float)) >= 2**62:

@@ -1,4 +1,4 @@
-"""Noise whose outcomes are the feasible counts alone: boxes, sums within boxes, inequalities that are known.
+"""Noise whose outcomes stay within a public feasible set: boxes, sums within boxes, and inequalities.
 
 On the feasible set F the law is `exp(-rate |x - y|_1) / Z(x)`. For tables x and x' of F that are d apart the loss is at most
 `rate d + |log Z(x) - log Z(x')| <= 2 rate d`. It is `rate d` where Z is constant: without bounds, on two values, and for sums
@@ -35,7 +35,7 @@ from trueup.noise.laws.geometric import DiscreteLaplace
 
 @dataclass(frozen=True, eq=False)
 class NoiseWithin:
-    """Noise on a feasible set, which holds the counts that it is added to.
+    """Noise within a feasible set that contains the true counts.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class NoiseWithin:
         slowest: float = 60.0,
         known: bool = True,
     ) -> NoiseWithin:
-        """Return noise within the feasible set of counts x, of which only the public `A x` is used.
+        """Return noise within the feasible set of counts x, from which only the public `A x` is used.
 
         Unless A x is `known`, it is not used either to choose how the noise is drawn, nor to refuse it.
         """
@@ -71,7 +71,10 @@ class NoiseWithin:
         amount = DiscreteLaplace(exact_number(epsilon, "epsilon")).epsilon  # refused where it is extreme
         parts = tuple(_choose_parts(rules, amount, slowest, known=known))
         if all(part.how == PINNED for part in parts):
-            raise PrivacyError("the rules leave one table", needed="a set that holds at least two")
+            raise PrivacyError(
+                "the rules allow only one table, so that noise cannot change it",
+                needed="rules that allow at least two tables",
+            )
         return cls(amount, parts, rules)
 
     @property
@@ -81,17 +84,17 @@ class NoiseWithin:
 
     @property
     def constant(self) -> bool:
-        """Return True if the mass of y given x is a product over cells: two values each, alone or under one sum."""
+        """Return True if the mass of y given x is a product over cells: cells of two values each, alone or with one fixed sum."""
         return all(part.constant for part in self.parts)
 
     @property
     def attained(self) -> bool:
-        """Return True if two tables lose what is stated; else it is a bound."""
+        """Return True if some pair of tables has exactly the stated loss; otherwise the stated loss is an upper bound."""
         return not any(part.how.endswith("at most") for part in self.parts)
 
     @property
     def variance(self) -> float:
-        """Return roughly the mean squared error of a cell, that of counts at a bound."""
+        """Return an approximate mean squared error of a cell, for counts at one of their bounds."""
         total = 0.0
         for part in self.parts:
             far = np.arange(1 + min(part.widest, 60 / part.rate)) if part.rate else np.zeros(1)
@@ -100,12 +103,12 @@ class NoiseWithin:
         return total / self.n
 
     def tail(self, probability: float) -> int:
-        """Return a count that the noise of no cell exceeds with more than a probability."""
+        """Return a count that no cell's noise exceeds with more than the given probability."""
         return int(max(part.tail(probability) for part in self.parts))
 
     @property
     def rates(self) -> Reals:
-        """Return the rate of each cell `(n,)`, 0 where nothing varies; the law of y is `exp(-sum rate |x - y|)` on the set."""
+        """Return the rate of each cell `(n,)`, 0 for fixed cells; the law of y is `exp(-sum rate |x - y|)` on the set."""
         out = np.zeros(self._rules.low.size)
         for part in self.parts:
             out[part.cells] = part.rate
@@ -114,14 +117,14 @@ class NoiseWithin:
     def draw(self, x: Integers, count: int, words: Words) -> Integers:
         """Draw `(count, n)` feasible counts around counts that obey the rules; raise DataError for others."""
         if not self._rules.hold(x[None])[0]:
-            raise DataError("the counts are not in the set", needed="counts that obey every rule")
+            raise DataError("the counts break a rule of the set", needed="counts that obey every rule")
         out = np.empty((count, x.size), np.int64)
         for part in self.parts:
             out[:, part.cells] = part.draw(x[part.cells], count, words)
         return out
 
     def bias(self, x: ArrayLike) -> Reals:
-        """Return the mean error of each cell if the counts were x; NaN where it is not known."""
+        """Return the mean error of each cell if x were the true counts; NaN if it is not known."""
         given = whole_vector(x, "the counts")
         self._rules.check(given)
         out = np.full(given.size, np.nan)
@@ -131,7 +134,7 @@ class NoiseWithin:
         return out
 
     def explain(self) -> list[str]:
-        """Return the numbers of parts by way of drawing, and the statement on the loss."""
+        """Return how many parts are drawn in each way, and the statement on the privacy loss."""
         kinds = [part.how for part in self.parts]
         return [f"{kinds.count(kind)} x {kind}" for kind in dict.fromkeys(kinds)]
 
@@ -149,7 +152,8 @@ def _rules_of(
     kept, rows = (none if rule is None else matrix_rows(rule, n, name) for rule, name in ((A, "A"), (R, "R")))
     if (kept.data != np.rint(kept.data)).any() or (abs(kept) @ np.abs(x) >= LARGEST_COUNT).any():
         raise SpecError(
-            "A holds a number that is not whole, or too large", needed="whole numbers, and sums below 2^62"
+            "A holds a number that is not whole, or too large",
+            needed="whole numbers whose sums stay below 2^62",
         )
     kept = scipy.sparse.csr_array(kept, dtype=np.int64)
     low, high = (
@@ -158,14 +162,17 @@ def _rules_of(
     )
     limits = real_vector(least, "least", rows.shape[0], infinite=True)
     if (np.abs(x) >= 2**53).any():
-        raise SpecError("the counts are beyond 2^53", needed="counts that doubles hold")
+        raise SpecError(
+            "the counts are beyond 2^53",
+            needed="counts up to 2^53, which floating-point numbers hold exactly",
+        )
     rules = Rules(kept, kept @ x, low, high, rows, limits)
     rules.check(x)
     return rules
 
 
 def _components(rules: Rules) -> tuple[list[Integers], Integers]:
-    """Return the sets of cells that rules connect, and the cells that no rule names."""
+    """Return the sets of cells that rules connect, and the cells without rules."""
     both = scipy.sparse.csr_array(scipy.sparse.vstack([abs(rules.kept), abs(rules.rows)]))
     graph = scipy.sparse.block_array([[None, both], [both.T, None]])
     labels = scipy.sparse.csgraph.connected_components(graph, directed=False)[1][both.shape[0] :]

@@ -1,4 +1,4 @@
-"""The verb assess: estimate what a spec's choices do to true or pseudo-true counts.
+"""The verb assess: estimates bias, error and coverage of a spec's methods on true or pseudo-true counts.
 
 Replicates of measure (simulated), reconcile and infer are made in blocks and summed up as they come.
 """
@@ -141,7 +141,8 @@ def assess(
     _refuse_unusable(replicates=replicates, infer_replicates=infer_replicates, workers=workers, seed=seed)
     if list(sizes) != sorted(set(sizes)) or min(sizes, default=0) < 1:
         raise SpecError(
-            "the size classes do not grow", needed="lower ends from 1 upwards, such as 1, 10, 100"
+            "the size classes are not in increasing order",
+            needed="lower ends from 1 upwards, such as 1, 10, 100",
         )
     methods, budgets, intervals, comparators = map(_as_list, (methods, budgets, intervals, comparators))
     level = probability_of(level)
@@ -177,12 +178,12 @@ def assess(
 
 
 def _as_list(given: Any) -> list[Any]:
-    """Return a list; one name, budget, method or rule is a list of one."""
+    """Return the argument as a list; a single name, budget, method or rule becomes a list of one."""
     return list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
 
 
 def _refuse_unusable(**numbers: int) -> None:
-    """Refuse numbers too small for Monte Carlo errors to be estimated."""
+    """Refuse numbers of replicates that are too small to estimate Monte Carlo errors."""
     least = {"workers": 1, "seed": 0}
     for name, number in numbers.items():
         lowest = least.get(name, MIN_REPLICATES)
@@ -198,21 +199,23 @@ def _limits(thresholds: Mapping[str, float], strata: Sequence[Strata]) -> dict[M
     found: dict[Margin, dict[str, float]] = {}
     for name, limit in thresholds.items():
         if name not in margins:
-            raise SpecError(f"a threshold is on '{name}'", needed=f"a published table: {', '.join(margins)}")
+            raise SpecError(
+                f"a threshold is given for '{name}'", needed=f"a published table: {', '.join(margins)}"
+            )
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not isfinite(limit):
-            raise SpecError(f"the threshold on '{name}' is not a number", needed="a finite count")
+            raise SpecError(f"the threshold for '{name}' is not a number", needed="a finite count")
         found[margins[name]] = {f"{limit:,g}": limit}
     return found
 
 
 def _kept_replicates(replicates: int, groups: int) -> int:
-    """Return how many replicates' errors are kept for quantiles of single counts."""
+    """Return for how many replicates the errors are kept, for quantiles of single counts."""
     number = min(replicates, KEPT // groups)
     return number if number >= MIN_REPLICATES else 0
 
 
 def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
-    """Cut replicates into blocks of almost equal size, determined by the problem's size alone."""
+    """Cut replicates into blocks of almost equal size, which depend only on the problem's size."""
     number = min(max(BLOCKS, -(-replicates * cells // ENTRIES)), replicates // 2)
     edges = np.linspace(0, replicates, number + 1).astype(int).tolist()
     return [ReplicateBlock(k, start, stop - start) for k, (start, stop) in enumerate(pairwise(edges))]
@@ -221,7 +224,7 @@ def _replicate_blocks(replicates: int, cells: int) -> list[ReplicateBlock]:
 def _carry_out(
     simulation: Simulation, blocks: Sequence[ReplicateBlock], workers: int, progress: Progress
 ) -> Done:
-    """Add up the blocks in their order, as they become ready; an interruption keeps the blocks before it."""
+    """Add up the blocks in order as they finish; after an interruption, return the sum of the finished ones."""
     waiting: dict[int, Done] = {}
     done, replicates = None, sum(block.size for block in blocks)
     try:

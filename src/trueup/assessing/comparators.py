@@ -1,4 +1,4 @@
-"""Methods in use today, beside the spec's own: perturbed, suppressed and swapped tables, and a published one.
+"""Other ways of protecting tables, for comparison: perturbed, suppressed and swapped tables, and a given release.
 
 None of them has a formal guarantee, and each is labelled so. A comparator makes every table anew from the true counts,
 each table by itself, as it would be published; its parts need not add up.
@@ -28,7 +28,7 @@ _LAWS = tuple(name for name in PERTURBATIONS.names if name not in READ)
 
 @dataclass(frozen=True, eq=False)
 class PerturbedTables:
-    """Tables changed by a law p(y | x): cell keys by simulated keys of records, others independently.
+    """Tables perturbed by a law p(y | x): cell-key noise from simulated record keys, or independent noise.
 
     The keys of the records of a finest cell add up, modulo one, to one uniform key, which is drawn; a cell of another
     table has the sum of the keys of the finest cells in it. Cells with the same records so have the same key.
@@ -41,7 +41,7 @@ class PerturbedTables:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Return the tables of as many replicates as there are rows of values."""
+        """Return simulated tables for as many replicates as there are rows of values."""
         made = [self.publish(cells, margins, rng) for _ in range(len(values))]
         tables = {margin: np.stack([one[margin] for one in made]) for margin in margins}
         intervals = {(IMPLIED, margin): self._intervals(shown) for margin, shown in tables.items()}
@@ -79,7 +79,7 @@ class PerturbedTables:
 
 @dataclass(frozen=True, eq=False)
 class Swapping:
-    """Swapping of a share of the records among the places of one parent, all else unchanged.
+    """Swapping of a share of the records among places with the same parent.
 
     Places keep their totals; tables by attributes change.
     """
@@ -90,7 +90,7 @@ class Swapping:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Swap the records of as many replicates as there are rows of values."""
+        """Return swapped tables for as many replicates as there are rows of values."""
         made = np.stack([self._swapped(cells, rng) for _ in range(len(values))])
         return ReplicateEstimates({margin: cells.sum(made, margin) for margin in margins}, {})
 
@@ -126,7 +126,7 @@ class GivenRelease:
     def estimate(
         self, cells: Cells, margins: Sequence[Margin], values: NDArray, rng: np.random.Generator
     ) -> ReplicateEstimates:
-        """Return its tables for every row of values."""
+        """Return the given tables, repeated for every row of values."""
         tables = {m: np.repeat(cells.sum(self.whole, m), len(values), axis=0) for m in margins}
         return ReplicateEstimates(tables, {})
 
@@ -137,7 +137,7 @@ Comparator = PerturbedTables | Swapping | GivenRelease
 def comparators(
     wanted: Sequence[Any], counts: NDArray[np.int64], released: NDArray[np.int64] | None, level: float
 ) -> list[tuple[Assessed, Comparator]]:
-    """Make comparators from names and parameters, and a published table if one is given.
+    """Make comparators from names and parameters, and from a published table if one is given.
 
     Parameters
     ----------
@@ -173,7 +173,9 @@ def _entry(one: Any) -> tuple[str, Mapping[str, Any]]:
         return one, {}
     if isinstance(one, tuple | list) and len(one) == 2 and isinstance(one[1], Mapping):
         return str(one[0]), one[1]
-    raise SpecError(f"a comparator is a {type(one).__name__}", needed="a name, or a name with its parameters")
+    raise SpecError(
+        f"a {type(one).__name__} is given as a comparator", needed="a name, or a name with its parameters"
+    )
 
 
 def _made(
@@ -193,7 +195,8 @@ def _made(
     except TypeError:
         known = ", ".join(field.name for field in fields(PERTURBATIONS.named(name)))  # pyright: ignore[reportArgumentType]
         raise SpecError(
-            f"comparator '{name}' lacks a parameter or has an unknown one", needed=known
+            f"comparator '{name}' lacks a parameter, or is given one that it does not have",
+            needed=f"these parameters: {known}",
         ) from None
     return _comparator(name, given, law.title), PerturbedTables(law, counts, level)
 

@@ -1,4 +1,4 @@
-"""Assessed estimators: a method of reconciliation, or of inference, on a batch of simulated values.
+"""Methods under assessment: a method of reconciliation or inference, applied to a batch of simulated measurements.
 
 Intervals whose coverage is assessed: rules that turn one replicate's published counts into bounds.
 A rule is a class with a name; what is listed in `RULES` can be asked for by that name, and any other
@@ -32,7 +32,7 @@ Bounds = tuple[NDArray, NDArray]
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """The public data of a batch of `b` replicates, all that a rule may use.
+    """The published data of a batch of `b` replicates, which is all that an interval rule may use.
 
     Attributes
     ----------
@@ -58,7 +58,9 @@ class Published:
         return self.simulate() if self.simulate else None
 
     def measured(self, margin: Margin) -> tuple[Measured, NDArray] | None:
-        """Return header and values `(b, groups)` of the first query that measured all of a margin; None if none did."""
+        """Return header and values `(b, groups)` of the first query that measured all groups of a margin; None if there is
+        none.
+        """
         for header, values in zip(self.headers, split(self.values, self.headers, self.cells)):
             whole = header.groups is None and not header.exact
             if whole and canonical(self.cells, header.margin) == margin:
@@ -82,12 +84,14 @@ class IntervalRule(ABC):
 
     @abstractmethod
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return lower and upper ends `(b, groups)` for reconciled counts `(b, groups)`; None if it has none."""
+        """Return lower and upper ends `(b, groups)` of intervals for reconciled counts `(b, groups)`; None if the rule has
+        none.
+        """
 
 
 @dataclass(frozen=True)
 class LeastSquares(IntervalRule):
-    """Reconciled count plus and minus normal quantiles of the least-squares standard error.
+    """Intervals from normal quantiles of the least-squares standard error around the reconciled count.
 
     It ignores nonnegativity, rounding and the shape of the noise distribution.
     """
@@ -96,7 +100,7 @@ class LeastSquares(IntervalRule):
     name: ClassVar[str] = "least-squares"
 
     def bounds(self, published: Published, margin: Margin, counts: NDArray) -> Bounds | None:
-        """Return the ends if the method states standard errors."""
+        """Return the ends of the intervals, or None if errors could not be simulated."""
         from scipy.special import ndtri
 
         if (errors := published.errors.get(margin)) is None:
@@ -107,7 +111,7 @@ class LeastSquares(IntervalRule):
 
 @dataclass(frozen=True)
 class NoiseMargin(IntervalRule):
-    """Noisy count plus and minus its own noise's margin: coverage of the noise distribution, whatever the method."""
+    """Intervals from the margin of the noise alone around the noisy count, for every method."""
 
     level: float = 0.9
     name: ClassVar[str] = "noise"
@@ -123,7 +127,7 @@ class NoiseMargin(IntervalRule):
 
 @dataclass(frozen=True)
 class BySize(IntervalRule):
-    """Reconciled count plus and minus the simulated margin of error for counts released at its size.
+    """Intervals from the simulated margin of error of counts of the same released size, around the reconciled count.
 
     The margin of tables and reports. Replicates of a block share the simulation of the block's first.
     """

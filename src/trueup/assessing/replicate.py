@@ -1,4 +1,4 @@
-"""One block of replicates: simulate the noise once for every budget, estimate by every method, sum up."""
+"""One block of replicates: simulated noise for every budget, estimates by every method, and their sums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trueup.model.names import COUNTED_UNIT
 
 @dataclass(frozen=True)
 class ReplicateBlock:
-    """Replicates `start .. start + size`; `number` seeds them in whichever process computes them."""
+    """The replicates `start .. start + size`; `number` determines their seed."""
 
     number: int
     start: int
@@ -30,7 +30,7 @@ class ReplicateBlock:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """Sums over finished blocks: a tally for each budget, method and margin.
+    """Sums over finished blocks: one tally for each budget, method and margin.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Done:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """The inputs of a block; called with a block, it returns the sums.
+    """The function that simulates a block, with its inputs.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class Simulation:
         return Done(block.size, 1, sums, versus)
 
     def _rng(self, block: ReplicateBlock, purpose: int) -> np.random.Generator:
-        """Return a generator for noise (0) or for methods (1), with the same noise for every method and budget."""
+        """Return a generator for noise (0), which is the same for every method and budget, or for methods (1)."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(block.number, purpose)))
 
     def _tally(
@@ -132,7 +132,7 @@ class Simulation:
         }
 
     def _more(self, strata: Strata, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-        """Return statistics `(b, groups)` beside those of every count's error."""
+        """Return further statistics `(b, groups)` in addition to the errors of every count."""
         found = _missed(self.cells, strata.margin, tables) if self.additivity else {}
         if self.linked and strata.margin.attributes == (COUNTED_UNIT,):
             found |= _of_ratios(strata.truth, tables[strata.margin], self.linked)
@@ -146,7 +146,9 @@ def _compare(means: Mapping[Key, NDArray], first: Mapping[Key, NDArray]) -> dict
 
 
 def _missed(cells: Cells, margin: Margin, tables: Mapping[Margin, NDArray]) -> dict[Key, NDArray]:
-    """Return the gaps `(b, groups)` between counts and the sums of their parts in the next finer table; empty for the finest."""
+    """Return by how much counts differ from the sums of their parts `(b, groups)` in the next finer table; empty for the
+    finest.
+    """
     finer = [m for m in tables if m != margin and cells.contains(margin, m)]
     if not finer:
         return {}
@@ -163,7 +165,7 @@ def ratio_of(constraints: Constraints) -> str:
 
 
 def _of_ratios(truth: NDArray, counts: NDArray, name: str) -> dict[Key, NDArray]:
-    """Return errors of each place's ratio of two tables `(b, 2 a place)`, at the denominator; NaN if truly undefined."""
+    """Return the errors of each place's ratio of two tables, twice for each place; NaN if the true ratio is undefined."""
     true, made = (t[..., ::2] / np.maximum(t[..., 1::2], 1) for t in (truth, counts))
     errors = np.full(counts.shape, np.nan)
     errors[:, 1::2] = np.where(truth[1::2] > 0, made - true, np.nan)

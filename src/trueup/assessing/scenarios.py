@@ -1,4 +1,4 @@
-"""Compared scenarios: methods by name or as objects, budgets as multiples of the spec's own."""
+"""The budgets and methods that an assessment compares."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ class Scenario:
 
 
 def scenarios(spec: Spec, constraints: Constraints, scales: Iterable[Any]) -> tuple[Scenario, ...]:
-    """Lay out the measurements at every multiple of the spec's budgets."""
+    """Prepare the measurements for every multiple of the spec's budgets."""
     exact = [rational(scale, "the budget scale") for scale in scales]
     _refuse_twins("budget scale", [str(scale) for scale in exact])
     if not exact:
-        raise SpecError("no budget is given", needed="at least one multiple of the spec's own, such as 1")
+        raise SpecError(
+            "no multiple of the budget is given",
+            needed="at least one multiple of the spec's budgets, such as 1",
+        )
     return tuple(_scenario(spec, constraints, scale) for scale in exact)
 
 
@@ -84,12 +87,13 @@ def _method(entry: Any) -> Method:
     if isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[1], Mapping):
         return build(*entry)
     raise SpecError(
-        f"a method is a {type(entry).__name__}", needed="a name, a name with its parameters, or a method"
+        f"a {type(entry).__name__} is given as a method",
+        needed="a name, a name with its parameters, or a method",
     )
 
 
 def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: Any) -> list[InferMethod]:
-    """Make the method of inference: none, the spec's own (True), one by name, or the given one."""
+    """Make the method of inference: none, the spec's own (True), a named one, or the given object."""
     if wanted is None or wanted is False:
         return []
     if isinstance(wanted, InferMethod):
@@ -107,7 +111,7 @@ def inferrers(spec: Spec, constraints: Constraints, scenario: Scenario, wanted: 
 
 
 def _header_only(cells: Cells, scenario: Scenario):
-    """Return measurements of empty cells: which method fits depends on laws and margins alone."""
+    """Return measurements without cells, from which the method can be chosen: it depends on laws and margins alone."""
     zeros = tuple(header.sums(cells, np.zeros(cells.n, np.int64)) for header in scenario.headers)
     return Measurements(cells, scenario.headers, zeros, scenario.guarantee, simulation=True)
 
@@ -128,13 +132,16 @@ def interval_rules(wanted: Sequence[Any], level: float) -> list[IntervalRule]:
 def _rule(name: Any, level: float) -> IntervalRule:
     known = {rule.name: rule for rule in RULES}
     if not isinstance(name, str) or name not in known:
-        raise SpecError(f"interval rule '{name}' is unknown", needed=f"one of: {', '.join(known)}, or a rule")
+        raise SpecError(
+            f"interval rule '{name}' is unknown",
+            needed=f"one of: {', '.join(known)}, or an object that makes intervals",
+        )
     return known[name](level)
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """All that is compared, decided before anything is drawn.
+    """Everything that is compared, fixed before anything is drawn.
 
     Attributes
     ----------
@@ -210,7 +217,7 @@ def _inferrer(
 
 
 def assessed(methods: Sequence[Method], inferring: Sequence[InferMethod]) -> tuple[Assessed, ...]:
-    """Name the methods, with their parameters if one name is assessed more than once."""
+    """Return the names of the methods, with their parameters if a name occurs more than once."""
     every = [("reconcile", m, m.nonnegative) for m in methods] + [("infer", m, True) for m in inferring]
     names = Counter(method.name for _, method, _ in every)
     found = [

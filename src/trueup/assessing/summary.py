@@ -1,4 +1,4 @@
-"""Figures with Monte Carlo errors from sums over replicates, and flags where they contradict a claim.
+"""Assessment figures with Monte Carlo errors, and flags for claims that they contradict.
 
 A figure is flagged only if it is beyond what is material by more than its Monte Carlo error explains; the chance
 that any of all figures of an assessment is flagged wrongly is below `ALARM`.
@@ -52,7 +52,7 @@ nonnegativity and no defect of a method.
 def find_flags(
     rows: Sequence[Mapping], methods: Sequence[Assessed], intervals: Mapping[str, float], nonnegative: bool
 ) -> tuple[Flag, ...]:
-    """Flag contradicted claims among the long table's rows of levels and size classes; comparators claim nothing."""
+    """Return flags for contradicted claims, from rows of levels and size classes; comparators make no claims."""
     claiming = {m.label for m in methods if m.verb != COMPARATOR}
     rows = [row for row in rows if row["method"] in claiming]
     kept = {m.label: nonnegative and m.nonnegative for m in methods}
@@ -63,7 +63,7 @@ def find_flags(
 
 
 def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
-    """Yield rows of levels and of size classes; a level with a single class stands for it."""
+    """Yield the rows to test: levels and size classes, and only the level if it has a single class."""
     whole = {r["level"]: r["units"] for r in rows if r["by"] == "level"}
     for row in rows:
         if row["by"] == "level" or (row["by"] == "size" and row["units"] < whole[row["level"]]):
@@ -71,7 +71,7 @@ def _tested(rows: Sequence[Mapping]) -> Iterator[Mapping]:
 
 
 def _margin(replicates: int, tests: int) -> float:
-    """Return how many Monte Carlo errors chance alone exceeds with probability `ALARM` in any of the tests."""
+    """Return how many Monte Carlo errors some test exceeds with probability `ALARM` if all claims hold."""
     from scipy.special import stdtrit
 
     return float(stdtrit(replicates - 1, 1 - ALARM / tests))
@@ -138,7 +138,7 @@ SHARES = {"coverage", "wrong side", "wrong rank"}
 
 
 def rows(strata: Strata, tally: Tally, versus: Mapping[Key, Scatter], first: str) -> Iterator[Row]:
-    """Yield figures of one method on one margin, class by class.
+    """Yield the figures of one method on one margin, for each class.
 
     Parameters
     ----------
@@ -239,13 +239,13 @@ def _dispersion(classing: Classing, at: slice, tally: Tally, variance: NDArray) 
 
 
 def _root(square: NDArray, error: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the root of a mean square, and its error: half that of the square, divided by the root."""
+    """Return the root of a mean square, and its Monte Carlo error (that of the square, divided by twice the root)."""
     root = np.sqrt(square)
     return root, np.divide(error, 2 * root, out=np.zeros_like(root), where=root > 0)
 
 
 def _not_zero(error: NDArray, count: int) -> NDArray:
-    """Return the error of a share, about one in as many replicates if all agree."""
+    """Return the Monte Carlo error of a share, at least about one over the number of replicates."""
     return np.where(error > 0, error, 1 / (count + 2))
 
 
@@ -291,7 +291,9 @@ def _of_errors(moments: Moments) -> dict[Key, tuple[NDArray, NDArray]]:
 
 
 def _share(moments: Moments) -> tuple[NDArray, NDArray]:
-    """Return a share and its error, by Laplace's rule (one more success, one more failure) so that it is never zero."""
+    """Return a share and its Monte Carlo error by Laplace's rule (one more success and one more failure), so that it is never
+    zero.
+    """
     n, share = moments.count, moments.mean
     likely = (n * share + 1) / (n + 2)
     return share, np.sqrt(likely * (1 - likely) / n)

@@ -1,4 +1,4 @@
-"""Sums over the replicates of one method on one margin, and over classes of its counts; never the replicates."""
+"""Sums over the replicates of one method on one margin, also by classes of its counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVEL, SIZE, SIBLING = "level", "size", "siblings"
 
 @dataclass(frozen=True, eq=False)
 class Classing:
-    """One way to sort the groups of a margin.
+    """One way of sorting the groups of a margin into classes.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ def _range_label(ends: Sequence[int], k: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """Every classing of one margin, their classes end to end.
+    """All classings of one margin, with their classes in one list.
 
     Attributes
     ----------
@@ -87,11 +87,11 @@ class Strata:
 
     @cached_property
     def means(self):
-        """Return the sparse `(classes, groups)` matrix that gives each class's mean of group values."""
+        """Return the sparse matrix `(classes, groups)` that averages group values within each class."""
         return scipy.sparse.vstack([_means(c) for c in self.classings], format="csr")
 
     def average(self, values: NDArray) -> NDArray:
-        """Return averages `(b, classes)` of values `(b, groups)` over the groups of each class that have one (not NaN)."""
+        """Return averages `(b, classes)` of values `(b, groups)` over the groups of each class, without those that are NaN."""
         there = ~np.isnan(values[0])
         if there.all():
             return (self.means @ values.T.astype(np.float64)).T
@@ -120,7 +120,7 @@ def stratify(cells: Cells, counts: NDArray[np.int64], margin: Margin, sizes: Seq
 
 
 def _fairness_classings(cells: Cells, margin: Margin) -> Iterator[Classing]:
-    """Yield classings between whose classes an allocation may be unfair."""
+    """Yield classings by which an allocation may be unfair to some class."""
     places, *values = np.unravel_index(np.arange(cells.size(margin)), cells.margin_shape(margin))
     level = cells.tree.level(margin.level)
     if level:
@@ -179,7 +179,7 @@ class Tally:
 
     @property
     def replicates(self) -> int:
-        """Return how many replicates it sums up."""
+        """Return how many replicates are summed."""
         return self.cells[ERROR].count
 
 
@@ -196,7 +196,7 @@ def tally(
     keep: bool,
     more: Mapping[Key, NDArray] = MappingProxyType({}),
 ) -> tuple[Tally, dict[Key, NDArray]]:
-    """Sum up a batch of estimated counts `(b, groups)` of one margin, and `more` statistics of them.
+    """Sum a batch of estimated counts `(b, groups)` of one margin, and `more` statistics of them.
 
     Returns
     -------
@@ -230,7 +230,7 @@ _OF_ERRORS = {"error", "square", "absolute"}
 def _claims(
     truth: NDArray, counts: NDArray, bounds: Mapping, thresholds: Mapping[str, float]
 ) -> Iterator[tuple[Key, NDArray]]:
-    """Yield if intervals hold each count's truth, and if its side of a threshold or its rank is wrong."""
+    """Yield whether intervals contain each true count, and whether its side of a threshold or its rank is wrong."""
     for rule, (low, high) in bounds.items():
         yield (COVERAGE, rule), (low <= truth) & (truth <= high)
         yield (LENGTH, rule), np.subtract(high, low)

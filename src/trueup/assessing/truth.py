@@ -25,7 +25,7 @@ from trueup.synth.own_places import made_up_counts
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Counts that stand in for the truth.
+    """Counts that an assessment takes as true.
 
     Attributes
     ----------
@@ -86,18 +86,21 @@ def read_truth(
 
 
 def _on(spec: Spec | Problem | str | Path, cells: Cells) -> Problem:
-    """Return the spec on the cells of a truth: the problem itself if it has these cells."""
+    """Return the problem of the spec on the cells of the true counts."""
     if isinstance(spec, Problem) and spec.cells is cells:
         return spec
     return Problem(spec_and_text(spec)[0], cells)
 
 
 def _of_release(spec: Spec | Problem | str | Path, source: Release, *, public: bool) -> tuple[Problem, Truth]:
-    """Return an earlier release as truth, public unless its own noise was simulated and protects nobody."""
+    """Return an earlier release as true counts; it is public unless its noise was only simulated."""
     problem, cells = _on(spec, source.cells), source.cells
     same = tuple(level.name for level in problem.spec.levels) == cells.tree.levels
     if not same or cells.attributes != build_cells(problem.spec, cells.tree).attributes:
-        raise DataError("the release has other levels or attributes than the spec", needed="one of this spec")
+        raise DataError(
+            "the release has other levels or attributes than the spec",
+            needed="a release whose levels and attributes are those of the spec",
+        )
     counts = np.asarray(source.counts)
     if (counts < 0).any() or (counts != np.floor(counts)).any():
         raise DataError(

@@ -1,4 +1,4 @@
-"""Verifies a bundle from its files alone; imports nothing of the code that made it.
+"""Verification of a bundle from its files alone, independent of the code that made it.
 
 Here: findings of a check, and the manifest's statements on noise and losses against the spec.
 """
@@ -18,7 +18,7 @@ from trueup.model.spec import Spec
 
 @dataclass(frozen=True)
 class Check:
-    """One rule with its verdict; `where` names the first places that break it."""
+    """One rule with its verdict; `where` names the first places that violate it."""
 
     rule: str
     holds: bool

@@ -41,7 +41,7 @@ MEMORY_BYTES = 2_000_000_000
 
 
 def check(folder: str | Path, *, memory: int | None = None) -> list[Check]:
-    """Check every rule that the public files of a bundle must keep, without relying on its claims.
+    """Check every rule that the public files of a bundle must satisfy, without trusting its own statements.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _findings(folder: Path, memory: int | None) -> Iterator[Check]:
 
 
 def _is_sealed(folder: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return True if the seal is that of the files of measurements, and there are no others."""
+    """Return True if the recorded digest is that of the files of measurements, and there are no other such files."""
     parts = manifest["parts"]
     files = {name for name in manifest["files"] if name.startswith("measurements/")}
     same = files == {measured_file(name) for name in parts}
@@ -159,7 +159,7 @@ def _whole_bundle(
 
 
 def _declared(entry: Mapping[str, Any]) -> Method:
-    """Return the method that a release declares; counts need not have properties that it does not declare."""
+    """Return the method that a release declares, which determines the properties to check."""
     name, parameters = entry_of(entry)
     return build(name or "", parameters)
 
@@ -189,7 +189,7 @@ def _invariants(measurements: Measurements, finest: NDArray) -> Iterator[Check]:
 
 
 def _check_sums(cells: Cells, margin: Margin, finest: NDArray, counts: NDArray) -> Iterator[Check]:
-    """Compare a table with its sums in the finest cells, or in every table of a family that holds it."""
+    """Compare a table with the sums over the finest cells, or over every table that determines it."""
     if not isinstance(cells, FamilyCells):
         yield _equal(f"'{margin}' is the sum of its cells", cells, margin, cells.sum(finest, margin), counts)
         return

@@ -1,4 +1,4 @@
-"""Checks of a bundle's tables that came in many parts, streamed through DuckDB in bounded memory.
+"""Checks of a bundle's tables in many files, read through DuckDB in bounded memory.
 
 One file: every rule is a query on the same views.
 """
@@ -73,7 +73,7 @@ class Files:
             yield self._bounded(bound, part)
 
     def _refuse_more_rows(self) -> None:
-        """Refuse files of more rows than the manifest announces, by the numbers in their footers: none is unpacked."""
+        """Refuse files with more rows than the manifest allows, by the row numbers in their footers."""
         places = {entry["level"]: entry["places"] for entry in self.manifest["levels"]}
         most = {"places.parquet": max(places.values(), default=0)}
         # One row is of no place: the number of records that a limit left out, where it was measured.
@@ -83,7 +83,7 @@ class Files:
         for pattern, rows in most.items():
             if self._one(f"SELECT count(*) FROM {self._parquet(pattern)}") > rows:
                 raise BundleError(
-                    f"'{pattern}' holds more than the {rows:,} rows that are announced",
+                    f"'{pattern}' holds more rows than the {rows:,} that its manifest allows",
                     remedy="restore the bundle",
                 )
 
@@ -137,7 +137,7 @@ class Files:
 
     @cached_property
     def _tables(self) -> list[Cells]:
-        """Return the released tables on one place of every level, each as cells of its own."""
+        """Return the released tables restricted to one place of every level, each as cells of its own."""
         return [table_alone(self._one_place, margin_in(entry)) for entry in self.manifest["counts"]]
 
     def _said(self, table: int) -> str:
@@ -145,7 +145,7 @@ class Files:
         return f"'{margin}'" if self._one_place.is_family else f"level '{margin.level}'"
 
     def _nested(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of tables whose first is a sum of the second: levels, or all sums of a family's tables."""
+        """Yield pairs of tables of which the first is a sum over the second."""
         if not isinstance(self._one_place, FamilyCells):
             yield from pairwise(range(len(self._tables)))
             return
@@ -170,7 +170,7 @@ class Files:
         return self.connection.execute(query).fetchall()[0][0]
 
     def _found(self, rule: str, query: str) -> Finding:
-        """Return a finding that holds if a query finds nothing; the query names places."""
+        """Return a finding that passes if a query returns no row; the rows name places."""
         rows = self.connection.execute(f"SELECT DISTINCT place FROM ({query}) LIMIT 3").fetchall()
         return rule, not rows, tuple(str(row[0]) for row in rows)
 
@@ -218,7 +218,7 @@ class Files:
 
     @cached_property
     def _one_place(self) -> Cells:
-        """Return the cells of one place on every level."""
+        """Return the cells of a single place of every level."""
         return cells_of_sizes(self.spec, [1] * len(self._names))
 
     @cached_property
@@ -252,7 +252,7 @@ class Files:
         )
 
     def _sums(self, sums: int, table: int) -> Finding:
-        """Compare a table with the sums of another that holds it, places of lower levels too."""
+        """Compare a table with sums over another table that determines it, including places of lower levels."""
         margin, levels = (
             self._tables[sums].finest,
             [len(self._tables[i].tree.levels) - 1 for i in (sums, table)],
@@ -270,7 +270,7 @@ class Files:
         return self._found(f"{self._said(sums)} is the sum of {self._said(table)}", differ)
 
     def _invariant(self, header: Measured) -> Finding:
-        """Compare an invariant's released counts with the enumerated ones."""
+        """Compare an invariant's released counts with its published exact counts."""
         enumerated = (
             "SELECT place, unnest(value) AS count, generate_subscripts(value, 1) AS grp FROM measured "
             f"WHERE level = {literal(header.margin.level)} AND query = {literal(query_label(header))}"

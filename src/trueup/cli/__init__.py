@@ -77,7 +77,7 @@ def new_app() -> typer.Typer:
 def add_command(
     app: typer.Typer, command: Callable[..., None], name: str, example: str | None = None
 ) -> None:
-    """Add a command, whose help names the options of the application that it takes."""
+    """Add a command whose help lists the application's options that it accepts."""
     said = [f"Example: {example}"] if example else []
     if taken := taken_by(command):
         said.append(f"Takes {', '.join(taken)}, too: see trueup --help.")
@@ -149,7 +149,7 @@ def was_interrupted(error: BaseException) -> bool:
 
 @contextmanager
 def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C: what is staged is removed, promises are kept."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C, so that staged files are removed."""
 
     def end(number: int, frame: Any) -> NoReturn:
         ended_by.append(number)
@@ -167,7 +167,7 @@ def _ended_as_interrupted(ended_by: list[int]) -> Iterator[None]:
 
 
 def _noted(text: str, error: BaseException) -> str:
-    """Return a message with the notes added where the error passed, such as what became of the loss."""
+    """Return an error's message with its notes, such as what became of the privacy loss."""
     return " ".join([text, *getattr(error, "__notes__", ())])
 
 
@@ -188,7 +188,7 @@ def say_resume(command: str) -> None:
 
 
 def _leave(text: str, code: int, error: TrueupError | None = None) -> NoReturn:
-    """Exit with a message: words on the terminal, one JSON object on standard output for machines."""
+    """Exit with a message, as text on the terminal or as one JSON object on standard output."""
     if "--json" in sys.argv:
         parts: dict[str, Any] = {"resume": _RESUME[-1]} if _RESUME else {}
         parts |= {"given": error.given, "needed": error.needed, "remedy": error.remedy} if error else {}
@@ -260,7 +260,7 @@ EXAMPLES = {
 
 
 def whole_app(asked: str | None = None) -> typer.Typer:
-    """Return the application with all its commands, or with the one that is asked for."""
+    """Return the application with all its commands, or with only the requested one."""
     app = new_app()
     for name in [asked] if asked in COMMANDS else COMMANDS:
         module = import_module(f"trueup.cli.{COMMANDS[name]}")

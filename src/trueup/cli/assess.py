@@ -1,4 +1,4 @@
-"""`trueup assess`: what methods and budgets do to counts."""
+"""`trueup assess`: bias, error and coverage of methods and budgets on known counts."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def _truth(data: list[str], encoding: str | None) -> Any:
     if bundle is None:
         return given_tables(data, encoding)
     if len(data) > 1:
-        raise SpecError(f"the bundle '{bundle}' is given beside other tables", needed="one truth")
+        raise SpecError(
+            f"the bundle '{bundle}' is given together with other tables",
+            needed="one bundle or one set of tables as the true counts",
+        )
     return read_release(bundle)
 
 
@@ -145,7 +148,7 @@ def _thresholds(texts: list[str]) -> dict[str, float]:
     for text in texts:
         name, limit = named_number(text, "TABLE=COUNT, such as county=50000")
         if name in found:
-            raise SpecError(f"two thresholds are on '{name}'", needed="one for each table")
+            raise SpecError(f"two thresholds are given for '{name}'", needed="one threshold for each table")
         found[name] = limit
     return found
 

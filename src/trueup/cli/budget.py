@@ -1,4 +1,4 @@
-"""`trueup budget`: caps, what was spent, and whether the books are in order."""
+"""`trueup budget`: caps, spending, and checks of the ledger."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Out = Annotated[Path | None, option("--out", "A new file; by default the termina
 def budget_group() -> typer.Typer:
     """Return the group of commands."""
     group = typer.Typer(
-        no_args_is_help=True, help="Caps, what was spent, and whether the books are in order."
+        no_args_is_help=True, help="Show the caps, what was spent, and whether the ledger is in order."
     )
     for command in (init, data, grant, show, log, verify):
         add_command(group, command, command.__name__)
@@ -90,7 +90,7 @@ def init(
     sign: Sign = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a ledger if there is none, and declare a dataset's account: unit, relation, caps. They never change."""
+    """Make a ledger if there is none, and declare a dataset's account with its unit, relation and caps, which never change."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.state import parse_caps
 
@@ -109,7 +109,7 @@ def data(
     table: DataPaths,
     encoding: Encoding = None,
 ) -> None:
-    """Declare another version of an account's data, such as corrected ones; its checks are counted anew."""
+    """Declare a new version of an account's data, such as corrected data, whose checks are counted anew."""
     from trueup.ledger.ledger import Ledger
 
     ledger = Ledger.open(url, keeper_folder())
@@ -124,7 +124,7 @@ def grant(
     url: Url,
     analyst: Annotated[str, argument("A role of the server.")],
 ) -> None:
-    """Let a role of a PostgreSQL server draw in its own name, and declare nothing."""
+    """Allow a role of a PostgreSQL server to draw in its own name, but not to declare anything."""
     from trueup.ledger.ledger import Ledger
 
     Ledger.open(url).grant(analyst)
@@ -154,7 +154,7 @@ def _terms(
         return None
     if unit is None or neighbours is None:
         raise SpecError(
-            "an account is stated without its unit or its neighbour relation",
+            "the account is given a unit without a neighbour relation, or the reverse",
             remedy="give --unit and --neighbours",
         )
     terms = Terms(
@@ -192,7 +192,7 @@ def log(url: Url, as_json: AsJson = False) -> None:
 
 
 def export_entries(url: Url, out: Out = None) -> None:
-    """Write all entries, one canonical JSON line each; every line holds the SHA-256 of the one before."""
+    """Write all entries as one line of canonical JSON each; every line holds the SHA-256 digest of the line before."""
     from trueup.ledger.ledger import Ledger
     from trueup.ledger.summary import write_lines
 

@@ -1,4 +1,4 @@
-"""`trueup report`, `trueup export`, `trueup areas` and `trueup check`: what is done with a finished bundle."""
+"""`trueup report`, `trueup export`, `trueup areas` and `trueup check`: commands on a finished bundle."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def export_command(
     agency: Agency = "TRUEUP",
     as_json: AsJson = False,
 ) -> None:
-    """Write the tables of a bundle, names beside keys, with a page that says what was protected."""
+    """Write the tables of a bundle with readable names, and a page that says what was protected."""
     from trueup.io.export import export as write
 
     refuse_idle({"--for-spreadsheets": for_spreadsheets}, "--to csv", to == "csv")

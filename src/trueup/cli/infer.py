@@ -1,4 +1,4 @@
-"""`trueup infer`: what the true counts may be.
+"""`trueup infer`: the posterior of the true counts.
 
 One file: the options of one command, and what it does with each source.
 """
@@ -199,7 +199,7 @@ def infer_command(
 def _print_found(
     posterior: Any, areas: Mapping[str, Any] | None, missed: list[dict] | None, tables: tuple | None
 ) -> None:
-    """Print a posterior by its tables, as `print_posterior` takes them, or as JSON."""
+    """Print a posterior as the tables that `print_posterior` takes, or as JSON."""
     if tables is not None:
         print_posterior(posterior, *tables)
         print_missed(missed or [])
@@ -222,7 +222,7 @@ def _write_with_page(
 def _refuse_inside(bundle: Path, out: Path | None) -> None:
     """Refuse to write into the bundle that is read."""
     if out is not None and out.resolve().is_relative_to(bundle.resolve()):
-        raise SpecError(f"'{out}' lies in the bundle '{bundle}'", needed="a folder beside it")
+        raise SpecError(f"'{out}' lies inside the bundle '{bundle}'", needed="a folder outside the bundle")
 
 
 @contextmanager
@@ -242,8 +242,8 @@ def _refuse_estimates(spec: Any, path: Path, *, census: bool) -> None:
 
     if not census or not spec.infer.get("quantity"):
         raise SpecError(
-            "--estimates is for S-DHC tables and the ratios that their spec names",
-            needed="a spec with --table FILE, and [[infer.quantity]]",
+            "--estimates is given without S-DHC tables, or the spec names no ratio",
+            needed="S-DHC files, given by --table FILE, and a spec with [[infer.quantity]]",
         )
     refuse_file(path, "--estimates")
 
@@ -264,7 +264,7 @@ def _missed(measurements, posterior) -> list[dict]:
 
 
 def _inferred(measurements: Any, within: str | None) -> Any:
-    """Return the cells whose counts are inferred."""
+    """Return the cells for which counts are inferred."""
     cells = measurements.cells
     if within is None:
         return cells

@@ -1,4 +1,4 @@
-"""`trueup infer --engine`: the posterior of a large tree, histogram or family by parts; and how a posterior is printed."""
+"""`trueup infer --engine`: the posterior of a large problem by parts, and the printing of posteriors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_MISSED = 8
 
 
 def print_missed(missed: list[dict]) -> None:
-    """Print how far published parts miss their published totals: where the laws explain least of it, if pairs are many."""
+    """Print by how much published parts differ from their published totals, and which differences the laws explain least."""
     worst = sorted(
         missed, key=lambda each: each["by_law"] / each["mean_square"] if each["mean_square"] else float("inf")
     )
@@ -71,7 +71,7 @@ def posterior_as_json(posterior) -> dict:
 def print_posterior(
     posterior: Posterior, show: int, out: Path | None, areas: dict | None = None, column: str = ""
 ) -> None:
-    """Print what was asked for first: areas, then ratios of the spec; every table where neither was."""
+    """Print a posterior: requested areas first, then ratios of the spec, or else every table."""
     from trueup.kernel.statistics.diagnostics import MIN_CHAIN_DRAWS
 
     print_areas(areas, column, show)
@@ -170,18 +170,21 @@ class InferenceByParts:
     as_json: bool
 
     def run(self, bundle: Path | None, out: Path | None, idle: Mapping[str, Any]) -> None:
-        """Infer a bundle, and print where its posterior stands; `idle` are options that have no effect."""
+        """Infer a bundle, and print where the posterior was written; `idle` are options without effect."""
         from trueup.inferring.by_parts import infer_by_parts
         from trueup.io.bundle.manifest import read_spec
         from trueup.io.bundle.read import read_measurements
         from trueup.planning import AreaTable
 
         if given := next((name for name, value in idle.items() if value), None):
-            raise SpecError(f"{given} has no effect by parts", remedy=f"leave out {given} or --engine")
+            raise SpecError(
+                f"{given} has no effect when the posterior is drawn by parts",
+                remedy=f"leave out {given} or --engine",
+            )
         if bundle is None or out is None:
             raise SpecError(
-                "--engine is given without a bundle or --out",
-                needed="trueup infer BUNDLE --engine local --out NEW",
+                "--engine is given, but the bundle or --out is missing",
+                needed="a bundle and a new folder: trueup infer BUNDLE --engine local --out NEW",
             )
         measured = read_measurements(bundle)
         kept, own = names_in(self.by), measured.cells
@@ -217,7 +220,7 @@ class InferenceByParts:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Progress of drawing, and the stages before it."""
+    """Progress of the draws, and of the stages before them."""
 
     watch: Callable[[str, int, int], None]
 

@@ -1,4 +1,4 @@
-"""`trueup methods`, `trueup schema` and `trueup audit`: what the package offers, and whether its noise is what it claims."""
+"""`trueup methods`, `trueup schema` and `trueup audit`: lists of what the package offers, and audits of its noise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def methods_command(as_json: AsJson = False) -> None:
 
 
 def methods_and_laws() -> dict[str, list[dict[str, Any]]]:
-    """Return names, titles and structures: noise, what others publish, and the methods of two verbs."""
+    """Return names, titles and structures of noise distributions, publishing laws, and methods of both verbs."""
     from trueup import inferring, reconciling
     from trueup.noise import JOINT_LAWS, LAWS
     from trueup.noise.perturbed import PERTURBATIONS
@@ -68,7 +68,7 @@ def audit_command(
     delta: Annotated[float | None, option("--delta", "State epsilon at it.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bound a sampler's epsilon from draws, compare adjacent log ratios, check every first word."""
+    """Audit a sampler: bound epsilon from draws, compare neighbouring log ratios, and test every first word."""
     from trueup.measuring.entropy import words
     from trueup.noise.audit import audit as audit_law
 
@@ -82,7 +82,7 @@ def audit_command(
 
 
 def _audited_law(name: str, given: dict[str, str]) -> Any:
-    """Build the law from the parameters that were given; rho stands for sigma2."""
+    """Build the law from the given parameters; rho stands for sigma2."""
     from trueup.digits import rational
     from trueup.noise import law_named
 

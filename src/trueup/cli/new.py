@@ -1,4 +1,4 @@
-"""`trueup new`: a first spec from a few answers, the names of a table's columns and the public places."""
+"""`trueup new`: a first spec from a few answers, the column names of a table and the public places."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def new_command(
     epsilon: Epsilon = None,
     yes: Yes = False,
 ) -> None:
-    """Write a first spec from a few questions; of the table only the names of columns are read, of published ones all."""
+    """Write a first spec from a few questions; only column names are read from a confidential table."""
     if published:
         own = {"--data": data, "--unit": unit, "--count": count, "--id": identifier, "--most": most}
         own |= {"--levels": levels, "--public-places": public_places, "--attribute": attribute}
@@ -98,9 +98,15 @@ def new_command(
         draft_from_published(spec, [*published, *(more or [])], title, geography, encoding)
         return
     if more:
-        raise SpecError(f"'{more[0]}' is given without --published", needed="one spec to write")
+        raise SpecError(
+            f"'{more[0]}' is given as a second spec without --published",
+            needed="one path at which the spec is written",
+        )
     if data is None:
-        raise SpecError("no table is given", needed="--data FILE, or --published FILE")
+        raise SpecError(
+            "no table is given",
+            needed="--data FILE for a confidential table, or --published FILE for published ones",
+        )
     from trueup.files.source import open_table
     from trueup.files.target import refuse_file
     from trueup.model.columns_recognised import attributes_of, count_among
@@ -169,12 +175,12 @@ FINE = 1_000_000
 
 
 def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, counts: bool) -> dict[str, Any]:
-    """Ask if one unit may stand in several rows, by which column it is known, and how many rows are kept."""
+    """Ask whether a unit may have several rows, which column identifies it, and how many rows to keep."""
     if counts:
         if identifier or most:
             raise SpecError(
                 "--id and --most apply to a table of records, but this table holds counts",
-                remedy="leave them out; say by `contribution` in each query of the spec to how many counts one unit adds",
+                remedy="leave them out; in the spec, state by `contribution` in each query how many counts one unit affects",
             )
         return {}
     column = ask(
@@ -185,7 +191,9 @@ def _limit(ask: Ask, who: str, identifier: str | None, most: int | None, *, coun
     if column and most is None:
         kept = ask(None, f"Rows of one {who} that are kept at most (noise grows with it)", "")
         if kept.strip() and not (kept.strip().isascii() and kept.strip().isdigit()):
-            raise SpecError(f"'{kept}' rows are to be kept", needed="a whole number above zero")
+            raise SpecError(
+                f"'{kept}' is given as the number of rows to keep", needed="a whole number above zero"
+            )
         most = int(kept) if kept.strip() else None
     return {"id": column or None, "records": most}
 
@@ -200,13 +208,13 @@ def _public(given: bool | None, *, yes: bool) -> bool:
 
 
 def _refuse_places_left_out(header: list[str], places: Any) -> None:
-    """Refuse a table of counts whose places would be left out, since many rows would then be of one cell."""
+    """Refuse to leave out the places of a table of counts, because several rows would then have the same cell."""
     from trueup.model.columns_recognised import is_place
 
     if places is None and (left := next(filter(is_place, header), None)):
         raise SpecError(
-            f"the table of counts has a column '{left}' of places, and no public list of places is given",
-            needed="all places that there may be",
+            f"the table of counts has a column '{left}' of places, but no public list of places is given",
+            needed="the list of all possible places",
             remedy="give the list (--geography FILE), or say that the places in the table are public (--public-places)",
         )
 
@@ -237,7 +245,7 @@ def _refuse_what_does_not_run(spec: Any, places: Any) -> None:
 
 
 def _asked_attributes() -> list[str]:
-    """Ask for attributes until there is no more, without showing the header, which may be a row of data."""
+    """Ask for attributes until no more is given, without showing the header, which may be a row of data."""
     found: list[str] = []
     while text := typer.prompt(
         "A column to count by, with all its values, such as sex=f,m or age=bins 0,15,65 (empty: no more)",
@@ -250,5 +258,5 @@ def _asked_attributes() -> list[str]:
 def _listed(text: str) -> list[str]:
     names = names_in(text)
     if not names:
-        raise SpecError("no column of places is named", needed="at least one, such as county,town")
+        raise SpecError("no column of places is given", needed="at least one column, such as county,town")
     return names

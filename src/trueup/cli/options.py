@@ -1,4 +1,4 @@
-"""Options that commands share: those of one meaning everywhere are options of `trueup` itself.
+"""Options that commands share; those with one meaning everywhere are options of `trueup` itself.
 
 One file: what an option is called and means, how its text is read, and how a command takes it.
 """
@@ -25,7 +25,7 @@ INPUT, OUTPUT, LEDGER, ENGINE = "What is read", "What is written", "Ledger", "Ma
 
 
 def argument(meaning: str, **more: Any) -> Any:
-    """Return a positional parameter; `more` as `typer.Argument` takes it."""
+    """Return a positional parameter; `more` is passed on to `typer.Argument`."""
     return typer.Argument(help=meaning, show_default=False, **more)
 
 
@@ -119,7 +119,7 @@ class AnyOrder(TyperGroup):
 
 
 class CompletedCommand(TyperCommand):
-    """A command whose completion in a shell names the options of the application that it takes, too."""
+    """A command whose shell completion also offers the application's options that it accepts."""
 
     def shell_complete(self, ctx: typer.Context, incomplete: str) -> list[Any]:
         """Return what may follow an incomplete word."""
@@ -148,7 +148,7 @@ def _moved_first(own: dict[str, Any], args: Sequence[str]) -> list[str]:
 
 
 def with_common(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command without those of its parameters that are options of the application, which fills them in.
+    """Return a command without the parameters that are options of the application, which fills them in.
 
     Raises
     ------
@@ -164,7 +164,9 @@ def with_common(command: Callable[..., None]) -> Callable[..., None]:
         for name, value in given.items():
             if value is not None and name not in taken:
                 flag = _flag(name)
-                raise SpecError(f"`{context.command_path}` has no use for {flag}", remedy=f"leave out {flag}")
+                raise SpecError(
+                    f"`{context.command_path}` does not take the option {flag}", remedy=f"leave out {flag}"
+                )
         command(**own, **{name: given[name] for name in taken if given.get(name) is not None})
 
     kept = [each for name, each in whole.parameters.items() if name not in COMMON]
@@ -174,7 +176,7 @@ def with_common(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def taken_by(command: Any) -> list[str]:
-    """Return the names of the application's options that a command takes, a function or one that is registered."""
+    """Return the names of the application's options that a command or function accepts."""
     function = unwrap(getattr(command, "callback", command))
     return [_flag(name) for name in COMMON if name in signature(function).parameters]
 
@@ -184,7 +186,7 @@ def _flag(parameter: str) -> str:
 
 
 def given_tables(paths: Sequence[str] | None, encoding: str | None) -> Any:
-    """Return the confidential table, or the two that a spec links; None without any."""
+    """Return the given confidential table, or the two that a spec links; None if none is given."""
     from trueup.files import JoinedTables
 
     tables = [with_encoding(path, encoding) for path in paths or ()]
@@ -208,7 +210,7 @@ def names_in(text: str | None) -> list[str]:
 
 
 def named_areas(text: str | None) -> tuple[Path | None, str]:
-    """Return the file of areas and its column of areas, of `FILE` or `NAME=FILE`.
+    """Return the file of areas and the name of its column, from `FILE` or `NAME=FILE`.
 
     Examples
     --------
@@ -222,7 +224,7 @@ def named_areas(text: str | None) -> tuple[Path | None, str]:
 
 
 def engine_and_cluster(text: str | None) -> tuple[str | None, str | None]:
-    """Return the engine that is meant, and the address of the Spark cluster if one is given.
+    """Return the requested engine, and the address of the Spark cluster if one is given.
 
     Examples
     --------
@@ -234,7 +236,7 @@ def engine_and_cluster(text: str | None) -> tuple[str | None, str | None]:
 
 
 def memory_limit(memory: str | None) -> int | None:
-    """Return the bytes that an option allows."""
+    """Return the number of bytes that an option allows."""
     from trueup.files.memory import parse_memory
 
     return None if memory is None else parse_memory(memory)
@@ -275,7 +277,7 @@ def with_encoding(path: Any, encoding: str | None) -> Any:
 
 
 def open_account(url: str | None, analyst: str | None, key: str | None) -> Account | None:
-    """Open the account that options name; without any of them, import nothing of ledgers."""
+    """Open the account that the options name; without them, do not import ledgers."""
     if url is analyst is key is None:
         return None
     from trueup.ledger.account import Account
@@ -284,7 +286,7 @@ def open_account(url: str | None, analyst: str | None, key: str | None) -> Accou
 
 
 def keeper_folder() -> Path | None:
-    """Return the folder that the variable TRUEUP_KEEPER names, in place of the one beside an SQLite ledger."""
+    """Return the folder that the variable TRUEUP_KEEPER names, or else the one beside an SQLite ledger."""
     named = os.environ.get("TRUEUP_KEEPER")
     return Path(named) if named else None
 
@@ -292,7 +294,7 @@ def keeper_folder() -> Path | None:
 def refuse_idle(options: dict[str, Any], needed: str, given: Any) -> None:
     """Refuse options that have no effect without another."""
     if not given and (idle := [name for name, value in options.items() if value]):
-        raise SpecError(f"{idle[0]} does nothing without {needed}", remedy=f"add {needed}, or leave it out")
+        raise SpecError(f"{idle[0]} has no effect without {needed}", remedy=f"add {needed}, or leave it out")
 
 
 def named_parameters(text: str, kind: str) -> tuple[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""`trueup plan`: the least budget for wanted margins of error, or the best division of one, before anything is spent."""
+"""`trueup plan`: the smallest budget for given margins of error, or the best division of a given budget."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def plan_command(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the least budget for wanted margins of error, or the division of a budget with the least error."""
+    """Find the smallest budget for given margins of error, or the division of a budget with the smallest error."""
     from trueup.digits import rational
     from trueup.model.spec import load_spec
     from trueup.planning.allocation import planned_spec
@@ -83,9 +83,11 @@ def plan_command(
     for path in out or []:
         refuse_file(path)
         if path.suffix not in (".html", ".toml"):
-            raise SpecError(f"'{path}' has an unknown ending", needed=".html for a page, or .toml for a spec")
+            raise SpecError(
+                f"'{path}' has an unknown file extension", needed=".html for a page, or .toml for a spec"
+            )
         if (out or []).count(path) > 1:
-            raise SpecError(f"--out names '{path}' twice", needed="a file for each")
+            raise SpecError(f"--out gives the path '{path}' twice", needed="a different path for each result")
     loaded = load_spec(spec)
     planned = plan_spec(
         loaded,
@@ -112,12 +114,12 @@ def _page(planned: Any) -> Any:
 
 
 def _noise(deviation: float) -> str:
-    """Return the standard deviation of a table's noise in words where it has none."""
+    """Return the standard deviation of a table's noise as text, or words if it has none."""
     return "not measured" if isinf(deviation) else f"{deviation:.2f}" if deviation else "exact"
 
 
 def _about_areas(targets: list[str], column: str) -> bool:
-    """Return True if a target names a table of areas, perhaps by its mean."""
+    """Return True if a target names a table of areas, or its mean."""
     tables = (text.partition("=")[0].removeprefix("mean:").partition(" x ")[0].strip() for text in targets)
     return column in tables
 
@@ -127,12 +129,14 @@ def _preset(name: str | None, wishes: bool) -> Any:
     if name not in (None, "relative", "no-worse"):
         raise SpecError(f"there is no preset '{name}'", needed="relative or no-worse")
     if name and wishes:
-        raise SpecError("--preset is given beside weights or targets", needed="one of them")
+        raise SpecError(
+            "--preset is given together with weights or targets", needed="a preset, weights or targets"
+        )
     return name or "equal"
 
 
 def _figures(planned: Any) -> dict[str, Any]:
-    """Return all figures of a plan; its purpose stands in the spec."""
+    """Return all figures of a plan, without its purpose, which is in the spec."""
     found = asdict(replace(planned, problem=None))
     del found["problem"]
     return found

@@ -1,4 +1,4 @@
-"""Printing by commands: tables, JSON and sentences; progress on a terminal, in a log off it, in a file."""
+"""Output of commands: tables, JSON and sentences, and progress on a terminal, in a log or in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trueup.version import __version__
 
 
 def say_repeated(key: Any) -> None:
-    """Print that nothing was drawn, if a release was committed under a key before."""
+    """Print that nothing was drawn if a release under the same key was committed before."""
     if key:
         print(
             f"Nothing was read, drawn or charged: this is the release that was committed under the key '{key}'. Corrected data "
@@ -48,7 +48,7 @@ LINE_CHARACTERS = 400
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table, folding it between words only if the terminal is narrow."""
+    """Print a table, folding its lines between words only on a narrow terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Column, Table
@@ -73,7 +73,7 @@ def shown(text: str) -> str:
 
 
 def shown_lines(text: str) -> str:
-    """Return the same for a text of several lines."""
+    """Return several lines of text with escaped control characters."""
     return "\n".join(map(shown, text.split("\n")))
 
 
@@ -82,7 +82,7 @@ Watch = Callable[[str, int, int], None]
 
 
 class Tell(Protocol):
-    """A `Watch` that is also called with the name of a stage alone."""
+    """A progress function that may also be called with only the name of a stage."""
 
     def __call__(self, what: str, done: int = 0, of: int = 0) -> None: ...
 
@@ -92,7 +92,7 @@ COMPILING = "compiling numerical kernels, once: what is compiled is kept"
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[Tell]:
-    """Show the running stage, how much of it is done and how long the rest may take; off a terminal, as dated lines."""
+    """Show the running stage, its progress and the time left; in a log, as dated lines."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
@@ -108,7 +108,7 @@ def progress(*, quiet: bool) -> Iterator[Tell]:
 
 @contextmanager
 def _bars(console: Any) -> Iterator[Tell]:
-    """Show one row for stages without parts, and a row with a bar for each stage with parts."""
+    """Show one line for stages without parts, and a progress bar for each stage with parts."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
@@ -185,7 +185,7 @@ class TimeLeft:
 
 
 class LogLines:
-    """Dated lines of a run's stages for a log: each kind of stage once, and at most one line more in `PERIOD` seconds.
+    """Dated log lines of a run's stages: each kind of stage once, and at most one more line per `PERIOD` seconds.
 
     Stages are of a kind if they differ from a number on, as in "warming up: 5 of 100 sweeps", unless one predicts another time
     for the whole command: a prediction that is corrected by half is printed.
@@ -199,7 +199,7 @@ class LogLines:
         self._kinds: set[tuple[str, bool]] = set()
 
     def watch(self, what: str, done: int = 0, of: int = 0) -> None:
-        """Print what is being done, or how many parts are, if it is time."""
+        """Print the current stage or the number of finished parts, if it is time for a line."""
         left, now = self._left(what, done, of), time.monotonic()
         kind, whole = re.split(r"\d", what)[0] + _predicted(what), of <= 1
         due, known = now - self._said >= self.PERIOD, (kind, whole) in self._kinds
@@ -212,12 +212,12 @@ class LogLines:
 
 
 def _predicted(text: str) -> str:
-    """Return about how long a text says that the whole command takes, in steps of a half; empty if it says nothing."""
+    """Return the predicted time of the whole command as text, in steps of a half; empty if it is unknown."""
     found = re.search(r"about (\d+) (second|minute)s in all", text)
     seconds = int(found[1]) * (60 if found[2] == "minute" else 1) if found else 0
     return str(round(math.log(seconds, 1.5))) if seconds else ""
 
 
 def say_dated(text: str) -> None:
-    """Print a line with the time before it on standard error."""
+    """Print a line on standard error with the time before it."""
     print(f"{datetime.now():%Y-%m-%d %H:%M:%S}  {text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Tables that somebody else published: a first spec of them (`trueup new --published`), and what `infer` and `reconcile` read."""
+"""Reading of tables that others published, for `trueup new --published`, `infer` and `reconcile`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def refuse_beside_published(options: dict[str, Any]) -> None:
     """Refuse options for a table of your own beside tables that somebody else published."""
     if idle := [name for name, value in options.items() if value is not None]:
         raise SpecError(
-            f"{idle[0]} is given beside --published",
-            needed="a table of your own, or published ones, whose columns the files tell",
-            remedy=f"leave {idle[0]} out, and change the drafted spec where it does not fit",
+            f"{idle[0]} is given together with --published",
+            needed=f"{idle[0]} with a table of your own, or published tables without it",
+            remedy=f"leave out {idle[0]}, and correct the drafted spec where it is wrong",
         )
 
 
 def draft_from_published(
     spec: Path, files: list[Path], title: str | None, geography: Path | None, encoding: str | None
 ) -> None:
-    """Write a first spec of published tables, and print what is undecided."""
+    """Write a first spec of published tables, and print what remains undecided."""
     from trueup.files import Encoded
     from trueup.files.target import refuse_file
     from trueup.io.published.drafting import draft_published
@@ -67,7 +67,7 @@ def draft_from_published(
 
 
 def _encoding_of(file: Path) -> str | None:
-    """Return the encoding of a CSV file that is in none of Unicode, as its letters suggest it."""
+    """Return the likely encoding of a CSV file that is not in Unicode, judged by its letters."""
     from trueup.files import is_csv
     from trueup.files.csv_faults import encoding_of
 
@@ -78,13 +78,15 @@ def _encoding_of(file: Path) -> str | None:
 def refuse_two_sources(source: Path | None) -> None:
     """Refuse another source beside --perturbed."""
     if source is not None:
-        raise SpecError("--perturbed is given beside another source", needed="one of them")
+        raise SpecError(
+            "--perturbed is given together with another source", needed="one source of the published counts"
+        )
 
 
 def read_source(
     source: Path | None, perturbed: Path | None, tables: list[Any], geography: Any, released: Any = None
 ) -> Any:
-    """Return a spec and what was published: somebody else's tables, a bundle, or files with a spec."""
+    """Return a spec and its published values: tables of others, a bundle, or files with a spec."""
     if released is not None:
         return _read_released(source, perturbed, tables, geography, released)
     if perturbed is not None:
@@ -96,18 +98,23 @@ def read_source(
         return _read_bundle(source, tables)
     if not source.exists():
         needed = "a bundle, or a spec with --table"
-        raise SpecError(f"there is no '{source}'", needed=needed, remedy="check the path")
+        raise SpecError(f"there is no file or folder '{source}'", needed=needed, remedy="check the path")
     return _read_census(source, tables)
 
 
 def read_periods(bundle: Path | None, first: Any, later: list[Path]) -> dict[str, Any]:
-    """Return what was measured in the first period and in later ones, by the names of their folders."""
+    """Return the measurements of the first and of later periods, by the names of their folders."""
     if bundle is None or not all(folder.is_dir() for folder in later):
-        raise SpecError("--later is given with what is no bundle", needed="a bundle for each period")
+        raise SpecError(
+            "--later is given, but not every period is a bundle", needed="a bundle folder for each period"
+        )
     folders = [bundle, *later]
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):
-        raise SpecError("two periods have folders of one name", needed="names that tell periods apart")
+        raise SpecError(
+            "the folders of two periods have the same name",
+            needed="folder names that differ, because periods are named by their folders",
+        )
     return dict(zip(names, [first, *(_read_bundle(folder, [])[1] for folder in later)]))
 
 
@@ -134,8 +141,8 @@ def _read_released(
 
     if perturbed is not None or tables or path is None or path.is_dir():
         raise SpecError(
-            "--released is given without the spec of the release, or beside another source",
-            needed="trueup infer SPEC --released FILE",
+            "--released is given without the spec of the release, or together with another source",
+            needed="the spec and the released table: trueup infer SPEC --released FILE",
         )
     read = read_released(path, released, geography)
     return read.problem.spec, read
@@ -146,7 +153,10 @@ def _read_bundle(folder: Path, tables: list[Any]) -> Any:
     from trueup.io.bundle.read import read_measurements, read_release
 
     if tables:
-        raise SpecError("a bundle holds its own measurements", remedy="give a spec with --table")
+        raise SpecError(
+            "a table is given together with a bundle, which holds its own measurements",
+            remedy="leave out --table, or give a spec instead of the bundle",
+        )
     read = read_release if "counts" in read_manifest(folder) else read_measurements
     return read_spec(folder)[1], read(folder)
 
@@ -167,7 +177,10 @@ def _read_census(path: Path, tables: list[Any]) -> Any:
 
         return spec, read_sdhc(spec, tables)
     if len(tables) > 1:
-        raise SpecError("a folder of noisy-measurement files is given with other tables", needed="it alone")
+        raise SpecError(
+            "a folder of noisy-measurement files is given together with other tables",
+            needed="the folder alone",
+        )
     from trueup.io.published.nmf import read_nmf
 
     return spec, read_nmf(spec, tables[0])

@@ -1,4 +1,4 @@
-"""`trueup ask`, questions to a posterior that was kept, and `trueup change`, what changed between two releases or periods."""
+"""`trueup ask` and `trueup change`: questions to a stored posterior, and changes between two releases or periods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ask_command(
     show: Annotated[int, option("--show", "Rows to print.", shown=True, min=1)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a kept posterior: sums, differences, ratios, ranks, comparisons and areas of your own; nothing is drawn anew."""
+    """Answer a question from a stored posterior, such as a sum, ratio, rank or comparison; nothing is drawn."""
     from trueup.inferring.questions import ask as answer
     from trueup.io.bundle.kept_posterior import open_posterior
     from trueup.model.tables import probability_of
@@ -91,7 +91,7 @@ def _print(answer: PosteriorAnswer, show: int) -> None:
 
 
 def _to_digits_known(value: float, sd: float) -> str:
-    """Return a number with decimals down to the second digit of a standard deviation below a tenth; else in three digits.
+    """Return a number with as many decimals as its standard deviation justifies, or else with three digits.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def change_command(
     out: Annotated[Path | None, option("--out", "Write all rows to a new .csv or .parquet file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two releases of the same places: what changed, with intervals, since each has noise of its own."""
+    """Compare two releases of the same places, and state the changes with intervals."""
     import numpy as np
 
     from trueup.releasing.changing import changes as compare

@@ -66,7 +66,7 @@ Resume = Annotated[
 
 @dataclass(frozen=True)
 class _How:
-    """The options on how a run is carried out."""
+    """The options that say how a run is carried out."""
 
     engine: str | None
     master: str | None
@@ -80,7 +80,10 @@ class _How:
     def executor(self) -> Any:
         """Return the engine that carries out a release by parts."""
         if self.engine == "memory":
-            raise SpecError("the engine 'memory' keeps nothing to continue from", needed="local or spark")
+            raise SpecError(
+                "the engine 'memory' keeps no run folder, so no run can be continued",
+                needed="--engine local or --engine spark",
+            )
         return opened_executor(
             self.engine, self.master, self.workers, memory=self.memory, worker_memory=self.worker_memory
         )
@@ -144,7 +147,7 @@ def _refuse_idle(how: _How, engine: str, out: Path) -> None:
     given = next((name for name, value in asked.items() if value), None)
     if engine == "memory" and given:
         raise SpecError(
-            f"{given} is for a release by parts, and this one is made in the memory of one process",
+            f"{given} is an option of a release by parts, but this release is made in the memory of one process",
             remedy=f"add --engine local or --engine spark, or leave out {given}",
         )
     if not how.take_over:
@@ -153,8 +156,8 @@ def _refuse_idle(how: _How, engine: str, out: Path) -> None:
 
     if not run_path(out).exists():
         raise SpecError(
-            f"--take-over is given, and there is no run to take over: no folder '{run_path(out)}'",
-            remedy="leave out --take-over, or name the run's folder by --resume",
+            f"--take-over is given, but there is no interrupted run in '{run_path(out)}'",
+            remedy="leave out --take-over, or give the run's folder as --resume",
         )
 
 
@@ -215,7 +218,7 @@ def _saying_how_to_go_on(run: Path, account: Any) -> Iterator[None]:
 
 
 def show_release(released, out: str, *, as_json: bool, repeated: str | bool | None = None) -> None:
-    """Print what a release is, public quantities only, and if it is that of a repeated key."""
+    """Print the public figures of a release, and whether it repeats the release of an earlier key."""
     from trueup.model.records.release import unreadable_tables
 
     guarantee = released.guarantee

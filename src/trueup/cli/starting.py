@@ -1,4 +1,4 @@
-"""`trueup demo`, `trueup synth` and `trueup studio`: a start with synthetic data, or on a local page."""
+"""`trueup demo`, `trueup synth` and `trueup studio`: first steps with synthetic data or on a local web page."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def studio_command(
     port: Port = 0,
     browser: Browser = False,
 ) -> None:
-    """Design a release by its accuracy, or explore a bundle, on a page of this machine alone."""
+    """Open a local web page on which a release is designed by its accuracy, or a bundle explored."""
     from trueup.errors import load_extra
 
     for package in ("starlette", "uvicorn"):

@@ -1,4 +1,4 @@
-"""`trueup explain`, `trueup measure` and `trueup reconcile`: a release's dry run, and its two steps one at a time."""
+"""`trueup explain`, `trueup measure` and `trueup reconcile`: the dry run and the two steps of a release."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def explain_command(
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show cost, structure, method and expected error, from the spec and the public places."""
+    """Show privacy loss, structure, method and expected error from the spec and the public places alone."""
     from trueup.model.spec import load_spec
     from trueup.planning.contributions import RecordsOfUnits
     from trueup.releasing.engine import MEMORY_BYTES
@@ -116,7 +116,7 @@ def _show(plan, *, quick: bool) -> None:
 
 
 def _show_expected(plan, *, quick: bool) -> None:
-    """Print the errors that closed forms give; without one, the noise alone, and how to learn the errors."""
+    """Print expected errors from formulas; without formulas, print the noise alone and how to find the errors."""
     known = any(e.most is not None for e in plan.expected)
     rows = [
         [
@@ -140,7 +140,7 @@ def _show_expected(plan, *, quick: bool) -> None:
 
 
 def _show_bounds(plan) -> None:
-    """Print what bounds on the records of one unit leave out, beside the noise that they require."""
+    """Print how many records each limit would leave out, and the noise that it requires."""
     from trueup.planning.contributions import least_typical
     from trueup.reporting.drawing.words import plural
 
@@ -186,7 +186,7 @@ def measure_command(
     expect_rows: ExpectRows = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure with exact noise; reconcile later, or let others do it."""
+    """Measure counts with exact noise, without reconciling them."""
     from trueup.releasing.pipeline import measure_only
 
     account = open_account(ledger, analyst, key)
@@ -225,7 +225,7 @@ def reconcile_command(
     memory: Memory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reconcile the measurements of a bundle, or tables that somebody else published, into whole counts that add up."""
+    """Reconcile the measurements of a bundle, or tables that others published, into whole counts that add up."""
     from trueup.releasing.again import reconcile_bundle
 
     refuse_idle(
@@ -239,7 +239,9 @@ def reconcile_command(
         )
         return
     if bundle is None:
-        raise SpecError("no source is given", needed="a bundle, or --perturbed SPEC with its tables")
+        raise SpecError(
+            "no source is given", needed="a bundle, or --perturbed SPEC with the published tables"
+        )
     with progress(quiet=as_json) as tell:
         released = reconcile_bundle(bundle, out, method=method, memory=memory_limit(memory), watch=tell)
     show_release(released, str(out), as_json=as_json)

@@ -1,4 +1,4 @@
-"""A synthetic geography with the skew of real ones; no person or place in it exists."""
+"""A synthetic geography with realistically skewed counts; no person or place in it exists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _codes(rng: np.random.Generator) -> tuple[NDArray, NDArray]:
 
 
 def _children(rng: np.random.Generator, parents: int, children: int) -> NDArray[np.int64]:
-    """Return the parent of every child: at least one each, the rest divided unevenly."""
+    """Return the parent of every child; each parent has at least one child, and the rest are divided unevenly."""
     extra = rng.multinomial(children - parents, rng.dirichlet(np.full(parents, 1.5)))
     return np.repeat(np.arange(parents), 1 + extra)
 
@@ -72,7 +72,7 @@ Box = tuple[float, float, float, float]
 
 
 def made_up_shapes(codes: Sequence[str], lengths: Sequence[int], name: str) -> dict[str, Any]:
-    """Draw a shape for each place whose code is a prefix of others, and place those of one parent side by side.
+    """Draw a shape for each place, so that places with the same parent are neighbours.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _nested(codes: Sequence[str], lengths: tuple[int, ...], box: Box) -> Iterato
 
 
 def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box]]:
-    """Halve a box across its longer side, near the middle of what lies in it, until each group has a part."""
+    """Halve a box across its longer side, in proportion to its places, until each place has its own part."""
     if len(groups) == 1:
         yield groups[0], box
         return
@@ -136,7 +136,7 @@ def _divided(groups: list[list[str]], box: Box) -> Iterator[tuple[list[str], Box
 
 
 def _bent(box: Box) -> NDArray[np.float64]:
-    """Return the closed ring of a box, its sides bent by one smooth map of the plane."""
+    """Return the closed outline of a box after one smooth deformation of the plane."""
     left, bottom, right, top = box
     across, up = _interpolated(left, right), _interpolated(bottom, top)
     x = np.r_[across, np.full(len(up), right), across[::-1], np.full(len(up), left)]

@@ -1,4 +1,4 @@
-"""Reading and staging of tables, which knows no spec.
+"""Reading and writing of tables as files, independent of any spec.
 
 A table is read by column and counted by group. This is its interface, what its path means, and its address.
 """
@@ -48,14 +48,15 @@ class Encoded(str):
             "".encode(encoding)
         except LookupError:
             raise DataError(
-                f"there is no encoding '{encoding}'", needed="one such as utf-8, latin-1, cp1252 or utf-16"
+                f"the encoding '{encoding}' is unknown",
+                needed="an encoding such as utf-8, latin-1, cp1252 or utf-16",
             ) from None
         made.encoding = encoding
         return made
 
 
 def is_address(source: Any) -> bool:
-    """Return True if a source is an address or a catalogue's table, which an engine reads in place.
+    """Return True if a source is a remote address or a catalogue's table, which only an engine reads.
 
     Examples
     --------
@@ -93,8 +94,8 @@ def files_of(path: Path) -> list[Path]:
         files = []
     if not files and _ADDRESS.match(str(path)):
         raise DataError(
-            f"'{path}' is an address",
-            needed="a file; records alone are read where they live, by --engine spark",
+            f"'{path}' is the address of a remote file",
+            needed="a file on this machine; only records are read from an address, with --engine spark",
         )
     if not files:
         what = f"no Parquet file in the folder '{path}'" if _is_folder(path) else f"no file '{path}'"
@@ -119,7 +120,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def named_folder(path: Path) -> Path:
-    """Return the folder that a path names in full: itself, or the one containing the file or first wildcard."""
+    """Return the folder of a path: the path itself, or the folder that contains the file or the first wildcard."""
     if path.is_dir() or path.is_file():
         return path if path.is_dir() else path.parent
     return Path(*takewhile(lambda part: not set(part) & set("*?["), path.parts))
@@ -167,11 +168,11 @@ class Source(Protocol):
         ...
 
     def row(self, number: int) -> str:
-        """Return in words where the row of this number (from 1) stands; its content may be confidential."""
+        """Return words for the location of a row, numbered from 1, whose content may be confidential."""
         ...
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Return in words where the first row with these values stands."""
+        """Return words for the location of the first row that has the given values."""
         ...
 
 
@@ -195,7 +196,7 @@ def require(source: Source, columns: Sequence[str]) -> None:
 
 @dataclass
 class Held:
-    """A table in memory, with None for empty values; `lines` holds the line of its file in which each row ends."""
+    """A table in memory, with None for empty values; `lines` gives the line of its file at which each row ends."""
 
     name: str
     held: Columns
@@ -210,7 +211,7 @@ class Held:
         return {name: self.held[name] for name in columns}
 
     def tabulate(self, columns: Sequence[str]) -> Columns:
-        """Return the distinct combinations of columns and how many rows hold each."""
+        """Return the distinct combinations of columns and the number of rows of each."""
         if not columns:
             return {COUNT: np.array([max(map(len, self.held.values()), default=0)])}
         counted = Counter(zip(*(self.held[name].tolist() for name in columns)))
@@ -219,11 +220,11 @@ class Held:
         return named | {COUNT: np.array(list(counted.values()), dtype=np.int64)}
 
     def row(self, number: int) -> str:
-        """Return in words where the row of this number (from 1) stands."""
+        """Return words for the location of a row, numbered from 1."""
         return f"row {number} of {self.name}" + (f" (line {self.lines[number - 1]})" if self.lines else "")
 
     def row_with(self, held: Mapping[str, Any]) -> str:
-        """Return in words where the first row with these values stands."""
+        """Return words for the location of the first row that has the given values."""
         rows = zip(*(self.held[name].tolist() for name in held))
         wanted = tuple(held.values())
         number = next((at for at, row in enumerate(rows, 1) if row == wanted), None)
@@ -274,7 +275,8 @@ def refuse_addresses(source: Any) -> None:
         for name, table in (("persons", source.persons), ("households", source.households)):
             if is_address(table):
                 raise DataError(
-                    f"the table of {name} is an address ({table.partition(':')[0]}:...), and two tables are linked by the driver",
-                    needed="two files that the driver's machine reads; on a cluster too, whose workers share the rest",
-                    remedy="copy the table to a Parquet file of that machine",
+                    f"the table of {name} is at a remote address ({table.partition(':')[0]}:...), and two linked tables "
+                    "are read on one machine",
+                    needed="two files on the machine that runs the command; on a cluster, the driver",
+                    remedy="copy the table to a Parquet file on that machine",
                 )

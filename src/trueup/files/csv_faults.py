@@ -1,4 +1,4 @@
-"""Faults of CSV files: the line and the cause, never the content; and the likely encoding of one that is not in UTF-8."""
+"""Faults of CSV files by line and cause, without their content, and guesses of an encoding."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _PAIRS = re.compile(rb"[\x81-\xfe][\x40-\xfe]")
 
 
 def likely_encoding(held: bytes) -> str:
-    """Return the encoding in which the letters of a text are those of a language; UTF-8 if they are UTF-8.
+    """Return the encoding under which a text's letters look like those of a language; UTF-8 if it is valid.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def _decoded(held: bytes, name: str) -> str | None:
 
 
 def _score_wide(held: bytes, name: str) -> float:
-    """Return the share of the letters that are common ones of an encoding of two bytes; below all others if some are none."""
+    """Return the share of letters that are common in a two-byte encoding, or a very low score if some are invalid."""
     if (text := _decoded(held, name)) is None:
         return -1
     strange = [letter for letter in text if letter > "\x7f"]
@@ -111,7 +111,7 @@ def _score_wide(held: bytes, name: str) -> float:
 
 
 def _score_single(held: bytes, name: str, alphabets: tuple[str, ...]) -> float:
-    """Return the largest share of letters that are common in one language, less a deduction for letters outside words."""
+    """Return the largest share of letters that are common in one language, minus a penalty for letters outside words."""
     if (text := _decoded(held, name)) is None:
         return -1
     strange = Counter(letter for letter in text if letter > "\x7f")
@@ -124,7 +124,7 @@ def _score_single(held: bytes, name: str, alphabets: tuple[str, ...]) -> float:
 
 
 def _weight(letter: str, letters: str, every: str) -> float:
-    """Return how well a letter, or a mark, goes with a language whose encoding has the letters of others, too."""
+    """Return how well a letter or mark fits a language, whose encoding also holds letters of others."""
     small = letter.lower()
     if small in letters:
         return (1.0 if small in letters[:_COMMON] else 0.7) - 0.05 * (small != letter)
@@ -144,7 +144,7 @@ class FileFault(NamedTuple):
 
 
 def encoding_of(path: Path) -> str:
-    """Return the encoding that the beginning of a file is likely to be in; UTF-8 if it cannot be read."""
+    """Return the likely encoding of a file from its beginning; UTF-8 if it cannot be read."""
     try:
         with opened_csv(path) as file:
             held = file.read(1 << 20)
@@ -180,7 +180,7 @@ def line_of_row(path: Path, number: int) -> int | None:
 
 
 def csv_fault(path: Path, delimiter: str = ",") -> FileFault | None:
-    """Find the first fault that keeps a file from being read; lines are counted from 1, as editors do.
+    """Find the first fault that prevents a file from being read; lines are counted from 1.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def _mixed_ends(path: Path) -> FileFault | None:
 
 
 def delimiter_of(path: Path) -> str:
-    """Return the delimiter that occurs most in the header."""
+    """Return the delimiter that occurs most often in the header."""
     with suppress(*DAMAGED, UnicodeDecodeError), opened_csv(path) as file:
         return max(DELIMITERS, key=file.readline(1 << 20).decode().count)
     return ","

@@ -1,4 +1,4 @@
-"""CSV files, read strictly by the dialect of their header."""
+"""Strict reading of CSV files, with the delimiter of their header."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def open_encoded(path: Path, encoding: str) -> Source:
     except (*DAMAGED, UnicodeError, csv.Error):
         raise _undecoded(path, encoding) from None
     if short := next((line for line, row in rows if len(row) != len(names)), None):
-        raise DataError(f"line {short} of {name} does not have the header's {len(names)} fields")
+        raise DataError(f"line {short} of {name} does not have {len(names)} fields, as its header does")
     columns = zip(*(row for _, row in rows)) if rows else ([] for _ in names)
     held = {n: np.array([v or None for v in column], dtype=object) for n, column in zip(names, columns)}
     return Held(name, held, [line for line, _ in rows])
@@ -123,12 +123,13 @@ def open_encoded(path: Path, encoding: str) -> Source:
 def _refuse_encoding(path: Path) -> None:
     if not files_of(path) == [path] or not is_csv(path) or is_zst(path):
         raise DataError(
-            f"'{path.name}' is given an encoding", needed="one CSV file, packed by gzip or not at all"
+            f"an encoding is given for '{path.name}'",
+            needed="one CSV file, uncompressed or compressed by gzip",
         )
 
 
 def in_utf8(source: Any, folder: Path) -> Any:
-    """Return a source that is read in bounded memory, copying a CSV file of another encoding to a folder in UTF-8.
+    """Return a source that can be read in bounded memory; a CSV file in another encoding is copied to a folder in UTF-8.
 
     Raises
     ------
@@ -153,7 +154,9 @@ def in_utf8(source: Any, folder: Path) -> Any:
 
 
 def _undecoded(path: Path, encoding: str) -> DataError:
-    return DataError(f"'{path.name}' cannot be read in the encoding '{encoding}'", remedy="name another")
+    return DataError(
+        f"'{path.name}' cannot be read in the encoding '{encoding}'", remedy="name another encoding"
+    )
 
 
 _FRAME, _SKIPPABLE = 0xFD2FB528, 0x184D2A5
@@ -164,7 +167,7 @@ _RUN, _RESERVED = 1, 3
 
 
 def is_whole_zst(path: Path) -> bool:
-    """Return True if all frames and blocks of a file end within it, by their sizes, without unpacking.
+    """Return True if all frames and blocks of a zstd file end within it, judged by their sizes alone.
 
     Source: RFC 8878, section 3.1.
 

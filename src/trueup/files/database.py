@@ -1,4 +1,4 @@
-"""DuckDB connections that open only given files, and the tables that they read.
+"""DuckDB connections that may open only given files, and the tables that they read.
 
 Messages never quote its own errors: they may hold a line of confidential data.
 """
@@ -76,13 +76,13 @@ _ALONE = {
 
 
 def _both_ways(paths: Iterable[str | Path]) -> Iterator[str]:
-    """Yield paths as given and as escaped: DuckDB compares both with what it allows."""
+    """Yield paths as given and as escaped, because DuckDB compares both with the allowed ones."""
     for path in map(Path, paths):
         yield from {str(path.absolute()), by_letter(path)}
 
 
 def by_letter(path: str | Path) -> str:
-    """Return a path escaped so that DuckDB takes it for no pattern, address or home folder."""
+    """Return a path escaped so that DuckDB does not read it as a pattern, address or home folder."""
     whole = str(Path(path).absolute())
     if "\\" in whole and escape(whole) != whole:
         raise DataError(
@@ -121,8 +121,8 @@ def damaged(name: str, files: Sequence[Path] = (), line: str = "") -> DataError:
                 )
     where = f"line {line} of {name}" if line else name
     return DataError(
-        f"{where} cannot be read: it is truncated, damaged or not what its name says",
-        remedy="check the file; text must be UTF-8, and every row must have the header's fields",
+        f"{where} cannot be read: it is truncated or damaged, or it has another format than its name says",
+        remedy="check the file; text must be UTF-8, and every row must have as many fields as the header",
     )
 
 
@@ -143,7 +143,7 @@ def writing_by_duckdb(path: Path) -> Iterator[None]:
 
 def _too_large(name: str) -> ResourceError:
     return ResourceError(
-        f"{name} needs more memory, or more disk for what does not fit in memory, than there is",
+        f"{name} needs more memory or disk space than there is",
         remedy="allow more memory, or free space beside the output",
     )
 
@@ -227,7 +227,7 @@ class Relation:
 def text_columns(
     connection: Any, names: Sequence[str], source: str, may_lack: Collection[str] = ()
 ) -> Columns:
-    """Read columns of text some rows at a time: a nation's keys as Python texts take gigabytes.
+    """Read columns of text in batches of rows, because Python texts of a nation's keys take gigabytes.
 
     Equal columns are one array; columns that may lack values are objects, with None for a missing one.
     """

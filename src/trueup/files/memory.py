@@ -1,4 +1,4 @@
-"""Sizes of memory: as settings, and as used."""
+"""Amounts of memory, as settings and as measured."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def refuse_needed(what: str, needed: float, memory: int | None) -> None:
     """Refuse work that needs more memory than its limit (bytes; None for no limit)."""
     if memory is not None and needed > memory:
         raise TrueupError(
-            f"{what} needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}",
+            f"{what} needs about {memory_text(needed)} of memory, but at most {memory_text(memory)} may be used",
             remedy="raise --memory",
         )
 
 
 def return_freed(least: int | None = 1 << 20) -> None:
-    """Return freed memory to the system; where glibc allows it, later arrays of at least `least` bytes are returned at once.
+    """Return freed memory to the system; with glibc, arrays of at least `least` bytes are then returned at once.
 
     It keeps those below 32 MB for later ones, between which they fragment: a third of the memory of a tree of 4e6 counts.
     """

@@ -1,4 +1,4 @@
-"""Single ownership of a folder on a file system shared by many machines, with or without locks.
+"""Ownership of a folder by a single process, on file systems that many machines share.
 
 The owners of a folder stand in it one after the other: `owner/00001`, `owner/00002` and so on, each linked under its number
 once, so that of any number of processes one becomes the next owner. An owner gives signs of life by touching its record, and
@@ -58,9 +58,9 @@ class Owner:
         """Refuse to continue if another process was told to take over."""
         if self.path.with_name(f"{self.number + 1:05d}").exists():
             raise BusyError(
-                f"another process has taken over '{self.folder}'",
+                f"another process has taken over the work on '{self.folder}'",
                 needed="one process at a time",
-                remedy="leave it to that one",
+                remedy="let the other process finish",
             )
 
     def _live(self, over: threading.Event) -> None:
@@ -71,7 +71,7 @@ class Owner:
 
 @contextmanager
 def owning(folder: Path, *, take_over: bool = False) -> Iterator[Owner]:
-    """Own a folder until the block ends.
+    """Own a folder for the duration of a `with` block.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def _records(folder: Path) -> Path:
 
 
 def refuse_owned(folder: Path, *, take_over: bool = False) -> int:
-    """Refuse a folder that another process owns, or may own; else return the number of its last record, 0 if none."""
+    """Refuse a folder that another process owns or may own; otherwise return the number of its last record (0 if none)."""
     with suppress(FileNotFoundError):
         last = max((int(p.name) for p in _records(folder).iterdir() if p.name.isdigit()), default=0)
         if last:
@@ -131,7 +131,7 @@ def _next_owner(folder: Path, take_over: bool) -> Owner:
         to_disk(_records(folder))
     except FileExistsError:
         raise BusyError(
-            f"another process has just begun to work on '{folder}'", remedy="wait for it, or end it"
+            f"another process has just begun to work on '{folder}'", remedy="wait until it ends, or end it"
         ) from None
     finally:
         Path(hidden).unlink()
@@ -146,16 +146,16 @@ def _refuse_living(owner: Owner, take_over: bool) -> None:
     if held.get("machine") == _machine():
         if not _runs(held):
             return
-        raise BusyError(f"{who} works on '{owner.folder}'", remedy="wait for it, or end it")
+        raise BusyError(f"{who} works on '{owner.folder}'", remedy="wait until it ends, or end it")
     silent = _silence(owner.path)
     if silent < SILENCE:
         raise BusyError(
-            f"{who} works on '{owner.folder}': it gave a sign of life {silent:.0f} s ago",
-            remedy=f"wait for it, or end it and try again after {SILENCE:.0f} s",
+            f"{who} works on '{owner.folder}'; it last reported {silent:.0f} s ago",
+            remedy=f"wait until it ends, or end it and try again after {SILENCE:.0f} s",
         )
     if not take_over:
         raise BusyError(
-            f"{who} works on '{owner.folder}', or died: it has given no sign of life for {silent:.0f} s",
+            f"{who} works on '{owner.folder}', or has died: it has not reported for {silent:.0f} s",
             needed="confirmation that it has ended",
             remedy="make sure that it has ended, then add --take-over",
         )
@@ -178,7 +178,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _machine() -> str:
-    """Return an identifier shared by processes that can see each other: the machine's boot and the PID namespace."""
+    """Return an identifier of the machine's boot and PID namespace, which processes that can see each other share."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     with suppress(OSError):
         return f"{boot.read_text(encoding='ascii').strip()} {Path('/proc/self/ns/pid').readlink()}"
@@ -186,7 +186,7 @@ def _machine() -> str:
 
 
 def _runs(held: dict[str, Any]) -> bool:
-    """Return True if a process of this machine still runs; a later one with the same number does not count."""
+    """Return True if the recorded process of this machine still runs, and not a later one with the same number."""
     try:
         os.kill(int(held["process"]), 0)
     except ProcessLookupError:
@@ -197,7 +197,7 @@ def _runs(held: dict[str, Any]) -> bool:
 
 
 def _begun(process: int) -> str:
-    """Return when a process was started, if the system tells: field 20 of its `stat` after the bracketed name."""
+    """Return the start time of a process (field 20 of its `stat` after the bracketed name), if the system tells it."""
     with suppress(OSError, IndexError):
         told = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         return told[19] if told[0] not in "ZX" else "ended"
@@ -205,6 +205,6 @@ def _begun(process: int) -> str:
 
 
 def _silence(path: Path) -> float:
-    """Return the seconds since the last sign of life, both times by the file server's clock."""
+    """Return the seconds since the owner last reported, both times by the file server's clock."""
     with tempfile.TemporaryFile(dir=path.parent) as now:
         return max(0.0, os.fstat(now.fileno()).st_mtime - path.stat().st_mtime)

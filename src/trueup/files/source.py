@@ -90,7 +90,7 @@ def _library(wanted: str | None, known: str | None) -> str:
         name = "pyarrow" if wanted == "arrow" else wanted
         if name not in LIBRARIES:
             raise TrueupError(
-                f"a table is asked for as '{wanted}'", needed=f"one of {', '.join(map(repr, LIBRARIES))}"
+                f"a table is requested as '{wanted}'", needed=f"one of {', '.join(map(repr, LIBRARIES))}"
             )
         return name
     return known or next((name for name in LIBRARIES if find_spec(name)), "pandas")
@@ -143,7 +143,7 @@ class _Frame:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Turn an error of a dataframe library, which may quote values, into an error that quotes none."""
+    """Replace an error of a dataframe library, which may quote values, by one that quotes none."""
     try:
         yield
     except (TrueupError, MemoryError):
@@ -162,14 +162,14 @@ def open_frame(source: Any) -> Source:
         frame.collect_schema()
     except nw.exceptions.DuplicateError:
         raise DataError(
-            f"the {type(source).__name__} has columns of the same name",
-            needed="a name of its own for each column",
+            f"the {type(source).__name__} has several columns of the same name",
+            needed="a different name for each column",
         ) from None
     except TypeError:
         if isinstance(source, JoinedTables):
             raise DataError(
-                "a second table of households is given, and the spec links none to the first",
-                remedy="leave it out, or link them by [table.join]",
+                "a second table of households is given, but the spec does not link it to the first",
+                remedy="leave it out, or link the two tables by [table.join] in the spec",
             ) from None
         raise DataError(
             f"a {type(source).__name__} is not a table", needed="a path, a dataframe or a DuckDB relation"
@@ -197,8 +197,8 @@ def open_table(source: Any, connection: Any = None) -> Source:
     """
     if is_address(source):
         raise DataError(
-            f"the source is an address ({source.partition(':')[0]}:...), which only a cluster reads",
-            remedy="give --engine spark, for records in Parquet; or a file of this machine",
+            f"the table is at a remote address ({source.partition(':')[0]}:...), which only a cluster reads",
+            remedy="give --engine spark, for records in Parquet; or copy the table to this machine",
         )
     if isinstance(source, Encoded):
         from trueup.files.csv_files import open_encoded
@@ -214,7 +214,7 @@ def open_table(source: Any, connection: Any = None) -> Source:
 
 
 def files_read(source: Any) -> list[Path]:
-    """Return the files that a source consists of; empty for an address or a table in memory.
+    """Return the files of a source; empty for an address or a table in memory.
 
     Raises
     ------
@@ -243,11 +243,11 @@ def _open_file(path: Path, connection: Any) -> Source:
 
             return open_csv(path, connection)
     wanted = CSV + PARQUET + WORKBOOK if files == [path] else PARQUET
-    raise DataError(f"{name} has an unknown ending", needed=f"one of {', '.join(wanted)}")
+    raise DataError(f"{name} has an unknown file extension", needed=f"one of {', '.join(wanted)}")
 
 
 def _parquet_files(files: Sequence[Path], path: Path) -> str:
-    """Read the files as one table; a column spelled by folders below the path (`state=01`) is text."""
+    """Read Parquet files as one table; a column that stands in folder names (`state=01`) is text."""
     folders = {part for file in files for part in file.relative_to(named_folder(path)).parts[:-1]}
     spelled = any("=" in folder for folder in folders)
     return parquet(files, "hive_types_autocast = false") if spelled else parquet(files)

@@ -1,4 +1,4 @@
-"""Claims on targets: whether one is free, which run claims it, and who holds a folder beside it."""
+"""Checks and locks of output folders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from trueup.errors import BundleError, BusyError, ResourceError
 
 
 def refuse_occupied(target: Path) -> None:
-    """Refuse a target that already holds something."""
+    """Refuse an output path that is not empty."""
     if target.is_symlink():
         raise BundleError(
-            f"'{target}' is a link", needed="a new or empty folder", remedy="name the folder itself"
+            f"'{target}' is a symbolic link",
+            needed="a new or empty folder",
+            remedy="give the folder that the link points to",
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise BundleError(
-            f"'{target}' already holds something",
+            f"'{target}' is not empty",
             needed="a new or empty folder",
             remedy="choose another --out",
         )
@@ -32,9 +34,9 @@ def refuse_occupied(target: Path) -> None:
 
 
 def refuse_file(file: Path, option: str = "--out") -> None:
-    """Refuse a file that exists, or whose folder does not, before its content is made."""
+    """Refuse an output file that exists or whose folder does not exist, before its content is computed."""
     if file.exists() or file.is_symlink():
-        raise BundleError(f"'{file}' exists", remedy=f"choose another {option}")
+        raise BundleError(f"'{file}' exists already", remedy=f"choose another {option}")
     if not file.absolute().parent.is_dir():
         raise BundleError(f"the folder of '{file}' does not exist", remedy="create it first")
     _refuse_locked(file)
@@ -47,10 +49,10 @@ _STORE = re.compile(r"(s3[an]?|gs|r2|oss|abfss?|wasbs?|adl|dbfs|hdfs|https?):/")
 def _refuse_orphan(target: Path) -> None:
     if _STORE.match(str(target)):
         raise BundleError(
-            f"'{target}' is an address of an object store, and a run keeps its folder beside its target",
-            needed="a folder on a file system that all machines of the run share (NFS, Lustre, GPFS, CephFS, EFS, FSx): noise "
-            "is drawn once because of links that fail where the name exists, which object stores do not have",
-            remedy="give such a folder as --out, and copy what is published to the store afterwards",
+            f"'{target}' is in an object store, where a run cannot keep its working folder",
+            needed="a folder on a file system that all machines of the run share, such as NFS, Lustre, GPFS, CephFS, EFS or "
+            "FSx; a run needs hard links to draw noise only once",
+            remedy="give such a folder as --out, and copy the published files to the store afterwards",
         )
     if not target.absolute().parent.is_dir():
         raise BundleError(f"the parent folder of '{target}' does not exist", remedy="create it first")
@@ -61,14 +63,14 @@ def _refuse_locked(target: Path) -> None:
     effective = os.access in os.supports_effective_ids
     if not os.access(target.absolute().parent, os.W_OK | os.X_OK, effective_ids=effective):
         raise ResourceError(
-            f"cannot write beside '{target}': Permission denied",
+            f"cannot create a folder beside '{target}': Permission denied",
             remedy="check permissions, or choose another folder",
         )
 
 
 @contextmanager
 def claimed(target: Path) -> Iterator[None]:
-    """Keep other runs from a target until the block or this process ends.
+    """Keep other runs from an output path until the block or this process ends.
 
     A run claims its target before it is charged, so that of several runs to one target one is charged. The claim is a
     lock on a hidden file beside the target; nothing but the lock says who is alive.
@@ -93,7 +95,7 @@ def claimed(target: Path) -> Iterator[None]:
         handle = _locked(path, time.monotonic() + PATIENCE)
     except OSError as error:
         raise ResourceError(
-            f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
+            f"cannot create a folder beside '{target}': {error.strerror}", remedy="check permissions"
         ) from None
     if handle is None:
         raise BusyError(
@@ -108,7 +110,7 @@ def claimed(target: Path) -> Iterator[None]:
 
 
 def is_claimed(target: Path) -> bool:
-    """Return True if a living run is seen to claim a target."""
+    """Return True if another running process has claimed an output path."""
     try:
         handle = os.open(_claim_of(target), os.O_RDWR)
     except FileNotFoundError:
@@ -145,7 +147,7 @@ def _claim_of(target: Path) -> Path:
 
 
 def _locked(path: Path, until: float) -> int | None:
-    """Return a handle that holds the lock of the file now at a path; None if another process keeps it."""
+    """Return a handle that holds the lock of the file at a path; None if another process holds it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -164,7 +166,7 @@ def _locked(path: Path, until: float) -> int | None:
 
 
 def is_own(folder: Path) -> bool:
-    """Return True if a folder exists, is no link, and belongs to the user of this process.
+    """Return True if a path is a folder of this process's user and not a link.
 
     Examples
     --------
@@ -180,17 +182,17 @@ def is_own(folder: Path) -> bool:
 
 
 def refuse_strange(folder: Path) -> None:
-    """Refuse a folder that another user made, or a link, whose content would be taken for this user's."""
+    """Refuse a folder that is a link or belongs to another user, whose content must not be trusted."""
     if not is_own(folder):
         raise BundleError(
-            f"'{folder}' is a link, or another user's",
-            needed="a folder that this user made",
-            remedy="work as the user who made it, or choose another one",
+            f"'{folder}' is a symbolic link, or belongs to another user",
+            needed="a folder that this user created",
+            remedy="work as the user who created it, or choose another one",
         )
 
 
 def remove_unheld(folder: Path) -> None:
-    """Remove an own folder unless a process holds it, or the file system cannot tell."""
+    """Remove a folder of this user unless a process holds it or the file system cannot tell."""
     with suppress(OSError), holding(folder):
         if is_own(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -202,7 +204,7 @@ def _lock_or_raise(handle: int) -> None:
 
 @contextmanager
 def holding(folder: Path, lock: Callable[[int], None] = _lock_or_raise) -> Iterator[None]:
-    """Hold a folder, also after a rename, until the block or the process ends.
+    """Hold a folder, even after a rename, until the block or the process ends.
 
     Raises
     ------

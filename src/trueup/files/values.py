@@ -24,7 +24,7 @@ FIRST = 5
 
 @dataclass(frozen=True)
 class Numbered:
-    """A locator of rows in a table read row by row; without a table, by their numbers alone."""
+    """A locator that names rows by their number, in a table or without one."""
 
     table: Source | None = None
 
@@ -33,7 +33,7 @@ class Numbered:
 
 
 def rows_at(where: Where, at: NDArray[np.int64] | Sequence[int]) -> str:
-    """Return in words where faulty rows stand.
+    """Return words for the location of faulty rows.
 
     How many there are is said only of a table that is read row by row and tells rows by their numbers: a source that
     keeps these to itself keeps that as well.
@@ -109,7 +109,7 @@ def _to_numbers(values: NDArray, problem: NDArray) -> NDArray:
 
 
 def _plain_digits(values: list) -> bool:
-    """Return True if all are texts of 1 to 18 digits, as in most files, so that single checks are unnecessary."""
+    """Return True if all texts are numbers of 1 to 18 digits, so that they need no single checks."""
     if (
         set(map(type, values)) != {str}
         or not 1 <= min(lengths := set(map(len, values))) <= max(lengths) <= 18
@@ -135,7 +135,7 @@ def _one_number(value: Any) -> tuple[int, str | None]:
 
 
 def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
-    """Check and convert a public column of limits; -1 for missing values.
+    """Check and convert a public column of whole-number limits, with -1 for missing values.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def whole_limits(values: NDArray, column: str) -> NDArray[np.int64]:
 
 
 def public_numbers(values: NDArray, column: str) -> NDArray:
-    """Check and convert a public column of finite numbers: as `whole_limits` where that can be, else with NaN for none.
+    """Check and convert a public column of finite numbers, to whole numbers if possible, with NaN for missing values.
 
     Examples
     --------
@@ -166,7 +166,9 @@ def public_numbers(values: NDArray, column: str) -> NDArray:
         except (TypeError, ValueError):
             found = np.full(len(values), math.inf)
     if np.isinf(found).any():
-        raise DataError(f"column '{column}' holds what is no finite number", needed="numbers, such as 0.25")
+        raise DataError(
+            f"column '{column}' holds something that is not a finite number", needed="numbers, such as 0.25"
+        )
     return found
 
 
@@ -225,7 +227,7 @@ LARGEST_WHOLE = 1e15
 
 
 def plain_text(value: Any) -> str:
-    """Return a key or value in comparable form: no surrounding blanks, whole numbers without a fraction; empty if missing.
+    """Return a key or value in a form for comparison: without outer blanks or a fraction of zero; empty if missing.
 
     Examples
     --------
@@ -242,7 +244,7 @@ def plain_text(value: Any) -> str:
 
 
 def plain_texts(values: NDArray) -> list[str]:
-    """Return the same for a column, converting equal values once."""
+    """Return a column of keys or values in a form for comparison, each distinct value converted once."""
     given = values.tolist()
     kinds = set(map(type, given))
     if len(kinds) > 1 or not kinds <= {str, int, bool}:  # 1, 1.0 and True are equal
@@ -263,7 +265,7 @@ def folded_case(text: str) -> str:
 
 
 def without_blanks(text: NDArray) -> NDArray:
-    """Strip blanks off texts; strip a fraction of 0 as well if all are whole numbers with one, as floats are written.
+    """Strip blanks from texts, and the ending '.0' if all of them are whole numbers written with it.
 
     Examples
     --------
@@ -282,7 +284,7 @@ def without_blanks(text: NDArray) -> NDArray:
 
 
 def encoded(column: NDArray) -> bytes:
-    """Return the texts of a column as bytes that differ for any two columns of equal length."""
+    """Return the texts of a column as bytes, such that different columns of equal length have different bytes."""
     if column.dtype.kind == "U":
         return np.char.encode(column, "utf-8").tobytes()
     return b"".join(f"{len(text)}:{text}".encode() for text in column.tolist())

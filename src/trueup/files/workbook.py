@@ -1,4 +1,4 @@
-"""Workbooks: read as tables (xlsx by openpyxl, ods), and written as xlsx a batch of rows at a time.
+"""Reading of workbooks (xlsx with openpyxl, and ods) as tables, and writing of xlsx in batches of rows.
 
 An xlsx workbook is a ZIP archive of XML (ECMA-376). Rows are written from templates, whole columns are escaped at once: packages
 that make an object for each cell take several times as long, and one takes a label in angle brackets for markup of its own.
@@ -110,7 +110,7 @@ def _refuse_packed(path: Path, file: BinaryIO) -> None:
 
 
 def _filled_rows(path: Path, sheet: Any, skip: int) -> list[list[Any]]:
-    """Return the header and every nonempty row below it: a stray cell far away makes no rows between."""
+    """Return the header and every nonempty row below it, without rows for the gap before a distant cell."""
     rows: list[list[Any]] = []
     for row in islice(sheet.iter_rows(values_only=True), skip, None):
         held = list(row[: len(rows[0])] if rows else row)
@@ -130,7 +130,7 @@ def _sheet_columns(path: Path, rows: list[list[Any]]) -> dict[str, NDArray]:
         raise DataError(
             f"the header of '{path.name}' is empty or has a repeated name",
             needed="one name per column",
-            remedy="leave one header row above the data, as pandas (reset_index) or R (pivot_longer) write it",
+            remedy="keep one header row above the data; pandas (reset_index) and R (pivot_longer) write such tables",
         )
     width = len(rows[0])
     at = [k for k, name in enumerate(rows[0]) if name is not None]
@@ -202,7 +202,7 @@ def _archive_entry(name: str) -> ZipInfo:
 
 
 def _sheet(sheet: Sheet) -> Iterator[str]:
-    """Yield the XML of a sheet: its heading stays in view, then rows in batches."""
+    """Yield the XML of a sheet with a frozen heading and rows in batches."""
     yield (
         f'{_XML}<worksheet xmlns="{_MAIN}"><sheetViews><sheetView workbookViewId="0"><pane ySplit="1" topLeftCell="A2" '
         'activePane="bottomLeft" state="frozen"/></sheetView></sheetViews><cols>'
@@ -233,7 +233,7 @@ def _text_cell(style: int) -> str:
 
 
 def escaped(texts: Sequence[Any] | NDArray) -> list[str]:
-    """Return texts escaped for XML, all at once; characters that XML does not allow are replaced.
+    """Return texts escaped for XML, with characters replaced that XML does not allow.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Writing: columns to Parquet or CSV, and files and folders whole or not at all."""
+"""Writing of columns to Parquet or CSV, and of files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trueup.files.target import holding, lock_if_possible, refuse_occupied, remo
 
 @contextmanager
 def staged(target: Path, *, mode: int = 0o755) -> Iterator[Path]:
-    """Give a staging folder beside the target; publish it if the block succeeds, else remove it.
+    """Give a staging folder, which is published if the block succeeds and removed if it fails.
 
     Until then it is the owner's alone; `mode` says who may read it afterwards. What killed runs to the
     same target have left is removed first.
@@ -64,12 +64,12 @@ def _stage(target: Path, stack: ExitStack) -> Path:
                 return folder
     except OSError as error:
         raise ResourceError(
-            f"cannot write beside '{target}': {error.strerror}", remedy="check permissions"
+            f"cannot create a folder beside '{target}': {error.strerror}", remedy="check permissions"
         ) from None
 
 
 def sweep(target: Path) -> None:
-    """Remove staging folders beside a target that nobody holds, because their processes have died."""
+    """Remove the staging folders of processes that have died."""
     for folder in target.absolute().parent.glob(f".{escape(target.name)}.staging-*"):
         remove_unheld(folder)
 
@@ -106,19 +106,21 @@ def to_disk(path: Path) -> None:
 
 
 def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
-    """Rename the staging folder into place in one step, which fails if somebody was faster.
+    """Rename the staging folder to its final name in one step, which fails if the name was taken meanwhile.
 
     Its mode is changed afterwards, by the handle under which it was found to be this user's own.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(handle).st_uid != os.geteuid():
-            raise BundleError(f"'{folder}' is another user's", remedy="let that user publish it")
+            raise BundleError(
+                f"'{folder}' belongs to another user", remedy="let that user publish the release"
+            )
         try:
             folder.rename(target)
         except OSError:
             raise BundleError(
-                f"'{target}' was filled by another run meanwhile", remedy="choose another --out"
+                f"another run has written to '{target}' in the meantime", remedy="choose another --out"
             ) from None
         os.fchmod(handle, mode)
     finally:
@@ -127,7 +129,7 @@ def publish(folder: Path, target: Path, *, mode: int = 0o755) -> None:
 
 
 def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write one new file whole or not at all; a private one is readable by its owner alone.
+    """Write one new file that appears whole or not at all; a private one is readable by its owner alone.
 
     Examples
     --------
@@ -137,19 +139,19 @@ def write_whole(path: Path, held: str | bytes, *, private: bool = False) -> None
     'whole'
     """
     if path.exists():
-        raise BundleError(f"'{path}' exists", remedy="choose another --out")
+        raise BundleError(f"'{path}' exists already", remedy="choose another --out")
     replace_whole(path, held, private=private)
 
 
 def replace_whole(path: Path, held: str | bytes, *, private: bool = False) -> None:
-    """Write one file, or replace one, whole or not at all; raise BundleError if the disk refuses."""
+    """Write or replace one file so that it appears whole or not at all; raise BundleError if the disk refuses."""
     with replacing(path, private=private) as part:
         part.write_bytes(held.encode() if isinstance(held, str) else held)
 
 
 @contextmanager
 def replacing(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Give an empty file to fill, which then replaces one whole or not at all; raise BundleError if the disk refuses."""
+    """Give an empty file to fill, which then replaces the old one in one step; raise BundleError if the disk refuses."""
     part = path.with_name(f".{path.name}.part-{os.getpid()}")
     try:
         with writing(path):
@@ -215,7 +217,7 @@ FEW_TEXTS = 1 << 17
 
 
 def hold_keys(connection: Any, keys: Mapping[str, NDArray]) -> dict[str, str]:
-    """Register key columns whose rows are written repeatedly in DuckDB, and return each as an SQL list.
+    """Register key columns in DuckDB for repeated writing, and return each as an SQL list.
 
     Few texts are numbers to it, which it neither compares nor compresses as texts.
 
@@ -264,7 +266,7 @@ CHUNK, HELD = 25_000, 500_000
 
 @contextmanager
 def _handed_over(connection: Any, columns: Mapping[str, NDArray], folder: Path) -> Iterator[str]:
-    """Give columns to DuckDB, long text in chunks, since objects take several times its memory; return what to select from."""
+    """Register columns in DuckDB, with long text in chunks to save memory; return the SQL to select them."""
     rows = max((len(column) for column in columns.values()), default=0)
     if rows <= CHUNK or all(column.dtype.kind != "U" for column in columns.values()):
         connection.register("given", {name: _held_as_objects(column[:]) for name, column in columns.items()})

@@ -195,7 +195,7 @@ def infer(
 
 
 def _executor_of(workers: int) -> LocalPool:
-    """Return threads of this process, or as many processes as are asked for."""
+    """Return an executor with threads of this process, or with as many processes as requested."""
     from trueup.run.local import LocalPool, LocalThreads
 
     return LocalPool(workers) if workers > 1 else LocalThreads()
@@ -204,7 +204,7 @@ def _executor_of(workers: int) -> LocalPool:
 def _with_named_values(
     error: InfeasibleError, measured: Measurements, constraints: Constraints
 ) -> InfeasibleError:
-    """Name the published values that contradict each other, unless they are measurements whose method already said enough."""
+    """Add the names of published values that contradict each other, except where the method has already said enough."""
     if getattr(measured.guarantee, "kind", "") == "none" or not all(
         header.law.additive for header in measured.headers
     ):
@@ -238,29 +238,29 @@ def choose_inference(
             return made
     if fitting:
         raise wrong or SpecError(
-            f"method '{fitting}' does not take these parameters", needed="others, or none"
+            f"method '{fitting}' does not take these parameters", needed="other parameters, or none"
         )
     raise SpecError(
-        f"no method infers counts of structure '{constraints.structure()}' from these measurements",
+        f"no method infers these counts from these measurements (structure '{constraints.structure()}')",
         needed="; ".join(f"'{k.name}': {inference_misfit(k(), constraints, measured)}" for k in METHODS),
     )
 
 
 def tiered(source: Given, spec: Spec | None, tier: str) -> InferenceMethod:
-    """Return the method that a spec asks for, or that fits, with a tier set."""
+    """Return the method that a spec names, or the first that fits, with the given tier."""
     measured, constraints, entry = read_given(source, spec)
     asked = {name: value for name, value in entry.items() if name not in ("quantity", "tier", "minutes")}
     chosen = choose_inference(asked, constraints, measured)
     if not hasattr(chosen, "tier"):
         raise SpecError(
-            f"the tier '{tier}' is given, and these counts are inferred by '{chosen.name}', which has no tiers",
+            f"the tier '{tier}' is given, but method '{chosen.name}' has no tiers",
             remedy="leave out --tier",
         )
     return inference_method(chosen.name, entry_of(asked)[1] | {"tier": tier}, measured)
 
 
 def refuse_asked(problem: Problem) -> None:
-    """Refuse an `[infer]` entry that does not fit the spec's own measurements, before they are drawn.
+    """Refuse an `[infer]` entry that does not fit the spec's own measurements, before they are made.
 
     Raises
     ------

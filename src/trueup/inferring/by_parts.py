@@ -1,4 +1,4 @@
-"""The posterior of a large tree, histogram or family by parts: on any engine, within bounded memory, resumed after any kill.
+"""The posterior of a large problem by parts: in bounded memory, on any engine, and resumable at any time.
 
 Of a tree the driver estimates the prior, as in memory; parts are looked at, solved up to the top, drawn and written. Parts of a
 histogram, or of a family of tables, follow draws of the places above them (`histogram_parts`, `family_parts`). All that parts
@@ -71,7 +71,7 @@ PART_BYTES, VALUE_BYTES = (300, 9), 16
 
 
 class Prediction(NamedTuple):
-    """The predicted cost of a posterior by parts: seconds of a processor, bytes of memory and of disk."""
+    """The predicted cost of a posterior by parts: processor seconds, and bytes of memory and disk."""
 
     core_seconds: float
     memory: float
@@ -249,16 +249,17 @@ def _cut(
         return LargeHistogram(CutHistogram(constraints, tuple(used.headers), tuple(used.values), given))
     if not isinstance(chosen, TreeExact) or chosen.mode or chosen.tier == "approximate":
         raise SpecError(
-            f"'{chosen.name}' with these parameters is given, and parts are parts of a tree, a histogram or tables on places",
-            needed=f"the method '{TreeExact.name}' without its mode, by exact messages, or '{HistogramGibbs.name}' without the "
-            "tier 'chains', public shares and covariates",
+            f"method '{chosen.name}' with these parameters cannot infer by parts",
+            needed=f"method '{TreeExact.name}' without `mode` and not in the tier 'approximate', or method "
+            f"'{HistogramGibbs.name}' without the tier 'chains', public shares and covariates",
             remedy="leave out --engine",
         )
     if odd := next((h for h in used.headers if not (h.law.additive or h.exact) or h.margin.where), None):
         raise SpecError(
-            f"'{odd.query}' of '{odd.margin}' has the law '{odd.law.name}', or a condition, and parts are inferred from noise "
-            "that is added to whole margins",
+            f"query '{odd.query}' of '{odd.margin}' cannot be inferred by parts: it has a condition, or its law "
+            f"'{odd.law.name}' does not add noise",
             remedy="leave out --engine",
+            needed="noise that is added to all groups of a margin",
         )
     state = chosen.prepare(constraints, used.headers).flat_given_bounds(used.flat)
     if state.cut is None:
@@ -268,7 +269,7 @@ def _cut(
 
 
 def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurements) -> None:
-    """Refuse families that are inferred in memory alone."""
+    """Refuse families of tables that can only be inferred in memory."""
     added = (h.groups is None and (h.exact or (h.law.additive and not h.law.joint)) for h in used.headers)
     if not isinstance(chosen.prior, Hierarchical) or chosen.prior.concentrations:
         why = "the prior is flat or has given concentrations, and parts learn theirs"
@@ -278,12 +279,16 @@ def _refuse_family(chosen: FamilyMoves, constraints: Constraints, used: Measurem
         why = "some counts of a table alone are measured, or with a law other than added noise"
     else:
         return
-    raise SpecError(f"the family is not inferred by parts: {why}", remedy="leave out --engine")
+    raise SpecError(
+        f"the tables on these places cannot be inferred by parts: {why}", remedy="leave out --engine"
+    )
 
 
 def _too_small(state: TreeState) -> SpecError:
     nodes = len(state.child_ptr) - 1
-    return SpecError(f"a tree of {nodes:,} counts is inferred in memory", remedy="leave out --engine")
+    return SpecError(
+        f"a tree of {nodes:,} counts is too small to be inferred by parts", remedy="leave out --engine"
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The driver of Markov chains: run, judge, and lengthen them until they pass or their time is spent.
+"""The driver of Markov chains: it runs and diagnoses them, and lengthens the run until it passes or time is spent.
 
 *How long is enough.* An interval between two quantiles of S independent draws holds a mass of mean 1 - alpha and standard
 deviation sqrt(alpha (1 - alpha) / S): 3 points of a 90 % interval at S = 100. By the curvature of the law at its ends it holds
@@ -31,7 +31,7 @@ MIN_EFFECTIVE_SIZE, MIN_SUFFICIENT_SHARE = 100.0, 0.95
 
 
 def told_cost(seconds: float, memory: float) -> str:
-    """Return the predicted time and memory (bytes) of chains in words."""
+    """Return text with the predicted time and memory (bytes) of chains."""
     return f"{told_time(seconds)} and {memory / 1e9:.1f} GB"
 
 
@@ -49,11 +49,11 @@ def refuse_forecast(
     """
     if seconds > (left := deadline.left()):
         raise SpecError(
-            f"{text}, longer than the {told_time(max(left, 0.0))} that are left of {deadline.allowed / 60:g} minutes",
+            f"{text}; that is longer than the {told_time(max(left, 0.0))} left of {deadline.allowed / 60:g} minutes",
             remedy=f"{other}allow more `minutes`, or {remedy}",
         )
     if memory > (there := available()):
-        raise SpecError(f"{text}, and {there / 1e9:.1f} GB are free", remedy=remedy)
+        raise SpecError(f"{text}, but only {there / 1000000000.0:.1f} GB are free", remedy=remedy)
 
 
 def ask_for_less(tree: Tree) -> str:
@@ -86,7 +86,7 @@ class Engine(Protocol):
 
     @property
     def limit(self) -> ChainLimit:
-        """Return the limit of time that chains may run."""
+        """Return the time limit of the chains."""
         ...
 
     @property
@@ -95,33 +95,32 @@ class Engine(Protocol):
         ...
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return the record of a run's diagnostics: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, whether it `passed`, and
-        perhaps whether it is as long as is `aimed` at."""
+        """Return a run's diagnostics: `smallest_ess`, `largest_r_hat`, `r_hat_allowed`, `passed`, and perhaps `aimed`."""
         ...
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a way to make the run longer, or None if it is as long as it may get."""
+        """Return a way to make the run longer, or None if it has reached its largest length."""
         ...
 
 
 class OfWalk:
-    """Limit and sweeps of the chains that an engine moves."""
+    """Time limit and numbers of sweeps of an engine's chains."""
 
     walk: Any
 
     @property
     def limit(self) -> ChainLimit:
-        """Return the limit of time that chains may run."""
+        """Return the time limit of the chains."""
         return self.walk.limit
 
     @property
     def sweeps(self) -> int:
-        """Return the sweeps of each chain so far."""
+        """Return how many sweeps each chain has made."""
         return self.walk.sweeps
 
 
 class Told(TypedDict, total=False):
-    """The words of a record (`Drawn`) for a run that falls short."""
+    """Sentences for the record (`Drawn`) of a run that is too short."""
 
     approximate: str
     refused: str
@@ -148,11 +147,11 @@ class Judged:
 
     @property
     def enough(self) -> bool:
-        """Return True if its draws may be called a posterior."""
+        """Return True if the draws are good enough to be called a posterior."""
         return self.found["passed"]
 
     def told(self, chains: int, sweeps: int, remedy: str, weak: bool) -> Told:
-        """Return the record's words on a run that is too short: `approximate` if it may be `weak`, else `refused`."""
+        """Return the record's sentences for a run that is too short: `approximate` if it may be `weak`, else `refused`."""
         if self.enough:
             return {}
         if weak:
@@ -166,7 +165,7 @@ class Judged:
 
     @property
     def rough(self) -> bool:
-        """Return True for a run that time ended, whose chains agree well enough for a rough answer."""
+        """Return True if time ended the run and its chains agree well enough for a rough answer."""
         return self.late and self.found["largest_r_hat"] <= MOST_APART
 
 
@@ -199,7 +198,8 @@ def until_long_enough(
             return Judged(begun, run, found, True)
         wall = longer.seconds / min(engine.chains, cores())
         announce(
-            progress, f"chains are too short: {longer.text}, {engine.limit.deadline.in_all(wall)} predicted"
+            progress,
+            f"the chains are too short; {longer.text}, {engine.limit.deadline.in_all(wall)} predicted",
         )
         try:
             run = longer.run(tell)
@@ -222,7 +222,7 @@ def chains_too_short(sweeps: int, found: Mapping[str, Any], remedy: str) -> str:
 
 
 def not_converged(chains: int, sweeps: int, found: Mapping[str, Any]) -> str:
-    """Return the sentence on the agreement of chains that are kept though they have not converged."""
+    """Return the sentence on chains that are kept although they have not converged."""
     return (
         f"Tier 'approximate': {chains} Markov chains of {sweeps:,} sweeps that have not converged (largest R-hat "
         f"{found['largest_r_hat']:.2f}, smallest effective size {found['smallest_ess']:.0f}{_short(found)}): "
@@ -237,7 +237,7 @@ def _short(found: Mapping[str, Any]) -> str:
 
 @dataclass
 class Verdict:
-    """Diagnostics of successive tables, compared with what their intervals need.
+    """Diagnostics of tables, collected one by one and compared with what their intervals need.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ class Verdict:
     named: tuple[tuple[float, str], ...] = ()
 
     def add(self, r_hat: NDArray, ess: NDArray, label: Callable[[int], str]) -> None:
-        """Judge one table's counts; `label` names the count at a position."""
+        """Add the diagnostics of one table; `label` names the count at a position."""
         self.worst, self.least = max(self.worst, float(r_hat.max())), min(self.least, float(ess.min()))
         bad = np.flatnonzero(~((r_hat <= self.allowed) & (ess >= MIN_EFFECTIVE_SIZE)))
         self.watched, self.short = self.watched + len(ess), self.short + len(bad)

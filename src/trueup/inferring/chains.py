@@ -1,4 +1,4 @@
-"""Common code of Markov chains run side by side in threads: time limits, checkpoints, diagnostics, and thinning of draws.
+"""Common code of Markov chains that run in parallel threads: time limits, checkpoints, diagnostics and thinning.
 
 A killed run resumes from its checkpoints, and gives the draws of an uninterrupted one. Each chain writes a file at every
 checkpoint: what it drew since the last one, where it is, and its generator. The folder also says which run it belongs to: the
@@ -47,7 +47,7 @@ LISTENING = 0.2
 
 
 def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | None:
-    """Return the reason why settings do not suit chains that draw their concentrations, or None; `of` names the second one."""
+    """Return the reason why settings do not suit chains that draw their concentrations, or None; `of` is the second setting."""
     if prior.total.name != "flat":
         return "its total is flat, and the prior says another one"
     if len(prior.concentrations) not in (0, 2):
@@ -56,12 +56,12 @@ def refuses_settings(prior: Hierarchical, of: str, chains: int = 2) -> str | Non
 
 
 class OutOfTimeError(Exception):
-    """Chains stopped because their time is spent; the caller decides what follows."""
+    """Chains that stopped because their time was spent; the caller decides how to go on."""
 
 
 @dataclass
 class ChainLimit:
-    """The time that chains may take.
+    """The time limit of chains.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class ChainLimit:
         return self.deadline.passed or time.process_time() - self.began >= self.processor
 
     def allows(self, processor: float, chains: int) -> bool:
-        """Return True if so many seconds of processor time of that many parallel chains fit in the time left."""
+        """Return True if parallel chains with so many processor seconds in all finish in the time left."""
         wall = processor / min(chains, cores())
         return wall <= self.deadline.left() and processor <= self.processor - (
             time.process_time() - self.began
@@ -96,7 +96,7 @@ def run_side_by_side(
     stop: Callable[[], object],
     limit: ChainLimit,
 ) -> None:
-    """Run chains in threads, one counter of `done` each; an interruption calls `stop`, which the chains must check.
+    """Run chains in parallel threads; an interruption calls `stop`, which the chains must check.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def run_side_by_side(
 
 
 def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress, limit: ChainLimit) -> None:
-    """Wait for chains, and report progress after every twentieth of the way."""
+    """Wait for chains, and report progress at every twentieth of the run."""
     told = 0
     while True:
         finished, left = wait(running, timeout=LISTENING)
@@ -133,7 +133,7 @@ def _listen(running: list[Future], done: Sequence[int], of: int, tell: Progress,
 
 
 def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
-    """Return R-hat and effective sample sizes of draws `(chains, draws, k)`, computed for some quantities at a time."""
+    """Return R-hat and effective sample sizes of draws `(chains, draws, k)`, computed in pieces to save memory."""
     step = max(1, CHUNK // (values.shape[0] * values.shape[1]))
     found = [diagnose(values[:, :, i : i + step]) for i in range(0, values.shape[2], step)]
     r_hat, ess = (np.concatenate(part) for part in zip(*found))
@@ -141,7 +141,7 @@ def diagnosed_in_pieces(values: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def thinned(run: NDArray, draws: int) -> NDArray:
-    """Return `draws` draws, evenly from all chains `(chains, kept, n)`; all if there are fewer."""
+    """Return `draws` evenly spaced draws from all chains `(chains, kept, n)`, or all of them if there are fewer."""
     chains, kept = run.shape[:2]
     each = min(-(-draws // chains), kept)
     if each == kept:  # a copy may be as large as all else
@@ -158,7 +158,7 @@ RUN_FILE = "run.json"
 
 
 def key_of(*parts: Any) -> str:
-    """Return a digest of what draws depend on: arrays by their bytes, all else by repr, and the version."""
+    """Return a digest of everything that draws depend on, including the version of trueup."""
     digest = hashlib.sha256(__version__.encode())
     for part in parts:
         digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
@@ -166,7 +166,7 @@ def key_of(*parts: Any) -> str:
 
 
 class Saved(NamedTuple):
-    """A chain's saved state: how many draws it had made, and its arrays."""
+    """A chain's saved state: its number of draws, and its arrays."""
 
     draws: int
     arrays: dict[str, NDArray]
@@ -214,7 +214,7 @@ class Checkpoint:
         if _record(folder).get("run") != key:
             raise BundleError(
                 f"'{folder}' holds the chains of another run",
-                needed="the same values, method, number of draws and version of trueup, or a new folder",
+                needed="a new folder, or the values, method, number of draws and version of trueup with which the run began",
                 remedy="remove it, or move it away",
             )
         return cls(folder)
@@ -231,7 +231,7 @@ class Checkpoint:
         self.last[chain] = time.monotonic()
 
     def load(self, run: str, chain: int, rng: np.random.Generator) -> list[Saved]:
-        """Return a chain's saved states of a run in the order of its draws, and restore its generator."""
+        """Return a chain's saved states of a run in order, and restore its random generator."""
         found, last = [], None
         for path in sorted(self.folder.glob(f"{escape(run)} {chain} *.npz")):
             held = _arrays(path)
@@ -245,11 +245,11 @@ class Checkpoint:
 
     @property
     def run(self) -> str:
-        """Return the run that all chains have begun; empty before."""
+        """Return the last run that all chains have begun; empty if there is none."""
         return str(_record(self.folder).get("begun", ""))
 
     def begin(self, run: str) -> None:
-        """Record that all chains have begun a run, and remove what the one before left."""
+        """Record that all chains have begun a run, and remove the files of the run before."""
         replace_whole(self.folder / RUN_FILE, json.dumps(_record(self.folder) | {"begun": run}), private=True)
         with writing(self.folder):
             for path in self.folder.glob("*.npz"):
@@ -258,7 +258,7 @@ class Checkpoint:
 
 
 def _arrays(path: Path) -> dict[str, NDArray]:
-    """Return the arrays of a checkpoint; they are unpacked, so that none is larger than its file."""
+    """Return the arrays of a checkpoint, each limited to the size of its file."""
     with _undamaged(path), ZipFile(path) as held:
         if path.is_symlink() or any(part.compress_type != ZIP_STORED for part in held.infolist()):
             raise ValueError
@@ -274,21 +274,22 @@ def _undamaged(path: Path) -> Iterator[None]:
     except Exception:
         raise BundleError(
             f"the checkpoint '{path}' is damaged",
-            remedy="remove the folder that it is in; the run begins anew",
+            remedy="remove the folder of this checkpoint; the run then starts again",
         ) from None
 
 
 def _refuse_others(folder: Path) -> None:
-    """Refuse a folder that somebody else may have filled."""
+    """Refuse a checkpoint folder that another user may have written to."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise BundleError(
-            f"'{folder}' is a link, no folder, or another user's", remedy="remove it, or choose another --out"
+            f"'{folder}' is a symbolic link, is not a folder, or belongs to another user",
+            remedy="remove it, or choose another --out",
         )
 
 
 def _record(folder: Path) -> dict[str, str]:
-    """Return a folder's record: its run, and the run that all chains have begun; empty if unreadable."""
+    """Return a folder's record: the digest of its run, and the last run that all chains have begun; empty if unreadable."""
     try:
         held = json.loads((folder / RUN_FILE).read_text())
     except (OSError, ValueError, RecursionError):

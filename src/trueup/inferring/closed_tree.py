@@ -1,4 +1,4 @@
-"""Trees whose published values all have closed windows, summed part by part: memory is that of the result.
+"""Exact inference on trees whose published values limit every count, part by part in bounded memory.
 
 Each part of a cut tree (`trueup.kernel.messages.partition`) sends one message a root to the top, which is summed in turn; then
 each part is summed once more, given what the top knows of its roots. Nothing of a part but its result is kept between.
@@ -59,7 +59,7 @@ SAMPLED = 1 << 20
 
 
 class Summed(NamedTuple):
-    """Marginals of every margin, draws `(draws, n)` of the finest cells, and whether all draws were made."""
+    """Marginals of every margin, draws `(draws, n)` of the finest cells, and whether all requested draws were made."""
 
     marginals: dict[Margin, Marginals]
     counts: Integers
@@ -67,14 +67,14 @@ class Summed(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Messages of a part's nodes, in level order, its roots first."""
+    """Messages of a part's nodes in level order, roots first."""
 
     child_ptr: Integers
     messages: ClosedMessages
 
     @property
     def window(self) -> tuple[Integers, Integers]:
-        """Return the first count and the size of every node's window."""
+        """Return the first count and the length of every node's window."""
         return self.messages.low, np.diff(self.messages.start)
 
     def marginals(self, roots: Reals) -> Reals:
@@ -82,7 +82,7 @@ class _Part(NamedTuple):
 
 
 class _Level:
-    """Marginals of a level's nodes, written run after run; memory is taken as it is written."""
+    """Marginals of one level's nodes, filled run by run, so that memory grows only as they are written."""
 
     def __init__(self, nodes: int, masses: int) -> None:
         self.low, self.size = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
@@ -101,7 +101,7 @@ class _Level:
 
 
 class _Runs(NamedTuple):
-    """Nodes `first:last` of some levels, one after the other."""
+    """Consecutive nodes `first:last` of some levels."""
 
     first: Integers
     last: Integers
@@ -109,7 +109,7 @@ class _Runs(NamedTuple):
 
 @dataclass(eq=False)
 class ClosedTree:
-    """A tree problem whose values are laws' with closed windows.
+    """A tree problem in which published values limit every count to a finite window.
 
     Attributes
     ----------
@@ -134,14 +134,14 @@ class ClosedTree:
 
     @classmethod
     def of(cls, problem: TreeProblem, values: NDArray, prior: Prior | FittedMasses) -> ClosedTree | None:
-        """Lay out the tree of measured values `(q,)`; return None if some are noisy, which closes no window."""
+        """Prepare the tree for measured values `(q,)`; return None if some are noisy, so that windows are infinite."""
         laws = [header.law for header in problem.headers if not header.exact]
         if isinstance(prior, Hierarchical) or not laws or any(law.additive for law in laws):
             return None
         return cls(problem, problem.parts(values), *problem.whole_bounds(values), prior)
 
     def summed(self, draws: int, rng: np.random.Generator, progress: Progress) -> Summed | None:
-        """Sum the whole tree; return None if a window is open, it is too much work, or no counts are possible."""
+        """Solve the whole tree; return None if a window is infinite, it needs too much work, or no counts are possible."""
         roots = self._roots()
         if roots is None or (top := self._top(*roots)) is None:
             return None
@@ -175,7 +175,7 @@ class ClosedTree:
 
     @cached_property
     def cut(self) -> Partition | None:
-        """Return the cut of a large tree; a prior that varies among cells of a kind keeps it whole."""
+        """Return the cut of a large tree, or None if the prior varies among cells in a way that prevents cutting."""
         nested = self.problem.nested
         alike = isinstance(self.prior, Flat | Bounded | Masses | FittedMasses)
         large = nested.level_ptr[-1] > PART and alike
@@ -187,7 +187,7 @@ class ClosedTree:
 
     @cached_property
     def _sorted(self) -> list[tuple[Integers, Integers | None]]:
-        """Return for each header its nodes, ascending, and the order that sorts them."""
+        """Return for each header its nodes in ascending order, and the order that sorts them."""
         found = []
         for nodes in self.problem.nodes:
             order = None if (np.diff(nodes) > 0).all() else np.argsort(nodes, kind="stable")
@@ -196,7 +196,7 @@ class ClosedTree:
 
     @cached_property
     def _cell_of(self) -> Integers | None:
-        """Return the finest cell of each leaf in the nodes' order; None if they are in that order."""
+        """Return the finest cell of each leaf in the order of nodes, or None if cells are in that order."""
         nested = self.problem.nested
         return None if nested.orders[-1] is None else np.argsort(nested.orders[-1])
 
@@ -216,7 +216,7 @@ class ClosedTree:
         return _Runs(*np.array(found).T)
 
     def _part(self, at: int, window: tuple[Integers, Integers] | None = None) -> _Part | None:
-        """Sum part `at`, whose roots' windows may be known."""
+        """Solve part `at`, with the given windows of its roots if they are known."""
         nodes, child_ptr = subtrees(self.problem.child_ptr, *self._edges[at : at + 2])
         runs = self._runs(at)
         factors = self._factors(runs, nodes)
@@ -247,7 +247,7 @@ class ClosedTree:
         return table.build()
 
     def _roots(self) -> tuple[Integers, Integers, Reals] | None:
-        """Return first counts, sizes and masses of the messages of all parts' roots."""
+        """Return first counts, sizes and masses of the messages from the roots of all parts."""
         found = []
         self._room = np.zeros(len(self.problem.nested.margins), np.int64)
         for at, (first, last) in enumerate(pairwise(self._edges)):
@@ -265,7 +265,7 @@ class ClosedTree:
         return low, size, masses
 
     def _top(self, low: Integers, size: Integers, masses: Reals) -> _Part | None:
-        """Sum the nodes above the parts, whose leaves are the parts' roots."""
+        """Solve the nodes above the parts, whose leaves are the parts' roots."""
         if self.cut is None:
             return _Part(np.array([1, 1]), ClosedMessages(low, np.array([0, size[0]]), masses, -1))
         level_ptr, first = self.problem.nested.level_ptr, self.cut.edges[0]
@@ -358,7 +358,7 @@ class ClosedTree:
 
 
 def _solved(child_ptr: Integers, factors: Factors) -> _Part | None:
-    """Sum a tree or a forest; return None if a window is open or empty, or it is too much work."""
+    """Solve a tree or a forest; return None if a window is infinite or empty, or if it needs too much work."""
     if factors.open_ended.any():
         return None
     low, high = bounds(child_ptr, *reach_all(factors))

@@ -1,4 +1,4 @@
-"""Independent components of a posterior, and the moves that a chain makes on their cells.
+"""Independent components of a posterior, and the moves of Markov chains on their cells.
 
 Counts that nothing links are a small problem of their own. A row (a measured sum, a rule, a prior on a total) links the counts
 that it holds and that may vary. What no row links factorises.
@@ -35,7 +35,7 @@ SLACK = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class IndependentPart:
-    """Free cells that rows link, with the fixed cells of these rows.
+    """Free cells that share rows of the constraints, with the fixed cells of these rows.
 
     Attributes
     ----------
@@ -59,17 +59,17 @@ class IndependentPart:
 
     @property
     def own(self) -> NDArray[np.int64]:
-        """Return the free cells, which no other component has."""
+        """Return the free cells of this component."""
         return self.cells[self.free]
 
     def tables(self, most: int) -> NDArray[np.int64] | None:
-        """List all tables `(t, k)` that satisfy what is exact; return None if there are more than `most`."""
+        """List all tables `(t, k)` that satisfy the exact rows; return None if there are more than `most`."""
         matrix, low, high = self.limits
         return enumerate_fibre(matrix, low - SLACK, high + SLACK, (self.box[0], self.box[1]), most)
 
 
 def components(problem: RowProblem) -> list[IndependentPart]:
-    """Split a problem between free cells that no row links.
+    """Split a problem into sets of free cells that share no row.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def components(problem: RowProblem) -> list[IndependentPart]:
 
 
 def linked(by_cell: Any, free: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return sets of free cells that rows of a sparse matrix `(r, n)` link, each ascending."""
+    """Return the sets of free cells that share rows of a sparse matrix `(r, n)`, each in ascending order."""
     inner = scipy.sparse.csr_array(by_cell[:, free])
     graph = scipy.sparse.block_array([[None, inner], [inner.T, None]], format="csr")
     if not len(free):
@@ -123,7 +123,7 @@ def fixed_alone(problem: RowProblem) -> bool:
 
 
 def pinned_counts(problem: RowProblem, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> RowProblem:
-    """Return the same problem with the counts of some cells given."""
+    """Return the problem with the counts of some cells fixed."""
     box = problem.box.copy()
     box[:, cells] = counts
     return replace(problem, box=box)

@@ -1,4 +1,4 @@
-"""Contradictions of prior and measurements: residuals of the posterior against measured values, level by level.
+"""Contradictions between prior and measurements: posterior residuals of measured values, level by level.
 
 Let `y = x + e` be the noisy counts of one query at one level and `r = y - E[x | everything]` their residuals, so `r =
 E[e | everything]`: a mean of the noise. If the truth follows the prior, Jensen's inequality bounds every convex
@@ -86,12 +86,14 @@ class Inconsistency(NamedTuple):
 
     @property
     def explained(self) -> float | None:
-        """Return the explained share of the observed inconsistency (above 1 if laws imply more); None if there is none."""
+        """Return the share of the observed inconsistency that the laws explain (above 1 if they imply more); None if there is
+        none.
+        """
         return self.by_law / self.mean_square if self.mean_square else None
 
 
 def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Inconsistency]:
-    """Compare every published margin with every finer one.
+    """Compare every published margin with the sums of every finer one.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def inconsistencies(measured: Measurements, posterior: Posterior) -> list[Incons
 
 
 class _Numbers(NamedTuple):
-    """Numbers `(groups,)` of a margin, NaN where none is published, and the law of each."""
+    """Published numbers `(groups,)` of a margin, NaN where none is published, and the law of each."""
 
     values: NDArray[np.float64]
     laws: list[tuple[Any, NDArray[np.int64]]]
@@ -211,7 +213,7 @@ def conflicts(measured: Measurements, drawn: Drawn) -> tuple[Conflict, ...] | No
 
 
 def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: Drawn) -> Reals:
-    """Return posterior means of a query's noise, followed by those of values that codes hide because of their size."""
+    """Return the posterior mean noise of a query's values, followed by that of values hidden because of their size."""
     codes: list[tuple[Any, Any]] = [
         (other.groups, other.law)
         for other in measured.headers
@@ -226,7 +228,7 @@ def _residuals(measured: Measurements, header: Measured, values: Reals, drawn: D
 
 
 def mean_noise(law: Law, ranges: Sequence[tuple[float, float]], counts: NDArray) -> Reals:
-    """Return the mean noise on each count, given that the noisy value lies in some ranges.
+    """Return the mean noise on each count, given the ranges that the noisy value lies in.
 
     Examples
     --------
@@ -303,7 +305,7 @@ def _moments(law: Law) -> tuple[Reals, Reals, Reals]:
 
 
 def _tabulated(law: Law) -> tuple[Reals, Reals]:
-    """Return noise from 0 to `TABULATED_DEVIATIONS` standard deviations, in steps, and its log masses or densities."""
+    """Return noise values from 0 to `TABULATED_DEVIATIONS` standard deviations, and their log masses or densities."""
     sd = float(np.sqrt(law.variance))
     step = np.ceil(TABULATED_DEVIATIONS * sd / POINTS) if law.discrete else TABULATED_DEVIATIONS * sd / POINTS
     at = step * np.arange(np.ceil(TABULATED_DEVIATIONS * sd / step) + 2)
@@ -312,7 +314,7 @@ def _tabulated(law: Law) -> tuple[Reals, Reals]:
 
 
 def _log_sum(log: Reals, at: Reals, tilts: Reals, falls: float, step: float) -> Reals:
-    """Return the log of the sum of masses times `exp(t x)`, bounded above beyond the table by log-concavity."""
+    """Return the log of the sum of masses times `exp(t x)`; the tail beyond the table is bounded by log-concavity."""
     inner = log[None] + tilts[:, None] * at
     ratio = np.exp((tilts - falls) * step)
     return np.logaddexp(np.logaddexp.reduce(inner, axis=1), inner[:, -1] + np.log(ratio) - np.log1p(-ratio))

@@ -1,4 +1,4 @@
-"""Proofs that a chain's moves reach every table, and the moves that the proofs need.
+"""Proofs that the moves of a Markov chain reach every table, and the moves that the proofs need.
 
 Bounds on single cells and rows of several cells (invariants, rules, bounds of margins) split the free cells into
 pieces that no such row links; moves connect all tables if they connect those of every piece. They do, in a piece
@@ -47,7 +47,7 @@ SINGLE_STEPS = 0
 
 
 class Joined(NamedTuple):
-    """Proofs of connection for the pieces of a problem.
+    """The proofs of connection for the pieces of a problem.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Joined(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of whole numbers on the k free cells of a piece, `low <= matrix x <= high` with x in a box, and one such x."""
+    """Rows of whole numbers on the k free cells of a piece, `low <= matrix x <= high` with bounds on x, and one solution x."""
 
     matrix: NDArray[np.int64]
     low: NDArray[np.float64]
@@ -121,7 +121,7 @@ def join(problem: RowProblem, shape: tuple[int, ...], moves: Moves, table: NDArr
 
 
 def _integer_rows(matrix, low, high, box, table) -> _Rows:
-    """Multiply rows until they are whole; rows of one cell narrow its box."""
+    """Multiply rows until they are whole numbers; a row of a single cell becomes a bound on it."""
     dense, box = matrix.toarray(), box.copy()
     scale = np.array([_denominator(row) for row in dense])
     dense, low, high = np.rint(dense * scale[:, None]).astype(np.int64), low * scale, high * scale
@@ -138,7 +138,7 @@ def _denominator(row: NDArray[np.float64]) -> int:
 
 
 def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
-    """Return vectors `(v, k)` and patterns that connect a piece, or None if it is not known."""
+    """Return vectors `(v, k)` and patterns that connect all tables of a piece, or None if no proof is found."""
     none = np.zeros((0, len(own)), np.int64)
     equal = rows.high - rows.low <= 2 * SLACK
     if _through_a_corner(rows):
@@ -161,7 +161,7 @@ def _connected(rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
 
 
 def _through_a_corner(rows: _Rows) -> bool:
-    """Return True if some corner of the box satisfies all rows and every row is monotone towards it."""
+    """Return True if some corner of the box satisfies all rows, and moves towards it never break a row."""
     one_way = (rows.matrix >= 0).all(axis=1) | (rows.matrix <= 0).all(axis=1)
     for corner in rows.box:
         if one_way.all() and np.isfinite(corner).all():
@@ -172,7 +172,7 @@ def _through_a_corner(rows: _Rows) -> bool:
 
 
 def _with_slack(rows: _Rows, equal: NDArray[np.bool_]):
-    """Return the Graver basis with a slack cell for each row between limits, without the slack cells; None if it is large."""
+    """Return the Graver basis of rows with limits, found with one slack cell for each; None if it is too large."""
     more = -np.eye(len(equal), dtype=np.int64)[:, ~equal]
     found = _graver(np.hstack([rows.matrix, more]))
     return None if found is None else np.unique(found[:, : rows.matrix.shape[1]], axis=0)
@@ -195,7 +195,7 @@ def _two_way_tables(rows: _Rows):
 
 
 def _basis(rows: _Rows):
-    """Return a reduced basis of the changes that keep every equality; empty if the piece is large."""
+    """Return a reduced basis of the changes that keep every equality; empty if the piece is too large."""
     equal = rows.high - rows.low <= 2 * SLACK
     k = rows.matrix.shape[1]
     if k > MAX_PIECE_CELLS or not equal.any():
@@ -204,7 +204,7 @@ def _basis(rows: _Rows):
 
 
 def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], moves: Moves):
-    """Return vectors and patterns for a sum, a two-way table, or any piece of a lattice; None if not known."""
+    """Return connecting vectors and patterns for a sum, a two-way table, or a lattice piece; None if none is known."""
     cells, none = piece.cells.ravel(), np.zeros((0, len(own)), np.int64)
     spot = np.stack(np.unravel_index(own[piece.cells], shape))
     if piece.kind == "free":
@@ -225,7 +225,7 @@ def _simple(piece: Piece, rows: _Rows, own: NDArray, shape: tuple[int, ...], mov
 
 
 def _transfers(cells: NDArray, k: int):
-    """Return moves of one unit from each cell to the next; they connect all divisions of a sum, inside any bounds."""
+    """Return moves of one unit from each cell to the next; they connect all divisions of a sum within any bounds."""
     vectors = np.zeros((len(cells) - 1, k), np.int64)
     at = np.arange(len(cells) - 1)
     vectors[at, cells[:-1]], vectors[at, cells[1:]] = 1, -1
@@ -239,7 +239,7 @@ def _spread_vectors(vectors, cells, k):
 
 
 def _held_above(piece: Piece, rows: _Rows) -> bool:
-    """Return True if a cell's own upper bound is below what its row and column allow."""
+    """Return True if a cell's upper bound is below what its row and column allow."""
     low, high = rows.box[:, piece.cells]
     table = rows.table[piece.cells]
     if not np.isfinite(low).all():
@@ -267,7 +267,7 @@ def _pattern(moves: Moves, kind: int, ways: tuple[NDArray[np.bool_], ...], spot:
 
 
 def _covers(moves: Moves, p: int, part: int, way: NDArray[np.bool_], spot: NDArray) -> bool:
-    """Return True if a part of a pattern changes all these coordinates: the place, within one group, and attributes."""
+    """Return True if one part of a pattern changes all these coordinates."""
     if not moves.axes[p, part][way[1:]].all():
         return False
     level = moves.places[p, part]

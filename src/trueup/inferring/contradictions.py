@@ -1,4 +1,4 @@
-"""Smallest sets, by name, of published values that no true table explains.
+"""Smallest sets of published values and rules that no table of counts satisfies.
 
 Each value says an interval of a sum of counts, `low <= A x <= high` with x at least zero. By Farkas's lemma no x satisfies a
 set of rows if and only if multipliers u (of upper ends) and l (of lower ends), all at least zero, have
@@ -35,7 +35,7 @@ SHOWN_ROWS = 8
 
 
 class _Rows(NamedTuple):
-    """Rows `low <= matrix x <= high` on counts of at least zero, each with its label."""
+    """Rows `low <= matrix x <= high` on nonnegative counts, each with its label."""
 
     matrix: Any
     low: NDArray[np.float64]
@@ -90,7 +90,7 @@ def contradicting_values(measured: Measurements, constraints: Constraints) -> In
 
 
 def _published_rows(measured: Measurements) -> Iterator[RowBlock]:
-    """Yield the rows that published values state about sums of counts."""
+    """Yield the rows on sums of counts that published values imply."""
     cells = measured.cells
     for header, values in zip(measured.headers, measured.values):
         low, high = header.law.bounds(values)
@@ -106,7 +106,7 @@ def _published_rows(measured: Measurements) -> Iterator[RowBlock]:
 
 
 def _certificate(rows: _Rows) -> NDArray[np.int64]:
-    """Return the rows of one certificate of infeasibility: the duals of the least total violation."""
+    """Return the rows of one proof of infeasibility: those with nonzero duals when the total violation is minimised."""
     m, n = rows.matrix.shape
     one = scipy.sparse.eye_array(m, format="csr")
     upper, lower = np.flatnonzero(np.isfinite(rows.high)), np.flatnonzero(np.isfinite(rows.low))
@@ -128,7 +128,7 @@ def _certificate(rows: _Rows) -> NDArray[np.int64]:
 
 
 def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool]:
-    """Return the fewest rows that have a certificate, none if there is none, and whether that is proved."""
+    """Return the smallest set of contradictory rows that is found, and whether it is proved to be the smallest."""
     m = len(rows.labels)
     columns = scipy.sparse.csc_array(rows.matrix)
     columns.sort_indices()
@@ -167,7 +167,7 @@ def _smallest(rows: _Rows) -> tuple[NDArray[np.int64], bool]:
 
 
 def _irreducible(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Leave out rows, many at a time at first, as long as the others still exclude each other."""
+    """Leave out rows as long as the remaining ones still contradict each other, many at a time at first."""
     size = max(len(at) // 2, 1)
     while len(at):
         start = 0
@@ -184,7 +184,7 @@ def _irreducible(rows: _Rows, at: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _excluded(rows: _Rows) -> bool:
-    """Return True if a linear program finds no counts of at least zero for the rows."""
+    """Return True if a linear program finds no nonnegative counts that satisfy the rows."""
     upper, lower = np.isfinite(rows.high), np.isfinite(rows.low)
     matrix = scipy.sparse.csc_array(
         scipy.sparse.vstack([rows.matrix[upper], -rows.matrix[lower]], format="csc")

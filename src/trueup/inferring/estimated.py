@@ -1,4 +1,4 @@
-"""Priors on the finest counts estimated from published values: a smooth mixture for each class.
+"""Priors on the finest counts that are estimated from published values, as a smooth mixture for each class.
 
 The counts of a class (one combination of attribute values) are taken as independent draws of one law, a mixture of a
 mass at zero and of negative binomials of one shape with means on a geometric grid. A negative binomial of size 2 has a
@@ -56,7 +56,7 @@ class FittedMixture(NamedTuple):
             return FittedMasses(np.log(self.weights @ self.components), self.kind)
 
     def refitted(self, expected: Reals) -> FittedMixture:
-        """Refit to expected numbers `(classes, x)` of cells with each count."""
+        """Fit the mixture again to expected numbers `(classes, x)` of cells with each count."""
         weights = [
             _maximised(weights, self.components.T[some], number[some])
             for weights, number in zip(self.weights, expected)
@@ -80,7 +80,7 @@ def estimated_prior(problem: TreeProblem, values: NDArray) -> FittedMasses:
 def estimated_where_tables_cross(
     constraints: Constraints, headers: Sequence[Measured], values: NDArray
 ) -> FittedMasses:
-    """Estimate the prior from the finest values and, of the sums, those that nest with them.
+    """Estimate the prior from the finest published values and the sums that are nested with them.
 
     Their likelihood is that of a part of what is published, and all of it is in the posterior.
     """
@@ -94,7 +94,7 @@ def estimated_where_tables_cross(
 
 
 def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]) -> FittedMixture:
-    """Fit a mixture to each class of the finest cells, to their own values alone.
+    """Fit a mixture to each class of finest cells, from the published values of these cells alone.
 
     Parameters
     ----------
@@ -105,14 +105,15 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
     seen = _finest(cells, headers, parts)
     if not seen:
         raise SpecError(
-            "prior 'estimated' has nothing to be estimated from: no finest count is published",
-            needed="values of the finest cells",
+            "prior 'estimated' cannot be estimated: no count of a finest cell is published",
+            needed="published counts of the finest cells",
             remedy='use another prior, such as "flat"',
         )
     top = _largest(cells, headers, parts, seen)
     if top > LARGEST_COUNT:
         raise SpecError(
-            f"prior 'estimated' is asked for counts up to {top:,}", needed=f"at most {LARGEST_COUNT:,}"
+            f"prior 'estimated' is requested for counts up to {top:,}",
+            needed=f"counts of at most {LARGEST_COUNT:,}",
         )
     components = _components(np.arange(top + 1))
     weights = np.stack([_fit(kind, each, seen, components) for kind in range(each)])
@@ -122,7 +123,7 @@ def fitted_mixture(cells: Cells, headers: Sequence[Measured], parts: Sequence[ND
 def _finest(
     cells: Cells, headers: Sequence[Measured], parts: Sequence[NDArray]
 ) -> list[tuple[Any, NDArray, NDArray, int]]:
-    """Return law, cells, values and largest possible count of every header that measures finest cells directly."""
+    """Return law, cells, values and largest possible count of every header that measures finest cells."""
     found = []
     for header, part in zip(headers, parts):
         if canonical(cells, header.margin) != cells.finest:
@@ -189,7 +190,7 @@ def _fit(kind: int, each: int, seen: list, components: Reals) -> Reals:
 
 
 def _maximised(weights: Reals, likelihood: Reals, times: Reals) -> Reals:
-    """Maximise the likelihood `(r, k)` of observations, each occurring `times`, over weights `(k,)` from a start."""
+    """Maximise the likelihood `(r, k)` of observations, each occurring `times` times, over weights `(k,)`."""
     if not len(times):
         return weights
     likelihood = likelihood / likelihood.max(axis=1, keepdims=True)
@@ -209,7 +210,7 @@ def _evidence(law: Any, value: float, components: Reals) -> Reals:
 
 
 def _window(law: Law, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the smallest and largest true counts considered: those possible within eight standard deviations."""
+    """Return the smallest and largest true counts within eight standard deviations of the values."""
     low, high = law.bounds(values)
     reach = np.ceil(8 * law.variance**0.5) if law.additive else float(NO_LIMIT)
     near = np.floor(values) - reach, np.ceil(values) + reach

@@ -1,4 +1,4 @@
-"""Several tables that share margins: Markov chains that move records through all tables at once.
+"""Markov chains for several tables that share margins, whose moves change all tables together.
 
 One file: the method and the engine of its chains share what they watch, tune and say.
 """
@@ -59,7 +59,7 @@ BLOCK_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class FamilyMoves(InferenceMethod):
-    """The posterior of several tables that share margins, without the table that would hold them all.
+    """The posterior of several tables that share margins, without a joint table.
 
     Chains walk on agreeing tables: counts move between cells of one table that share everything with other tables, between
     other cells with all tables that must follow, and whole records come and go. These moves are known to reach every state.
@@ -97,7 +97,7 @@ class FamilyMoves(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (Flat, Hierarchical)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Refuse what chains of single records cannot keep, and prior parameters other than concentrations."""
+        """Return the reason why moves of single records do not suit this problem, or None."""
         prior, joint = self.prior, family_cells(constraints).joint
         if joint is not None and (size := constraints.cells.size(joint)) > MOST_JOINT:
             return (
@@ -164,7 +164,7 @@ class FamilyMoves(InferenceMethod):
 
 @dataclass(eq=False)
 class _FamilyChains:
-    """The chain engine of a family, for the driver."""
+    """The chain engine of a family of tables, for the driver."""
 
     method: FamilyMoves
     problem: FamilyProblem
@@ -194,7 +194,7 @@ class _FamilyChains:
         progress: Progress,
         limit: ChainLimit,
     ) -> _FamilyChains:
-        """Start chains apart, at tables settled from measured values with further noise."""
+        """Start chains at different tables, each fitted to measured values with further noise."""
         spread = np.repeat(
             [np.sqrt(h.law.variance) for h in family.headers],
             [family.cells.size(h.margin) for h in family.headers],
@@ -230,7 +230,7 @@ class _FamilyChains:
         return run
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Judge all cells, totals of levels, and all measured or shared sums; in a ring, the sums of its own tables."""
+        """Diagnose all cells, totals of levels, and measured or shared sums."""
         cells = self.problem.shown
         watched = {canonical(cells, h.margin) for h in self.family.headers} | {*cells.separators}
         watched |= {m for m in map(Margin, cells.tree.levels) if cells.holders(m)}
@@ -245,7 +245,7 @@ class _FamilyChains:
         return lambda i: self.problem.shown.margin_label(margin, i)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run with more sweeps to a draw; earlier sweeps become warm-up."""
+        """Return a longer run with more sweeps between draws; earlier sweeps become burn-in."""
         thin = min(
             self.thin * max(2, min(8, math.ceil(1.25 * self.lacking))), self.method.sweeps // self.kept
         )
@@ -263,7 +263,7 @@ class _FamilyChains:
         return self._walk(self.kept * self.thin, self.thin, tell)[0]
 
     def _walk(self, sweeps: int, thin: int, tell: Progress) -> tuple[NDArray, list[NDArray]]:
-        """Run all chains for so many sweeps: draws `(chains, sweeps / thin, n)`, and tallies of moves."""
+        """Run all chains for so many sweeps; return draws `(chains, sweeps / thin, n)` and counts of accepted moves."""
         layout = self.family.given(self.values)
         out = np.zeros((self.chains, sweeps // thin, self.family.cells.n), np.int64)
         tallies = [np.zeros((2, *mean.shape), np.int64) for mean in self.means]
@@ -290,6 +290,6 @@ class _FamilyChains:
 
 
 def _nested(constraints: Constraints) -> bool:
-    """Return True if each invariant is a sum of the next finer one."""
+    """Return True if each invariant is a sum over the next one."""
     cells, ordered = constraints.cells, sorted(constraints.invariants, key=constraints.cells.size)
     return all(cells.contains(coarse, fine) for coarse, fine in pairwise(ordered))

@@ -1,4 +1,4 @@
-"""The posterior of a large family of tables by parts: chains on the upper levels, and draws below each place given its table.
+"""The posterior of a large family of tables by parts: chains on the upper levels, then draws below each place.
 
 Given the tables of a place, those below it depend on nothing outside. So the tables of the places of one level come from
 chains on a family that ends there: of what was measured further down it knows the sums over each of its places, with normal
@@ -46,7 +46,7 @@ SMALL = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class FamilyAbove(MeasuredRow):
-    """A family that ends at the level of the parts; measurements of lower levels are summed there.
+    """A family of tables cut off at the level of the parts, with sums of the measurements below it.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class FamilyPart(MeasuredRow):
     def _settled(
         self, problem: FamilyProblem, values: NDArray, draw: int, rng: np.random.Generator, how: Settling
     ) -> Integers:
-        """Return tables `(n,)` nearest to some values that have the places' own tables of a draw."""
+        """Return tables `(n,)` nearest to some values, given the drawn tables of the places."""
         above = {i: root[draw].astype(np.int64) for i, root in enumerate(self.roots)}
         fit = problem.fit(values[None].astype(float), subtrees=True)
         settled = problem.settle_fit(fit, rng.integers(2**63, size=1, dtype=np.uint64), how, above)
@@ -144,7 +144,7 @@ class CutFamily(MeasuredRow):
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest with several places of which none holds too many cells.
+        """Return the level of the parts' roots: the highest with several places, none of which has too many cells.
 
         Raises
         ------
@@ -156,9 +156,8 @@ class CutFamily(MeasuredRow):
             if sizes[level] > 1 and self.below(level) and self.part_cells(level).max() <= MOST_CELLS:
                 return level
         raise SpecError(
-            f"a family is cut into parts at a level of several places, each with at most {MOST_CELLS:,} cells in tables that "
-            "end below it, and there is none",
-            needed="a level of such places",
+            "no level of places is suitable for cutting these tables into parts",
+            needed=f"a level with several places, each with at most {MOST_CELLS:,} cells in all tables that end below it",
             remedy="leave out --engine",
         )
 
@@ -176,7 +175,7 @@ class CutFamily(MeasuredRow):
         return found
 
     def above(self, draws: int, seed: np.random.SeedSequence) -> FamilyAbove:
-        """Return the family down to the level of the parts; measurements of lower levels are summed there."""
+        """Return the family down to the level of the parts, with sums of the measurements below it."""
         cells, name = self.cells, self.cells.tree.levels[self.level]
 
         def cut(margin: Margin) -> Margin:
@@ -198,7 +197,7 @@ class CutFamily(MeasuredRow):
         return FamilyAbove(some, headers, values, np.concatenate(noisy), draws, seed)
 
     def _summed(self, header: Measured, margin: Margin, values: NDArray) -> tuple[Measured, NDArray, NDArray]:
-        """Return a header with its values summed over the places of the parts, and the curvature of their likelihood."""
+        """Return a header with its values summed over the places of the parts, and the curvature of their log likelihood."""
         tree, level = self.cells.tree, self.cells.tree.level(header.margin.level)
         if level <= self.level:
             return header, values, np.zeros(len(values))
@@ -213,7 +212,7 @@ class CutFamily(MeasuredRow):
     def part(
         self, above: FamilyCells, draws: NDArray, places: tuple[int, int], seed: np.random.SeedSequence
     ) -> FamilyPart:
-        """Return places of the level of parts with all below them, given draws `(draws, n)` of the tables above."""
+        """Return neighbouring places with all places below them, given draws `(draws, n)` of the tables above."""
         tree, tables = above.tree, self.below(self.level)
         deep = [h.margin for h in self.headers if self.cells.tree.level(h.margin.level) > self.level]
         zeros = tuple(
@@ -232,11 +231,11 @@ class CutFamily(MeasuredRow):
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
-        """Return first and last + 1 of the places of every part."""
+        """Return the first place, and the place after the last, of every part."""
         return runs_of(np.cumsum(self.part_cells(self.level)) - 1, SMALL)
 
     def joined(self, above: FamilyCells, top: NDArray, parts: Sequence[NDArray]) -> NDArray:
-        """Return draws `(draws, n)` of all tables from those above and from those of the parts."""
+        """Return draws `(draws, n)` of all tables, put together from those above and those of the parts."""
         cells, tree, deep = self.cells, self.cells.tree, self.below(self.level)
         found, starts = np.empty((len(top), cells.n), np.int64), [0] * len(parts)
         for i, table in enumerate(cells.tables):

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `infer`: missing ones are completed, unfit ones refused.
+"""Checks of the arguments of `infer`, and defaults for those that are missing.
 
 Values of cells with the same records, which cell keys perturb equally: used once.
 A count of which one part alone is not zero has that part's records, hence its key and its published value. It tells
@@ -34,7 +34,7 @@ from trueup.run import Executor
 
 
 def refuse_fractions(measured: Measurements) -> None:
-    """Refuse fractions if counts or whole noise alone cannot give them; nothing is rounded silently."""
+    """Refuse fractions if the method needs whole numbers; nothing is rounded silently."""
     for header, values in zip(measured.headers, measured.values):
         whole = np.asarray(values, float) == np.rint(values)
         if (header.exact or header.law.discrete) and not whole.all():
@@ -52,24 +52,24 @@ def refuse_fractions(measured: Measurements) -> None:
 def refuse_draws(draws: int) -> None:
     """Refuse a number of draws below one."""
     if not isinstance(draws, int | np.integer) or draws < 1:
-        raise SpecError(f"{draws!r} draws are asked for", needed="a whole number, at least 1")
+        raise SpecError(f"{draws!r} draws are requested", needed="a whole number, at least 1")
 
 
 def refuse_vast(draws: int, counts: int) -> None:
-    """Refuse draws of counts that this machine cannot hold."""
+    """Refuse draws of counts that do not fit in this machine's memory."""
     needed, held = draws * counts * np.dtype(np.int64).itemsize, machine_bytes()
     if needed > held:
         raise SpecError(
-            f"{draws:,} draws of {counts:,} counts take {memory_text(needed)} of memory, and this machine has "
+            f"{draws:,} draws of {counts:,} counts need {memory_text(needed)} of memory, but this machine has "
             f"{memory_text(held)}",
-            remedy="ask for fewer draws, or infer within a place",
+            remedy="ask for fewer draws, or infer one place (`within`)",
         )
 
 
 def refuse_workers(method: InferenceMethod, workers: int | Executor) -> None:
     """Refuse workers if the method cannot use them."""
     if isinstance(workers, int) and workers < 1:
-        raise SpecError(f"{workers} workers are asked for", needed="at least 1")
+        raise SpecError(f"{workers} workers are requested", needed="at least 1")
     if workers != 1 and not method.parallel:
         raise SpecError(
             f"method '{method.name}' runs in one process",
@@ -87,7 +87,7 @@ Given = (
 def read_given(
     source: Given, spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
-    """Return all measurements as one record, the constraints on the true counts, and the spec's entry `[infer]`."""
+    """Return all measurements as one record, the constraints, and the entry `[infer]` of the spec."""
     if isinstance(source, ReleasedCounts):
         measured = _in_place_of_noisy(source)
         if isinstance(spec, Constraints):
@@ -105,23 +105,25 @@ def read_given(
 def _read_periods(
     source: Mapping[str, Measurements | Release], spec: Spec | Problem | Constraints | None
 ) -> tuple[Measurements, Constraints, dict[str, Any]]:
-    """Return the periods as one record; of `[infer]` the minutes alone are those of all periods together."""
+    """Return the measurements of several periods as one record, with the minutes that `[infer]` allows."""
     if spec is not None:
         raise SpecError(
-            "periods come with a spec", needed="periods alone, which know theirs", remedy="leave out spec="
+            "a spec is given together with periods",
+            needed="the periods alone, which hold their own spec",
+            remedy="leave out spec=",
         )
     measured, constraints = link_periods(source)
     entry = dict(measured.spec.infer) if measured.spec else {}
     if "prior" in entry:
         raise SpecError(
-            "the spec of these periods names a prior, and periods are linked by that of a histogram",
+            "the spec of these periods names a prior, but linked periods take only the prior of a histogram",
             remedy="infer each period alone, and compare them with `trueup change`",
         )
     return measured, constraints, {name: held for name, held in entry.items() if name == "minutes"}
 
 
 def _in_place_of_noisy(source: ReleasedCounts) -> Measurements:
-    """Return released sums where noisy ones would stand: laws, cells and a digest for methods that take released counts."""
+    """Return released sums in the form of measurements, for methods that take released counts."""
     problem = source.problem
     values = tuple(header.sums(problem.cells, source.counts) for header in problem.headers)
     return Measurements(problem.cells, problem.headers, values, problem.guarantee).of(problem, None)
@@ -134,24 +136,27 @@ def values_for(
     if not method.released:
         if isinstance(source, ReleasedCounts):
             raise SpecError(
-                f"method '{method.name}' needs noisy counts, and released ones alone are given",
-                needed="the method 'released-multinomial', or none",
+                f"method '{method.name}' takes noisy counts, but only released counts are given",
+                needed="method 'released-multinomial', or no method",
             )
         return measured.flat
     if not isinstance(source, Release | ReleasedCounts):
-        raise SpecError(f"method '{method.name}' is given measurements", needed="a release: its counts")
+        raise SpecError(
+            f"method '{method.name}' takes released counts, but measurements are given", needed="a release"
+        )
     if why := method.refuses_release(source.method):
         raise SpecError(f"method '{method.name}' does not fit: {why}", remedy="correct its parameters")
     if within is not None:
         raise SpecError(
-            f"'{within}' alone is asked for, whose released total was split from one above it",
+            f"the release is to be inferred within '{within}' alone, but its total was split from a count above it",
             needed="all places together",
+            remedy="leave out --within",
         )
     return source.counts
 
 
 def description_of(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Return method and parameters of `infer` for counts that a reconciliation released."""
+    """Return the method of `infer`, with its parameters, that suits counts released by a reconciliation."""
     shared = ("total", "empty", "ties" if method["method"] == "multinomial-mode" else "algorithm")
     release = method["method"].removeprefix("multinomial-")
     said = {name: method[name] for name in shared if name in method}
@@ -159,7 +164,7 @@ def description_of(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def finest_values(measured: Measurements) -> tuple[NDArray, NDArray] | None:
-    """Return noisy value and variance of each finest cell, NaN if it was not measured; None for a family of tables."""
+    """Return noisy value and variance of each finest cell, NaN if not measured; None for a family of tables."""
     cells = measured.cells
     if cells.is_family:
         return None
@@ -182,8 +187,8 @@ def read_quantity(part: Mapping[str, Any]) -> Ratio:
     known = [field.name for field in fields(Ratio)]
     if not {"name", "numerator"} <= set(part) <= set(known):
         raise SpecError(
-            "a [[infer.quantity]] has wrong keys",
-            needed=f"name, numerator and perhaps denominator, not {sorted(part)}",
+            f"an entry [[infer.quantity]] has the keys {sorted(part)}",
+            needed="the keys name and numerator, and optionally denominator",
         )
     return Ratio(**part)
 
@@ -197,7 +202,7 @@ _ASSUMED = {
 def prior_instead(
     method: InferenceMethod, constraints: Constraints, measured: Measurements
 ) -> dict[str, str]:
-    """Return a sentence naming the prior used instead of the hierarchical one (`prior_instead`), and why (`prior_reason`)."""
+    """Return sentences that name the prior used instead of the hierarchical one, and the reason."""
     prior = getattr(method, "prior", None) or Flat()
     if isinstance(prior, Hierarchical):
         return {}
@@ -208,7 +213,7 @@ def prior_instead(
 
 
 def _why(method: InferenceMethod, constraints: Constraints, measured: Measurements) -> tuple[str, str]:
-    """Return the reason why a method does not have the hierarchical prior, in short and in full."""
+    """Return the reason why a method does not support the hierarchical prior, in short and in full."""
     if method.released:
         return "released counts alone are known here, not the noisy ones that would tell more", ""
     if any(not header.law.additive for header in measured.headers):
@@ -227,7 +232,7 @@ def _why(method: InferenceMethod, constraints: Constraints, measured: Measuremen
 
 
 def measured_once(measured: Measurements) -> tuple[Measurements, int]:
-    """Leave out values that repeat that of their only part; return the rest, and how many were left out.
+    """Leave out each value that repeats the value of its only part; return the others, and how many were left out.
 
     Examples
     --------
@@ -258,7 +263,7 @@ def measured_once(measured: Measurements) -> tuple[Measurements, int]:
 def _repeated(
     cells: Cells, header: Measured, values: NDArray, keyed: list[tuple[Measured, NDArray]]
 ) -> NDArray[np.bool_]:
-    """Return a mask of values that some finer margin under the same law repeats in one part, with zeros in all others."""
+    """Return a mask of values that a finer margin repeats in one part while all other parts are zero."""
     repeated, size = np.zeros(len(values), bool), cells.size(header.margin)
     at = slice(None) if header.groups is None else header.groups
     for parts, shown in _finer(cells, header, keyed):
@@ -281,5 +286,5 @@ def _finer(
 
 
 def _drawn_by(law: Any) -> Any:
-    """Return the law of the perturbation alone, without the counts hidden before it."""
+    """Return the law of the perturbation alone, without the rule that hides some counts first."""
     return getattr(law, "law", law)

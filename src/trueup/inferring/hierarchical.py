@@ -1,4 +1,4 @@
-"""Hyperparameters of the hierarchical prior: their mode by exact evidence and gradient, and which are uncertain.
+"""The mode of the hierarchical prior's hyperparameters, by exact evidence and gradients, and their uncertainty.
 
 Everything rests on the published noisy values. The log evidence is what messages up the tree come to; its gradient
 costs one pass down (Fisher's identity, `trueup.layouts.splits`). The search is by quasi-Newton steps in the logs of the
@@ -51,7 +51,7 @@ MAX_LOG_STEP = 2.0
 
 
 class Density(NamedTuple):
-    """The log density of `k` hyperparameters at one point, with its gradient and scores.
+    """The log density of `k` hyperparameters at one point, with gradient and scores.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ Objective = Callable[[Reals], Density]
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """The mode of `k` hyperparameters, and the curvature there.
+    """The mode of `k` hyperparameters, and the curvature of the log density there.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Estimate:
 
 
 class Ascent(NamedTuple):
-    """The end of a search: its point, the density there, a guess of the inverse negative curvature (k, k), and its course."""
+    """The result of a search: its last point, the density there, an inverse negative curvature (k, k), and its steps."""
 
     theta: Reals
     here: Density
@@ -123,7 +123,7 @@ class Ascent(NamedTuple):
 
 
 def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
-    """Return starting hyperparameters, a guess of their covariance, and those that few parts inform.
+    """Return starting hyperparameters, a guess of their covariance, and those that only few parts inform.
 
     The guess of each variance is two over the parts that inform it; few are up to `MAX_CURVATURE_PARTS`.
     """
@@ -138,7 +138,7 @@ def start_of(splits: Splits) -> tuple[Reals, Reals, Integers]:
 
 
 def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> Reals:
-    """Start the log weights of attribute values from sums of noisy counts, of at least one standard deviation of the noise.
+    """Start the log weights of attribute values from sums of noisy counts, raised to at least one noise deviation.
 
     `noisy` and `variance` are of all nodes (counts, counts squared), the variance infinite where nothing was measured. A search
     from equal weights takes the differences between values for differences between places, and many steps to see that.
@@ -158,12 +158,12 @@ def noisy_start(theta: Reals, splits: Splits, noisy: Reals, variance: Reals) -> 
 
 
 def varied(few: Integers, splits: Splits) -> Integers:
-    """Return the hyperparameters varied for the curvature: the `few`, or only their concentrations if there are many."""
+    """Return the hyperparameters whose curvature is computed: the `few`, or only their concentrations if there are many."""
     return few if len(few) <= VARIED else few[few < splits.concentrations]
 
 
 def with_curvature(objective: Objective, mode: Ascent, guess: Reals, few: Integers) -> Estimate:
-    """Find the curvature at the mode: of the hyperparameters `few` by differences of gradients.
+    """Add the curvature at the mode, from differences of gradients.
 
     For the others, which many parts inform, the curvature is the scatter of families' scores (Berndt et al. 1974), corrected by
     what the last step has shown; they move counts next to nothing.
@@ -186,7 +186,7 @@ def ascend(
     steps: int = MAX_ASCENT_STEPS,
     late: Callable[[], bool] = lambda: False,
 ) -> Ascent:
-    """Search for the mode until it is estimated to be within `within` standard deviations, or until `late` says to stop.
+    """Search for the mode until its estimated distance is `within` standard deviations, or `late` returns True.
 
     With hundreds of hyperparameters, of which the values say little, most steps would be made for the last hundredths of a nat.
     """
@@ -216,7 +216,7 @@ def ascend(
 
 
 def _is_better(fresh: Density, here: Density, step: Reals) -> bool:
-    """Return True if a step is worth taking: by values or, where these differ by less than they may err, by slopes.
+    """Return True if a step improves the density, judged by slopes where values are too inaccurate.
 
     These are the Wolfe condition and the approximate one of Hager and Zhang (2005): slopes are zero more exactly than values are
     largest.
@@ -228,7 +228,7 @@ def _is_better(fresh: Density, here: Density, step: Reals) -> bool:
 
 
 def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
-    """Guess the inverse of the negative curvature: by the scatter of scores if there are many, else from prior knowledge."""
+    """Guess the inverse negative curvature: from the scatter of scores if there are many, else from the prior."""
     many = np.setdiff1d(np.arange(len(known)), few)
     inverse = np.zeros_like(known)
     inverse[np.ix_(few, few)] = known[np.ix_(few, few)]
@@ -238,7 +238,7 @@ def _inverse(information: Reals, known: Reals, few: Integers) -> Reals:
 
 
 def _or_nothing(objective: Objective, theta: Reals) -> Density:
-    """Return the density, or minus infinity if no window of counts holds the posterior at these hyperparameters."""
+    """Return the density, or minus infinity if the posterior cannot be computed at these hyperparameters."""
     try:
         return objective(theta)
     except ConvergenceError:
@@ -247,7 +247,7 @@ def _or_nothing(objective: Objective, theta: Reals) -> Density:
 
 
 def _updated(inverse: Reals, moved: Reals, bent: Reals) -> Reals:
-    """Return the BFGS update of an inverse curvature, unless the function is not concave along the step."""
+    """Return the BFGS update of an inverse curvature, unchanged if the function is not concave along the step."""
     product = moved @ bent
     if product <= 1e-10:
         return inverse
@@ -287,11 +287,11 @@ def _curvature(
 
 
 def given(prior: Hierarchical, splits: Splits) -> Reals:
-    """Return hyperparameters for given concentrations; all values of an attribute are equally likely."""
+    """Return hyperparameters for given concentrations, with equally likely attribute values."""
     if len(prior.concentrations) != splits.concentrations:
         raise SpecError(
             f"prior 'hierarchical' has {len(prior.concentrations)} concentrations",
-            needed=f"{splits.concentrations}, one for each margin below the root",
+            needed=f"{splits.concentrations} concentrations, one for each margin below the root",
         )
     theta = np.zeros(len(splits.names))
     theta[: splits.concentrations] = np.log(prior.concentrations)

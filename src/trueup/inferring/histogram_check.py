@@ -1,4 +1,4 @@
-"""Comparison of the approximate tier of histograms with chains on single places, the rest of the tree a normal law.
+"""Checks of the approximate tier of histograms against separate chains on single places.
 
 Of everything outside a place, least squares says a normal law of the place's table: with the estimate x of covariance P from
 everything and z of covariance V from the place and below, its precision is `P^-1 - V^-1` and its pull `P^-1 x - V^-1 z`.
@@ -35,7 +35,7 @@ COLUMNS_OF_A_STEP = 60
 
 @dataclass(frozen=True)
 class Agreement:
-    """Differences of posterior means from those of chains on single places, in posterior standard deviations.
+    """Differences between posterior means and those of chains on single places, in posterior standard deviations.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Agreement:
 def agreement(
     walk: HistogramWalk, run: NDArray, count: int, rng: np.random.Generator, progress: Progress
 ) -> Agreement:
-    """Run chains on random places of the level above the lowest, and compare."""
+    """Run chains on random single places of the level above the lowest, and compare posterior means."""
     problem = walk.problem
     cells, level = problem.cells, len(problem.cells.tree.levels) - 2
     prepared = _prepared(problem) if count and level > 0 else None
@@ -99,7 +99,7 @@ def agreement(
         totals.append(_difference(*sizes))
         each.append(_difference(here, there).ravel())
         spreads.append((sizes[0].std(axis=0) + 1e-9) / (sizes[1].std(axis=0) + 1e-9))
-        announce(progress, f"holding places against chains of their own: {done + 1} of {len(places)}")
+        announce(progress, f"comparing places with separate Markov chains: {done + 1} of {len(places)}")
     total, cell = np.concatenate(totals), np.concatenate(each)
     return Agreement(
         len(places),
@@ -111,7 +111,7 @@ def agreement(
 
 
 def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw at most `count` places of the level above the lowest that cost at most `SHARE`; else one if it is cheap, or none."""
+    """Draw up to `count` places of the level above the lowest, as far as the share `SHARE` of the time allows."""
     tree = problem.cells.tree
     below = np.diff(tree.leaf_ptr(len(tree.levels) - 2))
     order = rng.permutation(len(below))
@@ -121,7 +121,7 @@ def places_checked(problem: ColumnProblem, count: int, rng: np.random.Generator)
 
 
 def sweeps(problem: ColumnProblem, count: int) -> float:
-    """Return how many sweeps of all places take as long as chains on the checked places."""
+    """Return how many sweeps over all places take as long as the chains on the checked places."""
     tree = problem.cells.tree
     if len(tree.levels) < 3:
         return 0.0
@@ -131,7 +131,7 @@ def sweeps(problem: ColumnProblem, count: int) -> float:
 
 
 def _cost_of_law(problem: ColumnProblem) -> float:
-    """Return the cost of a sweep of a place alone over that of the same place among all."""
+    """Return the cost of a sweep of one place by itself, relative to its cost in a sweep over all places."""
     return 1.0 + problem.columns / COLUMNS_OF_A_STEP
 
 
@@ -165,9 +165,7 @@ class _Own:
 
 
 def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] | None:
-    """Return least squares of everything and the basis as a matrix; None if structural zeros were folded away, or if these
-    leave finest cells undetermined.
-    """
+    """Return the least-squares solution and the basis as a matrix; None if they do not cover every finest cell."""
     try:
         prepared = histogram_problem(problem.constraints, problem.headers, folded=True)
     except SpecError:
@@ -181,7 +179,7 @@ def _prepared(problem: ColumnProblem) -> tuple[HistogramProblem, Any, NDArray] |
 def _place(
     problem: ColumnProblem, prepared: tuple[HistogramProblem, Any, NDArray], level: int, place: int
 ) -> _Own:
-    """Return the problem of one place and those below it, with the rest summarised by least squares."""
+    """Return the problem of one place and those below it; a normal law replaces the other places."""
     constraints, headers, values, leaves = parts_within(
         problem.constraints, problem.headers, problem.values, level, place
     )
@@ -194,7 +192,7 @@ def _place(
 def _message(
     state: HistogramProblem, fit: Any, basis: NDArray, level: int, place: int
 ) -> tuple[NDArray, NDArray]:
-    """Return precision and pull of the normal law of a place's table given everything outside it."""
+    """Return precision and linear term of the normal law of a place's table given all other places."""
     tree, n = state.tree, basis.shape[0]
     precision, pull = np.zeros((n, n)), np.zeros(n)
     for c, component in enumerate(tree.domain.components):
@@ -212,5 +210,5 @@ def _message(
 
 
 def inverse_of(v: NDArray) -> NDArray:
-    """Return the inverse of a covariance; exact directions get a small share of the largest variance."""
+    """Return the inverse of a covariance, in which exact directions get a small share of the largest variance."""
     return np.linalg.inv(v + EXACT * max(float(np.abs(v).max(initial=0.0)), 1e-12) * np.eye(len(v)))

@@ -1,4 +1,4 @@
-"""Histograms on a hierarchy under the hierarchical prior: Markov chains that move a column of all places at once.
+"""Markov chains for histograms on a hierarchy under the hierarchical prior; each move changes a column at all places.
 
 One file: the tiers, and what chooses between them by seconds and memory, are one method.
 """
@@ -95,7 +95,7 @@ BYTES_A_CELL = 60, 30
 
 @dataclass(frozen=True)
 class HistogramGibbs(InferenceMethod):
-    """The posterior of histograms on a hierarchy with crossing margins, under splits of totals and compositions.
+    """The posterior of histograms on a hierarchy with crossing margins, under the hierarchical prior.
 
     The prior: a total that is flat, given the bounds of places too; the total of each place is split among its parts by a
     Dirichlet-multinomial law with a concentration for each level, in equal shares or those of public numbers
@@ -138,7 +138,7 @@ class HistogramGibbs(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if counts may be negative, laws are bounded, or levels are measured in part; or None."""
+        """Return the reason why this method does not fit the constraints and laws, or None."""
         wrong = refuses_settings(self.prior, "cells", self.chains)
         if wrong is None and constraints.structure() == "margins":
             if not self.prior.even:
@@ -149,7 +149,7 @@ class HistogramGibbs(InferenceMethod):
         return wrong or refuses_columns(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return constraints and headers: nothing can be prepared from them alone."""
+        """Return constraints and headers unchanged."""
         return constraints, tuple(headers)
 
     def apply(
@@ -162,7 +162,7 @@ class HistogramGibbs(InferenceMethod):
         checkpoint: Path | None = None,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Choose a tier by its predicted cost, and draw; use checkpoints if the run is predicted to take `LONG`.
+        """Choose a tier by its predicted cost, and draw, with checkpoints if the run is long.
 
         Raises
         ------
@@ -180,7 +180,7 @@ class HistogramGibbs(InferenceMethod):
         public = numbers_of_places(self.prior, constraints.cells.tree)
         problem = ColumnProblem(constraints, headers, parts, a=given[0] if given else 0.0, public=public)
         key = key_of(values, draws, headers, replace(self, tier="auto"), rng.bit_generator.state)
-        announce(progress, "finding tables to start from: the default release of the noisy values")
+        announce(progress, "finding starting tables by the default method of release")
         walk = HistogramWalk.of(problem, rng.spawn(self.chains), given, deadline)
         try:
             walk.run(1, 1, silent)  # makes the kernels ready
@@ -191,7 +191,7 @@ class HistogramGibbs(InferenceMethod):
             announce(progress, f"{plan.text}; {deadline.in_all(plan.seconds)}")
             if checkpoint is not None and (plan.seconds > LONG or checkpoint.exists()):
                 walk.keep = Checkpoint.of(checkpoint, key)
-                announce(progress, f"checkpoints in '{checkpoint}': the same command goes on from them")
+                announce(progress, f"checkpoints are in '{checkpoint}'; the same command continues from them")
             drawn = self._drawn(walk, plan, draws, rng, progress)
         except OutOfTimeError:
             raise out_of_time(self.name, walk.sweeps, deadline, LONGER) from None
@@ -246,19 +246,19 @@ class HistogramGibbs(InferenceMethod):
         )
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return what upper bounds on cells do to totals under this prior; None without any."""
+        """Return the known objection to upper bounds on cells under this prior, or None if there are none."""
         cells = (b for b in constraints.bounds if b.margin.attributes or b.where)
         return BOUNDED_DOUBT if any(b.upper is not None for b in cells) else None
 
     def _judged(
         self, walk: HistogramWalk, run: NDArray, plan: Plan, rng: np.random.Generator, progress: Progress
     ) -> Drawn:
-        """Report how far chains agree in a tier that does not require it, and compare them with chains on single places."""
+        """Record how far chains agree in a tier that does not require it, and compare them with chains on single places."""
         from trueup.inferring.histogram_check import agreement
 
         announce(progress, "comparing the chains")
         found = walk.diagnosed(run, SOME, rng)
-        announce(progress, "holding places against chains of their own")
+        announce(progress, "comparing places with separate Markov chains")
         try:
             check = agreement(walk, run, plan.checked, rng, progress)
         except OutOfTimeError:  # the draws stand: what is missing is a check
@@ -279,7 +279,7 @@ class HistogramGibbs(InferenceMethod):
 
 
 def _as_places(constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
-    """Return a table without places as a histogram of places, if it can be laid out so."""
+    """Return a single-place table recast as a histogram with an attribute as places, if possible."""
     from trueup.inferring.recast import AsPlaces
 
     return AsPlaces.of(constraints, headers)
@@ -309,7 +309,7 @@ class _Chains(OfWalk):
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
-        """Warm up and make the first run, or resume the one in the checkpoints."""
+        """Run the burn-in and the first draws, or resume them from checkpoints."""
         walk, plan = self.walk, self.plan
         if (begun := walk.begun(plan.chains, plan.kept)) is None:
             walk.run(1, max(plan.warm_up - walk.taken, 1), _warming(self.progress, walk.stages))
@@ -320,7 +320,7 @@ class _Chains(OfWalk):
         return run
 
     def back(self) -> None:
-        """Report again what was learnt in the first run."""
+        """Record again the settings that were learnt in the first run."""
         assert self.begun is not None
         self.walk.concentrations, self.walk.taken = self.begun
 
@@ -329,7 +329,7 @@ class _Chains(OfWalk):
         return self.walk.diagnosed(run, WATCHED, self.rng)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a longer run, with draws further apart as the effective sizes require."""
+        """Return a longer run, with more sweeps between draws if the effective sample sizes require it."""
         times = min(max(math.ceil(LENGTHENED * found["lacking"]), 2), 8)
         if self.thin * times > MOST_THIN // self.plan.judged:
             return None
@@ -379,12 +379,12 @@ class Plan:
 
     @property
     def judged(self) -> int:
-        """Return how many draws are judged for each that is asked for."""
+        """Return how many draws are diagnosed for each requested one."""
         return ALL if self.walk.problem.cells.n < MANY_DRAWS_BELOW_CELLS else 1
 
     @property
     def seconds(self) -> float:
-        """Return predicted seconds of wall time, including the comparison at the end."""
+        """Return the predicted wall time in seconds, including the comparison at the end."""
         each, side, check = self.walk.seconds / self.stages, max(1.0, self.chains / cores()), 0.0
         first = self.kept * self.thin
         longer = min(each * (self.usual - first), self.most / self.chains)
@@ -397,7 +397,7 @@ class Plan:
 
     @property
     def memory(self) -> float:
-        """Return predicted bytes, including the kept draws."""
+        """Return the predicted memory in bytes, including stored draws."""
         n = self.walk.problem.cells.n
         return n * (BYTES_A_CELL[0] + BYTES_A_CELL[1] * self.chains + 2 * self.kept * self.chains) + 150e6
 
@@ -420,16 +420,16 @@ class Plan:
 
     @property
     def shortest(self) -> float:
-        """Return predicted seconds of wall time if the first run is enough: chains pass with no fewer sweeps."""
+        """Return the predicted wall time in seconds if the first run already passes."""
         return replace(self, usual=self.kept * self.thin).seconds
 
     @property
     def least(self) -> int | None:
-        """Return the draws of each chain that are an answer where time is short; None if the run has to be whole."""
+        """Return the smallest number of draws of each chain that is still an answer; None if the run must be complete."""
         return FEWEST_DRAWS if self.tier == "approximate" or np.isfinite(self.most) else None
 
     def within(self, deadline: Deadline) -> Plan:
-        """Return a run without checks, or of fewer draws, where this one does not fit in the time left but need not be whole."""
+        """Return a shorter run, without checks or with fewer draws, if this one does not fit in the time left."""
         unchecked = replace(self, checked=0)
         if self.least is None or self.shortest <= deadline.left():
             return self
@@ -450,4 +450,4 @@ class Plan:
 
 
 def _warming(progress: Progress, stages: int) -> Progress:
-    return lambda done, of: announce(progress, f"warming up: {done // stages:,} of {of // stages:,} sweeps")
+    return lambda done, of: announce(progress, f"burn-in: {done // stages:,} of {of // stages:,} sweeps")

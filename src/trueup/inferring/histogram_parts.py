@@ -1,4 +1,4 @@
-"""The posterior of a large histogram by parts: chains on the upper levels, and below each of their places chains given its draws.
+"""The posterior of a large histogram by parts: chains on the upper levels, then chains below each of their places.
 
 Given the table of a place, what lies below it depends on nothing outside. So draws of the tables of one level's places come from
 chains on a tree that ends one level below, which knows what was measured down to there; and what is below each place from a
@@ -51,7 +51,7 @@ MOST_UNUSED = 0.1
 
 
 class Chained(NamedTuple):
-    """Draws of chains, and how they went.
+    """Draws of chains, with their diagnostics.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Chained(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartOfHistogram(MeasuredRow):
-    """A tree of places on which chains are run.
+    """A tree of places whose tables are drawn by chains.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class PartOfHistogram(MeasuredRow):
     seed: np.random.SeedSequence
 
     def walk(self, chains: int, message: tuple[NDArray, NDArray] | None = None) -> HistogramWalk:
-        """Return chains at their start; `message` is a normal law of the root's table."""
+        """Return chains in their starting states; `message` is a normal law of the root's table."""
         a = self.given[0] if self.given else 0.0
         problem = ColumnProblem(self.constraints, self.headers, self.values, message, a)
         rngs = np.random.default_rng(self.seed).spawn(chains)
@@ -90,7 +90,7 @@ class PartOfHistogram(MeasuredRow):
 
 @dataclass(frozen=True)
 class DrawAbove:
-    """The task of drawing the tables of the places of a level, by chains on a tree that ends there or below."""
+    """The task of drawing the tables of one level's places, by chains on the tree above."""
 
     level: int
     draws: int
@@ -107,7 +107,7 @@ class DrawAbove:
 
 
 def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
-    """Set draws `(draws, cells)` of the lowest places given draws `(draws, n)` of the root's table."""
+    """Fill in draws `(draws, cells)` of the lowest places given draws `(draws, n)` of the root's table."""
     pull = PRECISION * roots[0].astype(float)
     walk = part.walk(1, (PRECISION * np.eye(roots.shape[1]), pull))
     walk.run(1, WARM_UP, silent)
@@ -118,7 +118,7 @@ def follow_roots(part: PartOfHistogram, roots: NDArray, found: NDArray) -> None:
 
 
 def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
-    """Move a chain until its root has the given table, by columns, or by pairs of columns where totals are exact."""
+    """Move a chain until its root has the given table, changing one column or a pair of columns at a time."""
     problem, state = walk.problem, walk.states[0]
     problem.tables.pull[:] = PRECISION * root
     for attempt in range(TRIES):
@@ -141,13 +141,13 @@ def _follow(walk: HistogramWalk, root: NDArray, work: TreeMessages) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CutHistogram(MeasuredRow):
-    """A histogram cut at a level of its places; `given` holds the prior's concentrations, empty if they are estimated."""
+    """A histogram cut at a level of its places; `given` are the prior's concentrations, empty if estimated."""
 
     given: tuple[float, ...] = ()
 
     @cached_property
     def level(self) -> int:
-        """Return the level of the parts' roots: the highest with several of which none holds too many cells.
+        """Return the level of the parts' roots: the highest with several places, none of which has too many cells.
 
         Raises
         ------
@@ -168,8 +168,9 @@ class CutHistogram(MeasuredRow):
             "level below"
         )
         raise SpecError(
-            f"a histogram is cut into parts, and {why}",
-            needed=f"a level of such places, of whose counts at most {100 * MOST_UNUSED:.0f} % is known from further down",
+            f"the histogram cannot be cut into parts: {why}",
+            needed=f"a level at which at most {100 * MOST_UNUSED:.0f} % of what is known of each place is measured at levels "
+            "below it",
             remedy="leave out --engine, or infer one place with --within",
         )
 
@@ -183,7 +184,7 @@ class CutHistogram(MeasuredRow):
         return min(level + 1, len(self.cells.tree.levels) - 2)
 
     def unused(self, level: int) -> float:
-        """Return the largest share of a place's precision that comes from measurements below the upper tree."""
+        """Return the largest share of a place's precision that comes from measurements below the cut."""
         cells, lowest = self.cells, self.lowest_above(level)
         tables = {canonical(cells, replace(h.margin, level=cells.tree.levels[-1])) for h in self.headers}
         shares = [0.0]
@@ -195,7 +196,7 @@ class CutHistogram(MeasuredRow):
         return max(shares)
 
     def _precision(self, table: Margin, level: int, lowest: int) -> float:
-        """Return the precision of the counts of a table of an average place, from its measurements and those below it."""
+        """Return the precision of the counts of an average place, from measurements at and below it."""
         tree, known = self.cells.tree, 0.0
         for at in range(lowest, level - 1, -1):
             name = tree.levels[at]
@@ -207,7 +208,7 @@ class CutHistogram(MeasuredRow):
         return known
 
     def above(self, seed: np.random.SeedSequence) -> PartOfHistogram:
-        """Return the tree above the parts, which ends a level below their roots."""
+        """Return the tree above the parts, which ends at the level below their roots."""
         lowest = self.lowest_above(self.level)
         kept = self.cells.tree.levels[: lowest + 1]
         some = _down_to(self.constraints, lowest)
@@ -216,7 +217,7 @@ class CutHistogram(MeasuredRow):
         return PartOfHistogram(some, headers, values, self.given, seed)
 
     def part(self, place: int, seed: np.random.SeedSequence) -> PartOfHistogram:
-        """Return a place of the level of parts with all below it."""
+        """Return a place of the level of parts with all places below it."""
         some, headers, values, _ = parts_within(
             self.constraints, self.headers, self.values, self.level, place
         )
@@ -224,17 +225,17 @@ class CutHistogram(MeasuredRow):
 
     @cached_property
     def margins(self) -> list[Margin]:
-        """Return the tables that are reported."""
+        """Return the margins whose tables are reported."""
         return reported_margins(self.cells, [h.margin for h in self.headers])
 
     @cached_property
     def runs(self) -> list[tuple[int, int]]:
-        """Return first and last + 1 of the places that are drawn in one task: of small ones, `TOGETHER` cells."""
+        """Return the first place, and the place after the last, of every task; small places share a task."""
         return runs_of(self.cells.tree.leaf_ptr(self.level)[:-1] * self.columns, TOGETHER)
 
 
 def _down_to(constraints: Constraints, level: int) -> Constraints:
-    """Return constraints without the levels below one."""
+    """Return the constraints without the levels below the given one."""
     cells = constraints.cells
     kept = cells.tree.levels[: level + 1]
     return replace(

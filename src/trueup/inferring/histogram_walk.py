@@ -1,4 +1,4 @@
-"""Markov chains on histograms of a hierarchy, side by side in threads, with their convergence diagnostics.
+"""Parallel Markov chains on histograms of a hierarchy, with their convergence diagnostics.
 
 One file: what chains draw, what they save to go on from, and what judges them are the same arrays.
 """
@@ -56,7 +56,7 @@ RATE_AT_FIRST = 0.1
 
 
 class _Part(NamedTuple):
-    """A chain's part in a run: its name in checkpoints (empty if none are written), first draw, thinning and draws."""
+    """A chain's part in a run: its name in checkpoints (empty if none), first draw, thinning and number of draws."""
 
     run: str
     first: int
@@ -66,7 +66,7 @@ class _Part(NamedTuple):
 
 @dataclass(eq=False)
 class HistogramWalk:
-    """Chains on one problem.
+    """The Markov chains of one problem.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class HistogramWalk:
         given: Sequence[float] = (),
         deadline: Deadline | None = None,
     ) -> HistogramWalk:
-        """Start chains apart: the first at the default release, others at those of noisier values.
+        """Start chains at different tables: the first at the default release, the others at that of noisier values.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class HistogramWalk:
         before: NDArray | None = None,
         least: int | None = None,
     ) -> NDArray:
-        """Move every chain on by `kept * thin` stages; return draws `(chains, kept, n)` in the narrowest type that holds them.
+        """Move every chain by `kept * thin` stages; return draws `(chains, kept, n)` in the smallest integer type that fits.
 
         An interruption ends all chains within a sweep, or some short ones. A run to be `saved` leaves checkpoints, where there
         are to be any, and goes on from those that it has left. Draws `before` it, whose `concentrations` stand, are its first.
@@ -190,7 +190,7 @@ class HistogramWalk:
         return out
 
     def _come_far(self, made: NDArray[np.int64], least: int) -> tuple[list[int], int]:
-        """Keep the chains (two or more) with most draws at equal lengths of at least `least`; return them and that length."""
+        """Keep the chains with the most draws, cut to equal lengths of at least `least`; return them and that length."""
         most = np.sort(made)[::-1]
         many = 2 + int(np.argmax(most[1:] * np.arange(2, len(made) + 1)))
         if (kept := int(most[many - 1])) < least:
@@ -204,7 +204,7 @@ class HistogramWalk:
         self.stopped = True
 
     def _type(self) -> Any:
-        """Return the narrowest integer type for counts of a cell: they stay below the largest total of a place."""
+        """Return the smallest integer type that holds counts up to the largest total of a place."""
         last = self.problem.places.level_ptr[-2]
         largest = max(int(state.total[last:].max(initial=0)) for state in self.states)
         return (
@@ -214,12 +214,12 @@ class HistogramWalk:
         )
 
     def begun(self, chains: int, kept: int) -> int | None:
-        """Return the sweeps between the draws of the checkpointed run; None if there is none of so many draws."""
+        """Return how many sweeps lie between the draws of a checkpointed run; None if there is none of this length."""
         last = self.keep.run.split("x") if self.keep else []
         return int(last[2]) if last[:2] == [str(chains), str(kept)] else None
 
     def _resumed(self, keep: Checkpoint, thin: int, out: NDArray, first: int) -> list[int]:
-        """Put chains where their checkpoints are, and return how many draws each had made; begin a run if there are none."""
+        """Restore chains from their checkpoints, and return how many draws each had made; begin a run if there are none."""
         run = run_name(out, thin)
         if run != keep.run:
             for chain in range(len(self.states)):
@@ -240,7 +240,7 @@ class HistogramWalk:
         return at
 
     def _save(self, run: str, chain: int, done: int, draws: NDArray) -> None:
-        """Save a chain, and its draws since the last checkpoint."""
+        """Save the state of a chain, and its draws since the last checkpoint."""
         assert self.keep is not None
         learnt = self.concentrations[chain, done - len(draws) : done]
         counted = np.array([self.left_out[chain], self.taken])
@@ -292,7 +292,7 @@ class HistogramWalk:
         sweeps: tuple[int, int, int],
         *kept: NDArray,
     ) -> bool:
-        """Make sweeps of a chain, a large one in parts; return False if stopped between two.
+        """Make sweeps of a chain; return False if it was stopped between two parts.
 
         `prior`, `sweeps` and what is kept of draws as `histogram_sweeps` takes them.
         """
@@ -317,7 +317,7 @@ class HistogramWalk:
         return [*((a, b, False) for a, b in pairwise(ends)), *rest]
 
     def diagnosed(self, run: NDArray, most: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Return the record of a run: R-hat and effective sizes of the counts of each table.
+        """Return the diagnostics of a run: R-hat and effective sample sizes of the counts of each table.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class HistogramWalk:
 
     @property
     def sweeps(self) -> int:
-        """Return the whole sweeps of each chain so far."""
+        """Return how many whole sweeps each chain has made."""
         return self.taken // self.stages
 
     @property
@@ -356,12 +356,12 @@ class HistogramWalk:
 
     @property
     def steps(self) -> int:
-        """Return the steps of lowest places in a sweep; its time is proportional to them."""
+        """Return how many steps a sweep makes at lowest places, to which its time is proportional."""
         return self.directions * self.problem.cells.shape[0]
 
     @property
     def rounded(self) -> str:
-        """Return the reason for refusing draws if rounding left out most directions; else empty."""
+        """Return the reason for refusing draws if rounding excluded most moves, else an empty text."""
         left = sum(self.left_out)
         tried = self.directions * self.taken * len(self.states) // self.stages
         if left <= ROUNDED * tried:
@@ -370,19 +370,19 @@ class HistogramWalk:
 
     @property
     def margins(self) -> list[Margin]:
-        """Return the tables that are reported: what was measured, every level's totals, and the finest cells."""
+        """Return the margins whose tables are reported."""
         return reported_margins(self.problem.cells, [h.margin for h in self.problem.headers])
 
 
 def run_name(out: NDArray, thin: int) -> str:
-    """Return the name of a run in checkpoints: its chains, their draws, and the sweeps between them."""
+    """Return the name of a run in checkpoints, made of its chains, draws, and sweeps between draws."""
     return f"{out.shape[0]}x{out.shape[1]}x{thin}"
 
 
 def _start(
     problem: ColumnProblem, rng: np.random.Generator, away: float, deadline: Deadline
 ) -> NDArray[np.int64]:
-    """Return the default release, or a table near least squares by an integer program if settling finds none."""
+    """Return the default release, or a whole-number table near least squares if that release finds none."""
     try:
         return problem.start(rng, away)
     except ConvergenceError:  # seldom: what the general chains need is not imported before
@@ -398,7 +398,7 @@ def _start(
 
 
 def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
-    """Return every level's totals, what was measured, and the finest cells, coarse levels first."""
+    """Return the margins of every level's totals, of measured tables, and of the finest cells."""
     totals = [Margin(level) for level in cells.tree.levels]
     found = dict.fromkeys(canonical(cells, m) for m in [*totals, *measured, cells.finest])
     return sorted(found, key=lambda m: (cells.tree.level(m.level), cells.size(m)))
@@ -407,7 +407,7 @@ def reported_margins(cells: Cells, measured: list[Margin]) -> list[Margin]:
 def sizes_of(
     cells: Cells, run: NDArray, level: str, margins: Iterable[Margin], most: int, rng: np.random.Generator
 ) -> Iterator[tuple[Margin, NDArray, NDArray, NDArray]]:
-    """Yield margin, groups, R-hat and effective sizes of a level's tables; a random subset for large lowest tables."""
+    """Yield margin, groups, R-hat and effective sample sizes of a level's tables."""
     last = level == cells.tree.levels[-1]
     tables = run.reshape(*run.shape[:2], cells.shape[0], -1) if last else _summed(cells, run, level)
     if tables.size < CHUNK:  # draws of a count side by side are summed and compared several times as fast
@@ -425,7 +425,7 @@ def sizes_of(
 
 
 def _summed(cells: Cells, run: NDArray, level: str) -> NDArray:
-    """Return tables of a level's places, `(chains, draws, places, cells of one)`."""
+    """Return the tables of one level's places, `(chains, draws, places, cells)`."""
     finest = Margin(level, cells.finest.attributes)
     step = max(1, CHUNK // (run.shape[0] * cells.n))  # sums of narrow counts are wide: some draws at a time
     pieces = [cells.sum(run[:, i : i + step], finest) for i in range(0, run.shape[1], step)]

@@ -1,4 +1,4 @@
-"""Counts at one place under linear inequalities: exact draws by tilted rejection, else a chain.
+"""Counts at single places under linear inequalities: exact draws by tilted rejection, or else Markov chains.
 
 One file: the problem as arrays, and the draws and chains that solve it.
 """
@@ -49,7 +49,7 @@ START_SCALES, START_SHARE = 5.0, 0.9
 
 @dataclass(frozen=True, eq=False)
 class InequalityProblems:
-    """All places' problems: `p` places, `n` cells at each, the same `m` rows."""
+    """The problems of all `p` places, each with `n` cells and the same `m` rows."""
 
     constraints: Constraints
     headers: tuple[Measured, ...]
@@ -72,7 +72,7 @@ class InequalityProblems:
         return tree.label(tree.levels[-1], place)
 
     def lay(self, values: NDArray) -> tuple[Reals, Reals, Reals]:
-        """Lay measured values `(q,)` on the places `(p, n)`; invariants narrow their box to a point."""
+        """Arrange measured values `(q,)` by places `(p, n)`; invariants fix both bounds of their cells."""
         cells = self.constraints.cells
         z = np.empty(cells.n)
         low, high = self.low.ravel().copy(), self.high.ravel().copy()
@@ -90,7 +90,7 @@ class InequalityProblems:
         return joined.astype(np.int64) if self.discrete else joined
 
     def feasible_points(self, z: Reals, low: Reals, high: Reals) -> Reals:
-        """Return a feasible point `(p, n)` for every place, or refuse with a certificate."""
+        """Return a feasible point `(p, n)` for every place, or raise an error with a proof that there is none."""
         _, first, same = np.unique(np.hstack([low, high]), axis=0, return_index=True, return_inverse=True)
         points = []
         for place in first:
@@ -98,14 +98,14 @@ class InequalityProblems:
             point, conflict = feasible_point(region)
             if point is None:
                 raise InfeasibleError(
-                    f"no counts at '{self.label(int(place))}' satisfy {self._conflict(conflict)} together",
+                    f"no counts at '{self.label(int(place))}' satisfy these rules together: {self._conflict(conflict)}",
                     remedy="drop or correct one of them",
                 )
             points.append(point)
         return np.array(points)[same.ravel()]
 
     def _conflict(self, conflict: Sequence[int]) -> str:
-        """Return the error naming contradictory rows and bounds by their numbers."""
+        """Return words for contradictory rows and bounds, given their numbers."""
         cells, n = self.constraints.cells, len(self.kind)
         kinds = [a.values for a in cells.attributes]
         labels = [
@@ -133,10 +133,13 @@ def collect(constraints: Constraints, headers: Sequence[Measured]) -> Inequality
         kind[at], scale[at] = known[first if header.exact else header.law]
     per_cell = kind.reshape(places, n)
     if len(np.unique(kind >= DISCRETE_GAUSSIAN)) > 1:
-        raise SpecError("some noise is discrete, and some is not", needed="either of all cells")
+        raise SpecError(
+            "some counts have discrete noise and others continuous noise",
+            needed="only discrete or only continuous noise",
+        )
     if (per_cell != per_cell[0]).any():
         raise SpecError(
-            "the cells of different places have different kinds of noise", needed="one law for each cell"
+            "the places have different laws of noise", needed="for each cell the same law at all places"
         )
     rows, bounds, names = _rule_rows(constraints)
     low, high = _box(constraints)
@@ -166,7 +169,7 @@ def kind_and_scale(law: Law) -> tuple[int, float] | None:
 
 
 def _rule_rows(constraints: Constraints) -> tuple[Reals, Reals, tuple[str, ...]]:
-    """Return rules as rows `a theta >= b`, multiplied until their coefficients are whole numbers of no great size."""
+    """Return rules as rows `a theta >= b` with whole-number coefficients."""
     cells = constraints.cells
     n = cells.n // cells.shape[0]
     rows, bounds = np.zeros((len(constraints.linear), n)), np.zeros(len(constraints.linear))
@@ -225,7 +228,7 @@ class LinearInequalities(InferenceMethod):
     structures: ClassVar[frozenset[str]] = frozenset({"general"})
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if a finest cell is not measured exactly once, or a rule or bound spans places, or None."""
+        """Return the reason why this method does not fit the constraints and laws, or None."""
         finest = constraints.cells.finest
         last = constraints.cells.tree.levels[-1]
         if any(canonical(constraints.cells, h.margin) != finest for h in headers):
@@ -254,7 +257,7 @@ class LinearInequalities(InferenceMethod):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw all places, then run chains for the places that rejection left out."""
+        """Draw the counts of all places, by chains for the places where rejection takes too long."""
         z, low, high = state.lay(values)
         points = state.feasible_points(z, low, high)
         acceptance = np.ones(len(z))
@@ -284,7 +287,7 @@ class LinearInequalities(InferenceMethod):
         return self._by_chain(state, (z, low, high), points, counts, left, rng, stats, deadline)
 
     def _by_chain(self, state, problems, points, counts, left, rng, stats, deadline: Deadline) -> Drawn:
-        """Replace the draws of the places in `left` by chains; every place gets as many chains.
+        """Replace the draws of the places in `left` by those of Markov chains.
 
         Raises
         ------
@@ -325,7 +328,7 @@ class LinearInequalities(InferenceMethod):
     def _until_they_agree(
         self, state, problem, point, place, length, rng, deadline: Deadline
     ) -> tuple[NDArray, float, float]:
-        """Run chains from opposite ends of one place, with more thinning until they mix or reach a limit of sweeps or time."""
+        """Run chains from distant starts at one place, with more thinning until they agree or reach a limit."""
         z, low, high = problem
         moves = directions(state.rows, low < high)
         arguments = (state.kind, z, state.scale[place], low, high)
@@ -349,7 +352,7 @@ class LinearInequalities(InferenceMethod):
 
 
 def _ends(state, problem, scale, point, chains: int, rng: np.random.Generator) -> list[Reals]:
-    """Return feasible points far apart: towards opposite ends in turn within the noise; else the known point."""
+    """Return feasible points that lie far apart within the noise, as starts of chains."""
     z, low, high = problem
     low = np.maximum(low, np.minimum(z - START_SCALES * scale, point - 1))
     high = np.minimum(high, np.maximum(z + START_SCALES * scale, point + 1))

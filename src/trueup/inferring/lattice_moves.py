@@ -1,4 +1,4 @@
-"""Any structure of constraints: draws by moves that keep all exact sums, or by enumeration where tables are few."""
+"""Draws under any structure of constraints, by moves that keep all exact sums, or by listing all tables."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LatticeMoves(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (*FACTORED, Estimated)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if a law does not factor over cells or there are fewer than two chains, or None."""
+        """Return the reason why this method does not fit the laws or settings, or None."""
         unknown = [h.law for h in headers if not h.exact and h.law.form is None]
         if others := [law.name for law in unknown if not (law.joint and law.weighs and self.enumerate)]:  # pyright: ignore[reportAttributeAccessIssue]
             return f"law '{others[0]}' does not factor over cells"
@@ -115,8 +115,9 @@ class LatticeMoves(InferenceMethod):
             len(listed) < len(parts) or math.prod(len(one.tables) for one in listed) > self.enumerate
         ):
             raise SpecError(
-                f"law '{whole[0].law.name}' is no product over cells, and there are more than {self.enumerate:,} tables",
-                needed="bounds that leave fewer, or a larger `enumerate`",
+                f"noise of law '{whole[0].law.name}' is not independent between cells, and more than {self.enumerate:,} "
+                "tables are possible",
+                needed="bounds that allow fewer tables, or a larger `enumerate`",
             )
         if len(listed) == len(parts):
             listed = [_together(state, fixed, listed, values)] if whole else listed
@@ -139,7 +140,7 @@ class LatticeMoves(InferenceMethod):
         return _with_exact(self._run(chains, draws, progress), exact, rng)
 
     def _run(self, walk: Walk, draws: int, progress: Progress) -> Drawn:
-        """Lengthen the run, tuning again, until it passes; earlier sweeps become warm-up."""
+        """Lengthen the run, adapting the moves again, until it passes; earlier sweeps become burn-in."""
         kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
         engine, deadline = _Chains(walk, kept, self.sweeps // kept, progress), walk.limit.deadline
         try:
@@ -155,7 +156,7 @@ class LatticeMoves(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """The chain engine for the driver: a run that is too short is repeated with tuned spans."""
+    """The chain engine for the driver; a run that is too short is repeated with adapted moves."""
 
     walk: Walk
     kept: int
@@ -201,7 +202,7 @@ class _Chains(OfWalk):
 def _together(
     state: LinearProblem, fixed: NDArray[np.int64], parts: Sequence[Weighed], values: NDArray
 ) -> Weighed:
-    """Return all tables of all components, weighed by laws of whole vectors too."""
+    """Return all tables of all components together, weighted also by laws of several cells."""
     at = np.indices([len(part.tables) for part in parts]).reshape(len(parts), -1)
     own = np.concatenate([part.cells for part in parts])
     tables = np.hstack([part.tables[i] for part, i in zip(parts, at)])
@@ -228,7 +229,7 @@ def _all_exact(
 
 
 def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.random.Generator) -> Drawn:
-    """Replace counts that the chains were given by independent draws."""
+    """Replace the counts of exactly solved components by independent draws."""
     chains, draws, _ = found.draws.shape
     for one in listed:
         found.draws[:, :, one.cells] = one.draw(chains * draws, rng).reshape(chains, draws, -1)
@@ -237,6 +238,6 @@ def _with_exact(found: Drawn, listed: Sequence[Weighed | SpreadSum], rng: np.ran
 
 
 def _margins(state: LinearProblem) -> list[Margin]:
-    """Return the measured margins, then the finest cells; margins of chosen groups are left out."""
+    """Return the fully measured margins, then the finest cells."""
     measured = (canonical(state.cells, h.margin) for h in state.headers if not h.margin.where)
     return list(dict.fromkeys([*measured, state.cells.finest]))

@@ -1,4 +1,4 @@
-"""Markov chains for persons and the households that they live in, jointly, under the hierarchical prior at every level."""
+"""Markov chains for persons and their households jointly, under the hierarchical prior at every level."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class LinkedGibbs(InferenceMethod):
     priors: ClassVar[tuple[type, ...]] = (Hierarchical,)
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if counts may be negative, rules are not in pairs, or noise is of bounded laws, or None."""
+        """Return the reason why this method does not fit the constraints and laws, or None."""
         wrong = refuses_settings(self.prior, "compositions", self.chains)
         return wrong or refuses_linked(constraints, headers)
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> Any:
-        """Return constraints and headers: nothing can be prepared from them alone."""
+        """Return constraints and headers unchanged."""
         return constraints, tuple(headers)
 
     def apply(
@@ -98,7 +98,7 @@ class LinkedGibbs(InferenceMethod):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Run chains longer until they agree; draws of shorter runs become warm-up.
+        """Lengthen runs of chains until they agree; draws of shorter runs become burn-in.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class LinkedGibbs(InferenceMethod):
         public = numbers_of_places(self.prior, constraints.cells.tree)
         parts = tuple(split(values, headers, constraints.cells))
         problem = LinkedProblem(constraints, headers, parts, public)
-        announce(progress, "finding tables to start from")
+        announce(progress, "finding starting tables")
         walk = LinkedWalk.of(problem, rng.spawn(self.chains), self.prior.concentrations)
         walk.limit = ChainLimit(deadline)
         kept = -(-max(draws, MIN_DIAGNOSED_DRAWS) // self.chains)
@@ -133,7 +133,7 @@ class LinkedGibbs(InferenceMethod):
 
 @dataclass(eq=False)
 class _Chains(OfWalk):
-    """The chain engine of linked counts, for the driver.
+    """The chain engine of linked tables, for the driver.
 
     A run that is nearly long enough goes on; else places that move slowly get more steps, and where that does not help draws lie
     further apart.
@@ -151,11 +151,11 @@ class _Chains(OfWalk):
         return len(self.walk.states)
 
     def first(self, tell: Progress) -> NDArray:
-        """Measure how long a sweep takes, warm up, and make the first run."""
-        announce(self.progress, "seeing how long a sweep takes")
+        """Measure the time of a sweep, run the burn-in, and make the first draws."""
+        announce(self.progress, "measuring the time of a sweep")
         self.walk.begin()
         self._refuse()
-        announce(self.progress, f"warming up: {WARM_UP} sweeps")
+        announce(self.progress, f"burn-in: {WARM_UP} sweeps")
         self.walk.warm_up()
         self._refuse()  # places that move slowly get more steps
         return self.walk.run(self.kept, self.thin, tell)
@@ -173,7 +173,7 @@ class _Chains(OfWalk):
         return self.walk.diagnosed(run)
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer:
-        """Return a longer run: more draws, more steps at places, or more sweeps to a draw."""
+        """Return a longer run, with more draws, more steps at slow places, or more sweeps between draws."""
         walk, lacks = self.walk, MORE * ESS / found["smallest_ess"] - 1.0
         nearly = lacks < NEARLY and found["largest_r_hat"] <= found["r_hat_allowed"]
         more, apart = 1.0, 1

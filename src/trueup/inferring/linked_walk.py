@@ -1,4 +1,4 @@
-"""Chains on linked counts: moves of places, watched quantities, and extra steps for slow places.
+"""Markov chains on linked tables: their moves, monitored quantities, and extra steps at slow places.
 
 One file: all of it reads and writes the one state of a chain.
 """
@@ -59,7 +59,7 @@ POOLED = Hyperprior(kappa=100.0, kappa_spread=2.0)
 
 @dataclass(eq=False)
 class LinkedWalk:
-    """Chains on one problem.
+    """The Markov chains of one problem.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class LinkedWalk:
     def of(
         cls, problem: LinkedProblem, rngs: list[np.random.Generator], given: Sequence[float] = ()
     ) -> LinkedWalk:
-        """Start chains apart: the first near the values, others near noisier ones."""
+        """Start chains at different tables: the first near the values, the others near noisier ones."""
         a, kappa = given or (HYPERPRIOR.a, POOLED.kappa)
         starts = [problem.start(rng, AWAY * (chain > 0)) for chain, rng in enumerate(rngs)]
         many = int(np.clip(len(problem.links.changes) // MOVES_A_STEP, *SINGLE_STEP_RANGE)) // (
@@ -128,7 +128,7 @@ class LinkedWalk:
         return cls(problem, rngs, states, laws, not given, steps, width, draws, small)
 
     def begin(self) -> None:
-        """Run the first sweeps, to measure how long one takes and which places are drawn whole."""
+        """Run the first sweeps, to measure their time and to find the places whose tables can be drawn whole."""
         if self.problem.whole:
             self._narrow()
         else:
@@ -136,7 +136,7 @@ class LinkedWalk:
             self.run(SEEING, 1)
 
     def forecast(self, kept: int, thin: int) -> tuple[str, float, float]:
-        """Predict the cost of the shortest run, after `begin` or after `warm_up`: in words, seconds, and bytes."""
+        """Predict the cost of the shortest run, as text, seconds and bytes."""
         chains, sweeps = len(self.states), WARM_UP + PILOT + kept * thin
         seconds = (sweeps - self.sweeps) * self.seconds
         memory = self.problem.cells.n * chains * (BYTES + 4.0 * kept) + 150e6
@@ -144,7 +144,7 @@ class LinkedWalk:
         return text, seconds, memory
 
     def warm_up(self) -> None:
-        """Run the other sweeps up to `WARM_UP`, and a pilot run that shows which places move slowly."""
+        """Run the remaining burn-in, and a pilot run that shows which places mix slowly."""
         self.run(WARM_UP - self.sweeps, 1)
         if self.problem.whole or self.problem.exchanged:
             pilot = self.run(PILOT, 1)
@@ -152,7 +152,7 @@ class LinkedWalk:
             self.seconds *= self._prolong(SLOW_SHARE * len(self.states) * PILOT, 1.0)
 
     def _narrow(self) -> None:
-        """Draw places a few columns at a time, with single steps, if whole draws are often rejected."""
+        """Draw a few columns at a time at places where draws of whole tables are often rejected."""
         n, steps = self.width.copy(), self.steps
         self.steps = np.zeros_like(steps)
         for _ in range(ROUNDS):
@@ -168,7 +168,7 @@ class LinkedWalk:
             self.small = whole & (centre < LOW * self.problem.widest[self.problem.units])
 
     def run(self, kept: int, thin: int, tell: Progress = lambda done, of: None) -> NDArray:
-        """Move every chain on by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
+        """Move every chain by `kept * thin` sweeps; return draws `(chains, kept, n)`."""
         n, began = self.problem.cells.n, time.perf_counter()
         out = np.empty((len(self.states), kept, n), np.int32)
         self.slopes = np.empty((len(self.states), kept, len(self.problem.public.names)))
@@ -251,7 +251,7 @@ class LinkedWalk:
             draw_linked_prior(rng, self.problem.places, state, columns, g, hyper, self.learn)
 
     def diagnosed(self, run: NDArray) -> dict[str, Any]:
-        """Return the record of a run: R-hat and effective sizes of every count of every level, and of ratios."""
+        """Return the diagnostics of a run: R-hat and effective sample sizes of all counts and ratios."""
         watched = [(level, *diagnosed_in_pieces(values)) for level, values in self._watched(run)]
         verdict = Verdict(r_hat_by_chance(sum(len(ess) for *_, ess in watched), ESS, 2 * len(run)))
         self.slowest = np.full(self.problem.cells.shape[0], np.inf)
@@ -278,17 +278,17 @@ class LinkedWalk:
         }
 
     def prolonged(self) -> float:
-        """Give slow places more steps and others fewer; return the factor by which all steps grow."""
+        """Give slow places more steps and others fewer; return the ratio of the new to the old total."""
         return self._prolong(1.5 * ESS, 0.5)
 
     def shortened(self) -> float:
-        """Return places to the steps before the last increase, which did not help; return the factor of all steps."""
+        """Undo the last increase of steps, which did not help; return the ratio of the new to the old total."""
         now = self.steps.sum() + self.draws.sum()
         self.steps, self.draws = self.fewer
         return float((self.steps.sum() + self.draws.sum()) / now)
 
     def _prolong(self, size: float, least: float) -> float:
-        """Multiply the steps of each place by the factor that brings its smallest effective size to `size`, at least `least`."""
+        """Multiply the steps of each place so that its smallest effective size reaches `size`, by at least `least`."""
         self.fewer = self.steps, self.draws
         before = self.steps.sum() + self.draws.sum()
         times = np.clip(size / self.slowest, least, 8.0)
@@ -297,7 +297,7 @@ class LinkedWalk:
         return float((self.steps.sum() + self.draws.sum()) / before)
 
     def _watched(self, run: NDArray) -> Iterator[tuple[str, NDArray]]:
-        """Yield each level with its counts, and with persons per household of each link."""
+        """Yield the counts of each level, with persons per household of each link."""
         cells = self.problem.cells
         for level in cells.tree.levels:
             values = cells.sum(run, Margin(level, cells.finest.attributes))
@@ -309,7 +309,7 @@ class LinkedWalk:
 
     @property
     def margins(self) -> list[Margin]:
-        """Return the tables that are reported: every level's counts, and totals of both tables if there are two."""
+        """Return the margins whose tables are reported: every level's counts, and the totals of both tables."""
         cells = self.problem.cells
         found = [Margin(level, cells.finest.attributes) for level in cells.tree.levels]
         if self.problem.constraints.joined is not None:

@@ -49,7 +49,7 @@ FEW_DOUBT = (
 
 
 class InferenceMethod(ABC):
-    """A way to infer; a frozen dataclass whose fields are its parameters.
+    """A method of inference; a frozen dataclass whose fields are its parameters.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class InferenceMethod(ABC):
 
     @classmethod
     def defaults(cls, cells: Cells, headers: Sequence[Measured]) -> dict[str, Any]:
-        """Return parameters that replace its defaults for such measurements unless they are named.
+        """Return parameters that replace the method's defaults for such measurements.
 
         Perturbed tables have a prior that is estimated from them, where enough of their finest counts are published, else a
         flat one. Where noisy values below a threshold are not shown, parts are taken to be of one kind: small values are what
@@ -104,7 +104,7 @@ class InferenceMethod(ABC):
         return {"prior": (Estimated if values_of_a_class(cells, headers) >= VALUES_A_CLASS else Flat)().name}
 
     def doubt(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the known objection to its intervals for such measurements, or None."""
+        """Return the known objection to this method's intervals for such measurements, or None."""
         prior = getattr(self, "prior", None)
         if isinstance(prior, Estimated):
             return FEW_DOUBT if values_of_a_class(constraints.cells, headers) < VALUES_A_CLASS else None
@@ -130,7 +130,7 @@ class InferenceMethod(ABC):
         progress: Progress,
         deadline: Deadline | None = None,
     ) -> Drawn:
-        """Draw the true counts given values `(q,)`; answer or refuse by the deadline.
+        """Draw the true counts given values `(q,)`, within the deadline.
 
         Raises
         ------
@@ -165,7 +165,7 @@ def inference_misfit(
 
 
 def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
-    """Return the mean number of published values of the finest cells per class, exact ones too."""
+    """Return the mean number of published values for each class of finest cells."""
     each = cells.n // cells.shape[0]
     finest = (
         h for h in headers if canonical(cells, h.margin) == cells.finest and np.isfinite(h.law.variance)
@@ -175,11 +175,11 @@ def values_of_a_class(cells: Cells, headers: Sequence[Measured]) -> float:
 
 
 def silent(done: int, of: int) -> None:
-    """Ignore progress."""
+    """Ignore a progress report."""
 
 
 def announce(progress: Progress, stage: str) -> None:
-    """Name the stage that begins, if the listener to `progress` has a `stage(text)` for it."""
+    """Report the name of the stage that begins, if the progress listener accepts one."""
     if (tell := getattr(progress, "stage", None)) is not None:
         tell(stage)
 
@@ -191,7 +191,7 @@ def in_blocks(
     progress: Progress,
     deadline: Deadline | None = None,
 ) -> tuple[NDArray, bool]:
-    """Draw `(..., draws, n)` block by block; an interruption or a deadline keeps the finished blocks.
+    """Draw `(..., draws, n)` in blocks; after an interruption or a deadline, keep the finished blocks.
 
     Returns
     -------

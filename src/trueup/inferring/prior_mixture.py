@@ -1,4 +1,4 @@
-"""Uncertain hyperparameters, integrated over: importance sampling from a t distribution about their mode.
+"""Integration over uncertain hyperparameters, by importance sampling from a t distribution about their mode.
 
 One file: points, their weights, and what makes these doubtful.
 Points are spread evenly; Pareto's k of their weights (Vehtari et al. 2024) stands in the record.
@@ -51,7 +51,7 @@ def count_points(nodes: int) -> int:
 def points(
     estimate: Estimate, free: NDArray[np.bool_], count: int, rng: np.random.Generator, left: float = 1.0
 ) -> tuple[Reals, Reals]:
-    """Draw hyperparameters `(count, k)` about the mode, evenly spread; those not in `free` stay at it.
+    """Draw hyperparameters `(count, k)` evenly about the mode; those outside `free` stay at the mode.
 
     Given the others, the last reaches `left` times as far below its mode as above.
 
@@ -79,7 +79,7 @@ def points(
 
 
 def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
-    """Spread points `(count, dimensions)` evenly over the unit cube; each alone is uniform."""
+    """Return points `(count, dimensions)` evenly spread over the unit cube, each of which is uniform."""
     ratio = 2.0
     for _ in range(60):  # the root above 1 of x^(d + 1) = x + 1
         ratio = (1 + ratio) ** (1 / (dimensions + 1))
@@ -89,7 +89,7 @@ def _even(count: int, dimensions: int, rng: np.random.Generator) -> Reals:
 
 
 def uncertain(splits: Splits, estimate: Estimate, most: int) -> tuple[int, NDArray[np.bool_]]:
-    """Return the last level whose splits vary with the integrated hyperparameters, and which hyperparameters these are.
+    """Return the uncertain hyperparameters, and the last level whose splits depend on them.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class PriorMixture:
 
 
 def _held(splits: Splits, uncertain: NDArray[np.bool_]) -> list[str]:
-    """Name the uncertain parameters that are held at the mode."""
+    """Return the names of the uncertain parameters that are kept at the mode."""
     names = ", ".join(_parameter_names(splits, uncertain))
     return [f"Taken as known at their mode, though uncertain: {names}."] if names else []
 
@@ -181,7 +181,7 @@ def _parameter_names(splits: Splits, which: NDArray[np.bool_]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A tree, or its top, solved at several points of its hyperparameters.
+    """A tree, or its top, that is solved at several points of its hyperparameters.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class Spread:
     deeper: Callable[[Reals], Solved] | None
 
     def at(self, theta: Reals) -> Solved | None:
-        """Solve at some hyperparameters; return None if no window of counts holds the posterior.
+        """Solve at the given hyperparameters; return None if the posterior cannot be computed there.
 
         Where only upper levels vary, with the tilts of the mode, unless these turn out not to suit.
         """
@@ -226,7 +226,7 @@ class Spread:
         return -np.inf if solved is None else solved.evidence + self.splits.log_hyperprior(theta)[0]
 
     def _left(self, estimate: Estimate, free: NDArray[np.bool_]) -> float:
-        """Return the factor by which the spread for small parts exceeds that from the curvature at the mode.
+        """Return by how much the spread of small parts' parameter exceeds that from the curvature at the mode.
 
         By the log density at `SMALLER`, as if it were normal on that side.
         """
@@ -246,7 +246,7 @@ class Spread:
         progress: Progress,
         deadline: Deadline,
     ) -> PriorMixture:
-        """Solve at points about the mode, weighed by posterior density over proposal density."""
+        """Solve at points about the mode, weighted by the posterior density over the proposal density."""
         if not free.any():
             return PriorMixture([(1.0, self.solved, draws)], np.zeros(1))
         count = count_points(self.first)

@@ -1,4 +1,4 @@
-"""Answers to questions, areas off the hierarchy, and estimates that keep published zeros, computed from a posterior.
+"""Answers to questions, counts of other areas, and estimates that keep published zeros, from a posterior.
 
 Answers and areas are sums of draws, without new ones.
 
@@ -89,7 +89,7 @@ def infer_areas(
     by: Sequence[str] = (),
     level: float | str | None = None,
 ) -> dict[str, NDArray]:
-    """Describe the counts of areas that are not in the hierarchy, with intervals.
+    """Return the counts of areas that are not in the hierarchy, with intervals.
 
     Parameters
     ----------
@@ -159,12 +159,12 @@ def labels_of_areas(cells: Cells, margin: Margin, table: AreaTable) -> dict[str,
 
 
 def refuse_overlapping(cells: Cells, margin: Margin) -> None:
-    """Refuse a margin of areas that sums out an attribute whose values overlap."""
+    """Refuse a margin of areas that sums over an attribute whose values overlap."""
     for attribute in cells.attributes:
         if not attribute.partition and attribute.name not in margin.attributes:
             raise SpecError(
-                f"the values of '{attribute.name}' overlap, so that areas have no single count",
-                remedy=f"keep them: by = ['{attribute.name}']",
+                f"the values of '{attribute.name}' overlap, so a sum over them counts some units twice",
+                remedy=f"keep the attribute: by = ['{attribute.name}']",
             )
 
 
@@ -172,7 +172,7 @@ Reals = NDArray[np.float64]
 
 
 def keep_zeros(posterior: Posterior) -> Reals:
-    """Return estimates `(n,)` of the finest cells: zero where zero is published, with the posterior means of totals.
+    """Return estimates `(n,)` of the finest cells that keep published zeros and the posterior means of totals.
 
     A total keeps its mean unless all below it is published as zero, or all that is not is known exactly.
 
@@ -188,7 +188,7 @@ def keep_zeros(posterior: Posterior) -> Reals:
     if posterior.noisy is None:
         raise DataError(
             "the posterior holds no published values of the finest cells",
-            needed="the posterior that `infer` returned",
+            needed="the posterior as `infer` returned it, not one that was read from disk",
         )
     cells, zero = posterior.cells, posterior.noisy[0] == 0
     margins = nesting(cells, posterior.drawn.marginals or map(Margin, cells.tree.levels))

@@ -1,4 +1,4 @@
-"""Problems recast as others: a place with all places below it, and a table without places as a histogram of places.
+"""Problems restricted to one place and those below it, or recast with an attribute as places.
 
 *Within a place* what was measured elsewhere or above it is left out. The posterior given a part of what was measured is a
 posterior: it says less than the whole one, and nothing wrong.
@@ -26,7 +26,7 @@ from trueup.model.tree import Tree
 
 
 def place_named(cells: Cells, text: str) -> tuple[int, int]:
-    """Return level and position of a place that is written `level=key`.
+    """Return level and position of a place given as `level=key`.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
     level, _, key = text.partition("=")
     if level not in tree.levels[:-1]:
         raise SpecError(
-            f"'{text}' names no place that holds others",
+            f"'{text}' is not a place with others below it",
             needed=f"a level and a key, such as '{tree.levels[-2]}={tree.label(tree.levels[-2], 0)}'; "
             f"levels: {', '.join(tree.levels[:-1])}",
         )
@@ -53,7 +53,7 @@ def place_named(cells: Cells, text: str) -> tuple[int, int]:
 
 
 def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> Cells:
-    """Return the cells of a place of level `top` and of all below it; or of places up to an `end`."""
+    """Return the cells of some places of level `top` and of all places below them."""
     tree = cells.tree
     return Cells(tree.branch(top, place, end or place + 1, len(tree.levels) - 1), cells.attributes)
 
@@ -61,7 +61,7 @@ def cells_within(cells: Cells, top: int, place: int, end: int | None = None) -> 
 def within(
     measured: Measurements, constraints: Constraints, place: str
 ) -> tuple[Measurements, Constraints, NDArray[np.int64]]:
-    """Keep one place, written `level=key`, and everything below it; also return its finest cells."""
+    """Restrict the problem to one place, given as `level=key`, and those below it; also return its finest cells."""
     cells = measured.cells
     at = place_named(cells, place)
     some, headers, values, leaves = parts_within(constraints, measured.headers, measured.values, *at)
@@ -93,7 +93,7 @@ def parts_within(
     place: int,
     end: int | None = None,
 ) -> tuple[Constraints, tuple[Measured, ...], tuple[NDArray, ...], NDArray[np.int64]]:
-    """Return constraints, headers, values and lowest places of one or more places of level `top`."""
+    """Return the problem restricted to some places of level `top`: constraints, headers, values and lowest places."""
     cells, tree = constraints.cells, constraints.cells.tree
     last, kept, end = len(tree.levels) - 1, tree.levels[top:], end or place + 1
     own = cells_within(cells, top, place, end)
@@ -122,7 +122,7 @@ def parts_within(
 
 
 def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Margin) -> NDArray[np.int64]:
-    """Return the groups of a margin that lie in places of level `top`, from a first to an end."""
+    """Return the groups of a margin that lie in consecutive places of level `top`."""
     level = cells.tree.level(margin.level)
     first, stop = cells.tree.starts(top, level)[[*places]]
     each = cells.size(margin) // cells.tree.sizes[level]
@@ -130,7 +130,7 @@ def _margin_groups(cells: Cells, top: int, places: tuple[int, int], margin: Marg
 
 
 def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Measured, NDArray]:
-    """Return a header and its values for some groups of its margin."""
+    """Return a header and its values restricted to some groups."""
     if header.groups is None:
         return header, values[rows]
     chosen = np.flatnonzero(np.isin(header.groups, rows))
@@ -139,7 +139,7 @@ def _cut(header: Measured, values: NDArray, rows: NDArray[np.int64]) -> tuple[Me
 
 @dataclass(frozen=True, eq=False)
 class AsPlaces:
-    """A table of one place whose attribute is laid out as a level of places.
+    """A single-place table in which the values of one attribute are treated as places.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class AsPlaces:
 
     @classmethod
     def of(cls, constraints: Constraints, headers: Sequence[Measured]) -> AsPlaces | None:
-        """Lay out the attribute with the most values that no recode or condition names; None if there is none.
+        """Treat the attribute with the most values as places, if no recode or condition names it; None if there is none.
 
         None, too, if invariants cross: moves between tables that keep several margins are those of a lattice.
         """
@@ -198,7 +198,7 @@ class AsPlaces:
         )
 
     def margin(self, margin: Margin) -> Margin:
-        """Return a margin of the table as one of places."""
+        """Return a margin of the table in the recast form."""
         level = self.name if self.name in margin.attributes else self.cells.tree.levels[0]
         return replace(margin, level=level, attributes=tuple(a for a in margin.attributes if a != self.name))
 

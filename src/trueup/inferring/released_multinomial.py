@@ -1,4 +1,4 @@
-"""Released counts alone: the posterior behind a multinomial mode or draw of a total and its parts, or of a tree.
+"""The posterior of true counts when only counts released by a multinomial mode or draw are known.
 
 One file: the method, with what it says of each kind of release.
 """
@@ -92,7 +92,7 @@ class ReleasedMultinomial(InferenceMethod):
     released: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason unless each part has one noisy version, the total at most one, and nothing else is known; or None."""
+        """Return the reason why the measurements are not those of this method, or None."""
         if constraints.bounds or not constraints.nonnegative:
             return "it knows no bounds other than zero"
         if any(header.groups is not None for header in headers):
@@ -110,7 +110,7 @@ class ReleasedMultinomial(InferenceMethod):
         return why or ("the parts are invariants" if parts[0].exact else None)
 
     def _refuses_tree(self, constraints: Constraints, measured: Sequence[Margin]) -> str | None:
-        """Return the reason unless every level has one noisy version, or None."""
+        """Return the reason unless every level was measured exactly once, or None."""
         margins = constraints.nested.margins
         for margin in margins:
             if (times := measured.count(margin)) != 1:
@@ -122,7 +122,7 @@ class ReleasedMultinomial(InferenceMethod):
         return None
 
     def refuses_release(self, method: Mapping[str, Any]) -> str | None:
-        """Return the reason why counts that this method released differ from the model, or None."""
+        """Return the reason why this method's released counts do not follow the model, or None."""
         expected = {"mode": "multinomial-mode", "sample": "multinomial-sample"}[self.release]
         if method.get("method") != expected:
             return f"the counts were released by '{method.get('method')}', not by '{expected}'"
@@ -247,7 +247,7 @@ class _State:
     active: NDArray[np.int64]
 
     def spread(self, counts: NDArray) -> NDArray:
-        """Put counts of the active cells among structural zeros, `(..., n)`."""
+        """Insert counts `(..., n)` of the active cells among structural zeros."""
         out = np.zeros((*counts.shape[:-1], self.constraints.cells.n), np.int64)
         out[..., self.active] = counts
         return out
@@ -288,7 +288,7 @@ def _behind_zero(
 
 
 def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Marginals]:
-    """Return exact masses of two parts and their total."""
+    """Return exact probabilities of the counts of two parts and their total."""
     first, second, mass = two_parts(problem)
     parts = [mass.sum(axis=1), mass.sum(axis=0)]
     sums = np.arange(first.size)[:, None] + np.arange(second.size)[None, :]
@@ -303,7 +303,7 @@ def _exact_marginals(problem: ReleasedSum, state: _State) -> dict[Margin, Margin
 
 
 def own_decide(problem: TreeProblem) -> bool:
-    """Return True if the mode of every summed total is its own noisy count."""
+    """Return True if the mode of every summed total equals its own noisy count."""
     nested, cells = problem.nested, problem.nested.cells
     law_at = {canonical(cells, header.margin): header.law for header in problem.headers}
     laws, parts = [law_at[margin] for margin in nested.margins], np.diff(nested.child_ptr)

@@ -1,4 +1,4 @@
-"""A tree that exact messages have solved, ready to be drawn from, and the tables of its parts: draws, summaries, areas."""
+"""A tree solved by exact messages, and the tables of its parts: draws, summaries and areas."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trueup.model.records.drawn import Columns, Marginals
 
 @dataclass(frozen=True, eq=False)
 class SolvedTree:
-    """A mixture of solutions of a tree, or of its top, ready to be drawn from.
+    """A mixture of solutions of a tree, or of its top, from which counts can be drawn.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class SolvedTree:
     best: NDArray | None = None
 
     def stats(self, rounding: float, draws: int, *, whole: bool = True) -> dict:
-        """Return the record of draws, given a bound of the mass that rounding moved on the way down."""
+        """Return the record of draws, with a bound on the mass that rounding changed."""
         dropped = min(float(sum(w * top.dropped for w, top, _ in self.tops)) + rounding, 1.0)
         return {**stats_of(dropped, self.search.deepest, draws, interrupted=not whole), **self.record}
 
@@ -64,7 +64,7 @@ Integers = NDArray[np.int64]
 
 
 class NodeTable(NamedTuple):
-    """A table of a part's nodes: the file, the nodes by their position in the part, and key and attribute columns."""
+    """A table of a part's nodes: its file, the nodes' positions in the part, and its key and attribute columns."""
 
     file: str
     nodes: Integers
@@ -72,7 +72,7 @@ class NodeTable(NamedTuple):
 
 
 class AreaParts(NamedTuple):
-    """Pairs of an area and a leaf of a part that lies in it: rows of the table of areas, and positions of the leaves."""
+    """Pairs of an area and a leaf of a part that lies in it, as positions."""
 
     rows: Integers
     leaves: Integers
@@ -80,7 +80,7 @@ class AreaParts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PartGiven:
-    """The subtrees of a part, and the tables to write of them.
+    """The subtrees of a part, and the tables that are written of them.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class PartTables(NamedTuple):
 
 
 def tables_of_part(given: PartGiven) -> PartTables:
-    """Draw a part given the counts above it, and make its tables."""
+    """Draw the counts of a part given those above it, and make its tables."""
     found = [draw_part(item) for item in given.parts]
     every = Marginals(*joined_marginals([below.marginals for below in found]))
     figures = every.describe(given.level)

@@ -40,7 +40,7 @@ ALONE = np.zeros(1)
 
 @dataclass(frozen=True, eq=False)
 class SubtreePart:
-    """Subtrees of the roots `0:len(above)`; work on them needs nothing of other parts beyond these fields.
+    """The subtrees below the roots `0:len(above)`, which can be solved without other parts.
 
     Attributes
     ----------
@@ -101,13 +101,13 @@ class SubtreePart:
         return np.array([sums_below(one.plan, at)[roots] for one, at in zip(each, own)])
 
     def root_of(self) -> Integers:
-        """Return the root of every node, if all other nodes are leaves."""
+        """Return the root of every node in a forest whose other nodes are leaves."""
         roots = np.arange(len(self.above))
         return np.concatenate([roots, np.repeat(roots, np.diff(self.child_ptr)[roots])])
 
 
 class FromAbove(NamedTuple):
-    """The top's message to a part: the mass that the rest of the tree gives to each root's count, and drawn counts.
+    """The message from the top to a part: the probability of each root's count, and drawn counts.
 
     `weights[r][0]` belongs to the count `offset[r]`; `counts` is `(roots, draws)`; draws of leaves are to be of the type `kind`.
     """
@@ -128,7 +128,7 @@ class FromAbove(NamedTuple):
 
 
 class Components(NamedTuple):
-    """A part solved under each component given what is above, with the probabilities of the components.
+    """A part solved under each component of a mixture, with the probabilities of the components.
 
     `log_weights` are `(components, roots)` given what is below alone, `chances` given all.
     """
@@ -156,7 +156,7 @@ class Components(NamedTuple):
         return cls(each, log_weights, weights, chances / chances.sum(axis=0))
 
     def drawn(self, given: Integers, part: SubtreePart, rng: np.random.Generator) -> Integers:
-        """Draw leaves `(draws, leaves)` given counts `(roots, draws)` of the roots: first a component, then the parts."""
+        """Draw leaves `(draws, leaves)` given the roots' counts `(roots, draws)`: first a component, then the parts."""
         leaves = slice(len(part.factors.lower) - part.leaves, None)
         if len(self.each) == 1:
             return joint_draws(self.each[0], given.shape[1], rng, given)[:, leaves]
@@ -178,7 +178,7 @@ class Components(NamedTuple):
         return out
 
     def _chosen(self, given: Integers, rng: np.random.Generator) -> Integers:
-        """Draw a component for every count `(roots, draws)` of a root."""
+        """Draw a component for each of a root's counts `(roots, draws)`."""
         weights = np.zeros((len(self.each), *given.shape))
         for j, solved in enumerate(self.each):
             for r, counts in enumerate(given):
@@ -190,7 +190,7 @@ class Components(NamedTuple):
 
 
 class Below(NamedTuple):
-    """Marginals of all nodes of a part, draws `(draws, leaves)` of the last level, and a bound of rounding."""
+    """Marginals of all nodes of a part, draws `(draws, leaves)` of the last level, and a bound on the rounding error."""
 
     marginals: Exact
     counts: Integers
@@ -198,7 +198,7 @@ class Below(NamedTuple):
 
 
 def look_at_part(part: SubtreePart) -> tuple[NDArray[np.bool_], bool, Subtrees, list[Reals]]:
-    """Return a mask of leaves whose tables end too soon, True if windows hold every count, the roots' moments, and tilts."""
+    """Return the leaves with too short tables, whether windows hold every count, the roots' moments, and tilts."""
     found, roots = list(part.tilted()), slice(len(part.above))
     soon = [end_too_soon(part.child_ptr, one) & (one.low <= one.high).all() for one, _ in found]
     least = [
@@ -243,7 +243,7 @@ def draw_part(item: tuple[SubtreePart, FromAbove]) -> Below:
 
 
 def expected_of(solved: Solved, exact: Exact) -> Reals:
-    """Return `(6, n)` posterior expectations of every node: the four of `Splits.scores`, mean and standard deviation."""
+    """Return posterior expectations `(6, n)` of every node: four of `Splits.scores`, mean and standard deviation."""
     start, offset, masses = exact
     factors = solved.tilted.factors
     at = np.arange(len(masses)) - np.repeat(start[:-1], np.diff(start))
@@ -258,7 +258,7 @@ def expected_of(solved: Solved, exact: Exact) -> Reals:
 
 
 def _on_window(weights: Reals, shift: int, size: int) -> Reals:
-    """Place weights on a window, and drop those outside it."""
+    """Place weights on a window, and leave out those outside it."""
     out, first, last = np.zeros(size), max(shift, 0), min(shift + len(weights), size)
     if first < last:
         out[first:last] = weights[first - shift : last - shift]

@@ -1,4 +1,4 @@
-"""Trees whose exact messages would cost too much: the same prior and likelihood on grids, with a stated error.
+"""The approximate tier of trees, for which exact messages cost too much: messages on grids, with a stated error.
 
 One file: the search on coarse grids, finer ones for draws with the error of these, and chains where no grids hold a posterior.
 """
@@ -85,7 +85,7 @@ WEAK = "These chains are weak: intervals are rough, and other seeds would move t
 
 @dataclass(frozen=True, eq=False)
 class ApproximateTree:
-    """One tree, solved on grids.
+    """A tree that is solved on grids of counts.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class ApproximateTree:
 
     def drawn(self, draws: int, rng: np.random.Generator) -> Drawn:
         """Draw the counts."""
-        announce(self.progress, "approximate: messages on grids")
+        announce(self.progress, "approximate tier: computing messages on grids of counts")
         prior = self.state.prior
         grid = TreeGrid(self.state, self.values, self.deadline)
         if self.replaced and grid.nodes > LARGE:
@@ -133,7 +133,7 @@ class ApproximateTree:
     def _given(
         self, grid: TreeGrid, split: Split, draws: int, rng: np.random.Generator, record: dict[str, Any]
     ) -> Drawn:
-        """Draw under a prior that is known."""
+        """Draw under a prior with given concentrations."""
         solved, moved = _refined(grid, split, draws, self.progress)
         return self._drawn([(solved, draws)], moved, draws, rng, record)
 
@@ -195,10 +195,10 @@ class ApproximateTree:
         rng: np.random.Generator,
         record: dict[str, Any],
     ) -> Drawn:
-        """Draw from every part of a mixture, in random order; `moved` is the error of the grids."""
+        """Draw from every component of a mixture, in random order; `moved` is the error of the grids."""
         nested, found, done, points = self.state.problem.nested, [], 0, 0
         leaves, nodes = nested.nodes[-1], len(self.state.child_ptr) - 1
-        announce(self.progress, "drawing from messages on grids")
+        announce(self.progress, "drawing counts on the grids")
         for solved, count in parts:
             points = len(solved.grids.x)
             most = max(1, COUNTS_DRAWN_AT_ONCE // len(solved.grids.ptr))
@@ -251,7 +251,7 @@ def _refined(
 
 @dataclass(frozen=True, eq=False)
 class ApproximateDraws:
-    """Draws of a tree's counts `(1, draws, n)` on grids or, if no grid holds the posterior, by chains."""
+    """Draws of a tree's counts `(1, draws, n)` on grids, or by chains if the grids do not hold the posterior."""
 
     state: TreeState
     values: NDArray
@@ -269,7 +269,7 @@ class ApproximateDraws:
             return tree.drawn(self.draws, self.rng)
         except (OutOfTimeError, ConvergenceError) as error:
             if replaced and not deadline.passed:
-                announce(self.progress, "no grids hold the posterior: Markov chains")
+                announce(self.progress, "the grids do not hold the posterior; starting Markov chains instead")
                 found = self.by_chains()
                 if not found.refused:
                     return found
@@ -277,12 +277,12 @@ class ApproximateDraws:
                 raise
             tree = f"a tree of {len(self.state.child_ptr) - 1:,} counts"
             raise ConvergenceError(
-                f"{deadline.allowed / 60:g} minutes are spent before {tree} is solved",
-                remedy="allow more minutes, give the prior's concentrations, or infer a place of its own",
+                f"the {deadline.allowed / 60:g} minutes allowed were too few to solve {tree}",
+                remedy="allow more minutes, give the prior's concentrations, or infer one place",
             ) from None
 
     def by_chains(self) -> Drawn:
-        """Draw the counts by chains; the record names their prior, and says whether they are weak.
+        """Draw the counts by Markov chains; the record names their prior, and states whether they are weak.
 
         Raises
         ------
@@ -306,7 +306,7 @@ class ApproximateDraws:
 
 
 def chains_take(state: TreeState) -> bool:
-    """Return True if chains of `histogram-gibbs` take a tree's prior, constraints and measurements."""
+    """Return True if `histogram-gibbs` accepts a tree's prior, constraints and measurements."""
     prior, problem = state.prior, state.problem
     if not isinstance(prior, Hierarchical) or prior != Hierarchical(most_kinds=prior.most_kinds):
         return False
@@ -314,6 +314,6 @@ def chains_take(state: TreeState) -> bool:
 
 
 def _of_columns(constraints: Constraints) -> Constraints:
-    """Return the constraints; cells without attributes become histograms of one column."""
+    """Return the constraints, in which cells without attributes become histograms of one column."""
     cells = constraints.cells
     return constraints if cells.attributes else replace(constraints, cells=Cells(cells.tree, ONE_COLUMN))

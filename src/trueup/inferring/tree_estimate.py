@@ -1,4 +1,4 @@
-"""Estimation of a tree's hyperparameters: the search's start and sample, the number of kinds of parts, and odds by family.
+"""Estimation of a tree's hyperparameters: start, sample, one or two kinds of parts, and varying odds between sums.
 
 *Odds of families.* Where parts are of two kinds, the odds of small parts differ from one family to the next. A group of blocks
 in a town has few uninhabited ones, one with a park many. The log odds of each family are off those of all by one of a few
@@ -56,7 +56,7 @@ FAILURES = 3
 def estimate_from(
     search: SolutionSearch, splits: Splits, progress: Progress, *, kinds: int = 1
 ) -> tuple[SolutionSearch, FamilySample | None, Splits, Estimate]:
-    """Estimate hyperparameters; for a large tree, start on a small sample of its families and finish on a larger one.
+    """Estimate hyperparameters, for a large tree first on a small sample and then on a larger one.
 
     Where the values ask for it, they are those of two kinds of parts; the search and the splits come back for these.
     """
@@ -82,16 +82,14 @@ def estimate_from(
 
 @dataclass(frozen=True, eq=False)
 class Beginning:
-    """The start of the search for hyperparameters: a small tree, or the smaller of two samples of a large one."""
+    """The tree on which the search for hyperparameters starts: a small tree, or a small sample of a large one."""
 
     search: SolutionSearch
     sample: FamilySample | None
     progress: Progress
 
     def chosen(self, splits: Splits, total: float | None) -> tuple[Splits, Ascent]:
-        """Return the splits and their mode; given about the sum of all, of two kinds where the log evidence rises by more
-        than `ASKED` for each of their parameters.
-        """
+        """Return the splits and their mode, with two kinds of parts if that raises the log evidence by enough."""
         theta, guess, few = start_of(splits)
         begun = self._ascend(splits, theta, guess, few)
         if total is None or (wider := splits.of_two_kinds(total)) is None:
@@ -125,7 +123,7 @@ class Beginning:
         return splits if self.sample is None else self.sample.splits(splits)
 
     def _start(self, wider: Splits, theta: NDArray, one: float) -> tuple[NDArray | None, int]:
-        """Return the start of a search for two kinds if their log evidence is or rises above `one`'s, and the points tried."""
+        """Return a start for two kinds if their log evidence exceeds or rises above that of one kind, and the points tried."""
         search, seen = self.search.for_kinds(), self._seen(wider)
         for looks, ratio in enumerate(RATIOS, 1):
             matched = wider.with_kinds(*_matched(theta, wider.concentrations - 1, ratio))
@@ -146,7 +144,7 @@ class Beginning:
 
 
 def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, float]:
-    """Return hyperparameters of two kinds of parts as unequal as with one kind of parameter `a`, given a share and a ratio.
+    """Return hyperparameters of two kinds of parts that vary as much as one kind with parameter `a`.
 
     With one, the mean square of parts is `1 + 1 / a` times their squared mean. With a share rho of none and others of parameter
     `a'` it is `(1 + 1 / a') / (1 - rho)`. Both are equal where `a' = a / (1 - p)` and `rho = p / (1 + a)`, for any `p` below 1:
@@ -158,14 +156,15 @@ def _matched(theta: NDArray, last: int, ratio: float) -> tuple[NDArray, float, f
 
 
 def until_given_up(solve: Callable[[NDArray], Found]) -> Callable[[NDArray], Found]:
-    """Return `solve`, made to fail at once after `FAILURES` failures, each of which costs as much as many successes."""
+    """Return a `solve` that fails at once after `FAILURES` failures, because each takes as long as many successes."""
     failures = 0
 
     def solved(theta: NDArray) -> Found:
         nonlocal failures
         if failures >= FAILURES:
             raise ConvergenceError(
-                "the search for two kinds of parts failed repeatedly", remedy="set most_kinds = 1"
+                "the prior with two kinds of parts could not be fitted",
+                remedy="set most_kinds = 1 in the prior",
             )
         try:
             return solve(theta)
@@ -198,7 +197,7 @@ ODDS_ASKED = 1.0
 
 @dataclass(frozen=True)
 class FamilyOdds:
-    """A tree whose families differ in their odds by a standard deviation `sd`, and its solution."""
+    """A tree in which the odds of small parts vary between sums by a standard deviation `sd`, and its solution."""
 
     top: Top
     sd: float
@@ -211,12 +210,12 @@ class FamilyOdds:
 
 
 def families_at(state: TreeState) -> int:
-    """Return the level whose counts are the sums of the last level's families."""
+    """Return the level whose counts are the sums of the last level."""
     return len(state.problem.nested.margins) - 2
 
 
 def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition | None:
-    """Return the cut of a large tree of two kinds that lets its families differ; None for other trees."""
+    """Return the cut of a large tree at which odds may vary between sums; None for other trees."""
     level = families_at(state)
     families = np.diff(state.child_ptr)[slice(*state.problem.nested.level_ptr[level : level + 2])]
     if not splits.mean or state.cut is None or (families > 1).sum() < MANY:
@@ -225,7 +224,7 @@ def cut_above_families(state: TreeState, splits: Splits, size: int) -> Partition
 
 
 def log_weights(sd: float) -> Reals:
-    """Return log weights of the steps, like those of a normal law.
+    """Return log weights of the steps, in the shape of a normal law.
 
     Examples
     --------
@@ -239,13 +238,13 @@ def log_weights(sd: float) -> Reals:
 def estimate_odds(
     search: SolutionSearch, splits: Splits, theta: Reals, cut: Partition, progress: Progress
 ) -> FamilyOdds | None:
-    """Let families differ in their odds as much as the values suggest; return None if they do not.
+    """Estimate how much the odds of small parts vary between sums; return None if they do not vary.
 
     `search` then solves for the mixture, if they do.
     """
     from scipy.optimize import minimize_scalar  # slow to import
 
-    announce(progress, "estimating how much families differ in their odds of small parts")
+    announce(progress, "estimating how much the shares of small parts vary between sums")
     alpha, total, second, odds, parts_of = map(coded, splits.parameters(theta))
     each = [(alpha, total, second, odds + step, parts_of) for step in STEPS]
     search.mixture = each, log_weights(FIRST)

@@ -53,7 +53,7 @@ PART = 1 << 9
 
 @dataclass(frozen=True)
 class TreeExact(InferenceMethod):
-    """The posterior of counts on nested margins by convolution up the tree and conditioning down.
+    """The posterior of counts on nested margins, by exact messages up the tree and draws down it.
 
     No Markov chain: marginals of all nodes are exact up to a reported bound, draws are independent,
     whole, additive and inside every bound.
@@ -85,12 +85,12 @@ class TreeExact(InferenceMethod):
     parallel: ClassVar[bool] = True
 
     def refuses(self, constraints: Constraints, headers: Sequence[Measured]) -> str | None:
-        """Return the reason if the law of some count does not factor over cells, or None."""
+        """Return the reason if some law is not a product over cells, or None."""
         whole = [h.law.name for h in headers if not h.law.factors]
         return f"law '{whole[0]}' does not factor over cells" if whole else None
 
     def prepare(self, constraints: Constraints, headers: Sequence[Measured]) -> TreeState:
-        """Lay laws, bounds and the prior on the nodes of the tree."""
+        """Assign laws, bounds and the prior to the nodes of the tree."""
         problem = tree_problem(constraints, headers)
         nested = problem.nested
         cut = (
@@ -161,7 +161,7 @@ class TreeExact(InferenceMethod):
         executor: Executor,
         work: AllowedWork,
     ) -> SolvedTree:
-        """Pass exact messages up, as long as they take no more work than allowed."""
+        """Send exact messages up the tree, within the allowed work."""
         _begin_work(state, values, work)
         search = SolutionSearch(state, values, executor, self.tolerance, tries=work.tries, work=work)
         record = {}
@@ -179,7 +179,7 @@ class TreeExact(InferenceMethod):
     def _of_two_kinds_or_one(
         self, search: SolutionSearch, splits: Splits, draws: int, rng: np.random.Generator, progress: Progress
     ) -> SolvedTree:
-        """Solve under the prior of two kinds of parts if windows hold its posterior, else of one."""
+        """Solve under the prior with two kinds of parts if possible, else with one."""
         kinds = self.prior.most_kinds if isinstance(self.prior, Hierarchical) else 1
         try:
             return self._estimated(search, splits, draws, rng, progress, kinds=kinds)
@@ -241,7 +241,8 @@ class TreeExact(InferenceMethod):
         mixture = spread.parts(estimate, free, draws, rng, progress, search.work.deadline)
         if splits.mean and mixture.unsolved >= FAILURES:
             raise ConvergenceError(
-                "the posterior under two kinds of parts could not be computed", remedy="set most_kinds = 1"
+                "the posterior under two kinds of parts could not be computed",
+                remedy="set most_kinds = 1 in the prior",
             )
         record = {"prior": mixture.record(splits, estimate, free)}
         if odds:
@@ -252,7 +253,7 @@ class TreeExact(InferenceMethod):
         return SolvedTree(search, mixture.parts, top, record, (first, parents), best)
 
     def _cut_below(self, state: TreeState, level: int) -> Partition | None:
-        """Return the cut of a large tree whose top holds the levels with varying splits; None for a search of the mode."""
+        """Return the cut of a large tree whose top holds all levels with varying splits; None when only the mode is sought."""
         if self.mode:
             return None
         return state.cut_below(level + 1, PART) if level and state.cut else state.cut
@@ -294,7 +295,7 @@ class TreeExact(InferenceMethod):
 
 
 def _begin_work(state: TreeState, values: NDArray, work: AllowedWork) -> None:
-    """Allow one pass over windows of tables, which are freed before there are others."""
+    """Allow one pass with large tables, after freeing earlier ones."""
     low, high = state.windows(values, np.full(len(state.child_ptr) - 1, DEPTHS[ROUGHLY]))
     leaves = state.problem.nested.at(state.problem.nested.margins[-1])
     work.refuse_wide(low[leaves], high[leaves])
@@ -313,16 +314,16 @@ def _announce_rest(
 
 
 def refuse_endless(masses: NDArray) -> None:
-    """Refuse marginals that floating-point numbers do not hold."""
+    """Refuse marginals that are not finite."""
     if not np.isfinite(masses).all():
         raise ConvergenceError(
-            "some marginals exceed the range of floating-point numbers",
+            "some probabilities are too small or too large for floating-point numbers",
             remedy="give the prior's concentrations, or another prior",
         )
 
 
 def _reorder(counts: NDArray, order: NDArray) -> None:
-    """Put the columns of draws in order, in place: a copy of large draws would not fit in memory."""
+    """Reorder the columns of draws in place, because a copy might not fit in memory."""
     if (np.diff(order) != 1).any():
         for rows in range(0, len(counts), DRAWS_AT_ONCE // 20):
             counts[rows : rows + DRAWS_AT_ONCE // 20] = counts[rows : rows + DRAWS_AT_ONCE // 20, order]

@@ -1,4 +1,4 @@
-"""A tree of counts on grids: evidence of hyperparameters, marginals and draws, at a cost independent of the noise."""
+"""A tree of counts on grids: evidence, marginals and draws, at a cost that does not grow with the noise."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ENDED = 1e-4
 
 
 class GridSolution(NamedTuple):
-    """Messages at one point of the hyperparameters.
+    """The messages on grids at one point of the hyperparameters.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class GridSolution(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A solution with its grids.
+    """A solution together with its grids.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Settled(NamedTuple):
 
 @dataclass(eq=False)
 class TreeGrid:
-    """One tree on grids, which follow the posterior from one point of the hyperparameters to the next.
+    """A tree on grids that adapt to the posterior from one point of the hyperparameters to the next.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class TreeGrid:
 
     @property
     def tree(self) -> TreeState:
-        """Return the tree that is solved: the sample, or the whole."""
+        """Return the tree that is solved: a sample, or the whole."""
         return self.sample or self.state
 
     @property
@@ -134,11 +134,11 @@ class TreeGrid:
         return len(self.tree.child_ptr) - 1
 
     def _of_plan(self, every: NDArray) -> NDArray:
-        """Return values of the whole tree's nodes `(nodes,)` for the plan's: those that are solved, and sums of their parts."""
+        """Return values `(nodes,)` of the whole tree summed to the solved nodes."""
         return pair_sums(self.plan, every if self.sample is None else every[self.sample.nodes])
 
     def _windows(self) -> tuple[Integers, Integers]:
-        """Return bounds on the counts of all nodes of the whole tree, without counts that the noise makes negligible."""
+        """Return bounds on the counts of all nodes of the whole tree, which leave out negligible counts."""
         problem = self.state.problem
         for depth in (VALUE_DEPTH_NATS, 30 * VALUE_DEPTH_NATS, 1e9):
             lower, upper = (side.astype(float) for side in reach_all(self.prior))
@@ -155,7 +155,7 @@ class TreeGrid:
         return ends[0], ends[1]
 
     def _expected(self) -> tuple[Reals, Reals]:
-        """Return expected counts and their spreads for all nodes of the plan."""
+        """Return expected counts and standard deviations for all solved nodes."""
         problem = self.state.problem
         values = problem.values(np.asarray(self.values, float))
         middle, spread = rough_posterior(problem.child_ptr, problem.variance, values, *problem.messages)
@@ -189,7 +189,7 @@ class TreeGrid:
         return GridSolution(factor, up, evidence if np.isfinite(evidence) else -np.inf)
 
     def settle(self, split: Split, resolved: float = RESOLVED) -> tuple[GridSolution, GridMarginals]:
-        """Solve on grids refined where the posterior is, until they are `resolved`; return also the marginals of every node."""
+        """Solve on grids that are refined until their error is below `resolved`; also return the marginals of every node."""
         begun = self.grids, self.likelihood, self.fitted
         for _ in range(ROUNDS if np.isfinite(self.fitted) else self.first_rounds):
             if not np.diff(self.grids.ptr).all():  # a window that ends before it begins
@@ -205,12 +205,13 @@ class TreeGrid:
             begun  # the next point of the hyperparameters begins where this one did
         )
         raise ConvergenceError(
-            "the posterior could not be computed on grids: the measurements may contradict each other, the prior or the bounds",
-            remedy="check that the laws and values belong to these margins; or name a prior",
+            "the posterior could not be computed on grids of counts: the measurements may contradict each other, the "
+            "prior or the bounds",
+            remedy="check that the laws and values belong to these tables, or name another prior",
         )
 
     def _fits(self, found: GridMarginals, resolved: float) -> bool:
-        """Return True if grid points are close enough where the posterior is, and windows end outside it."""
+        """Return True if the grid points are close enough and the windows wide enough for the posterior."""
         ptr, x = self.grids.ptr, self.grids.x
         first, last = ptr[:-1], ptr[1:] - 1
         if (
@@ -221,7 +222,7 @@ class TreeGrid:
         return self.fitted <= self.step and coarsest(ptr, x, found.p, found.scale) < widest
 
     def move(self, found: GridMarginals) -> None:
-        """Place the points of grids where marginal masses are."""
+        """Place grid points where the marginals have mass."""
         ptr, x = self.grids.ptr, self.grids.x
         points = zoom(self.plan, ptr, x, found.p, found.scale, self.low, self.high, self.step)
         self.grids, self.fitted = grids_of(self.plan, *points), self.step
@@ -237,7 +238,7 @@ class TreeGrid:
         return np.array([begin + mean, np.sqrt(square)], np.float64)[:, : self.nodes]
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
+        """Return a function for the log density of hyperparameters, its gradient, and the posterior of counts."""
         evaluations = iter(range(1, 1 << 30))
 
         def density(theta: Reals) -> Density:
@@ -258,7 +259,7 @@ class TreeGrid:
         return density
 
     def _of_weights(self, splits: Splits, split: Split, mean: Reals) -> Reals:
-        """Return the approximate information in the values on each log weight of an attribute value.
+        """Return the approximate Fisher information on each log weight of an attribute value.
 
         A part of a sum T with share m has mean T m and variance T m (T + A) / (1 + A) for a total A of parameters, and its value
         has the noise's variance more; a family's values say `(T m)^2` over that.
@@ -275,11 +276,11 @@ class TreeGrid:
 
     # What the search for two kinds of parts asks of a solver (`trueup.inferring.tree_estimate`).
     def for_kinds(self) -> TreeGrid:
-        """Return the tree itself: grids serve any prior."""
+        """Return the tree itself, because grids serve every prior."""
         return self
 
     def glance(self, splits: Splits, theta: Reals) -> float:
-        """Return the log evidence at some hyperparameters, on the present grids."""
+        """Return the log evidence at some hyperparameters on the current grids."""
         return self.solve(splits.parameters(theta)).evidence
 
     @cached_property
@@ -290,7 +291,7 @@ class TreeGrid:
 
 
 def _narrow(child_ptr: Integers, lower: Reals, upper: Reals) -> None:
-    """Tighten bounds from the root down, in place: a part is at most the sum minus its siblings' least counts."""
+    """Tighten bounds from the root down, in place: a part is at most its sum minus the least counts of its siblings."""
     for v in np.flatnonzero(np.diff(child_ptr)):
         own = slice(child_ptr[v], child_ptr[v + 1])
         low, high = lower[own].copy(), upper[own].copy()

@@ -1,4 +1,4 @@
-"""The posterior on a large tree by parts, which hold subtrees: messages up, the top solved, marginals and draws down.
+"""The posterior of a large tree by parts: messages up, the top solved, then marginals and draws down.
 
 A first look at a part says where its roots' messages lie, so that tilts of the top can be found. Given these a part answers
 `up` with the messages of its roots and keeps nothing; `down` works them out again. So tasks are pure, may be carried out
@@ -65,7 +65,7 @@ HOPELESS = 1e-3
 
 
 class Seen(NamedTuple):
-    """Windows and tilts of a tree, as a first look at its parts chooses them.
+    """Windows and tilts of a tree, as chosen in a first look at its parts.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Seen(NamedTuple):
 
 
 class Top(NamedTuple):
-    """The top tree, solved, with the parts below it; `dropped` is that of the whole tree.
+    """The solved top of a tree, with the parts below it; `dropped` is the mass left out in the whole tree.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Top(NamedTuple):
 
 
 def weighed(top: Top, log_weights: Reals) -> Top:
-    """Solve the top again with other mixture weights for what is below each root."""
+    """Solve the top again with other mixture weights for the parts below each root."""
     roots, below = mixed_roots(top.each, top.within + log_weights[:, None])
     solved = settle_tilts(top.solved.plan, with_leaves(top.inner, roots), top.tree.tolerance)
     parts = InTurn(lambda b: replace(top.parts[b], log_weights=log_weights), len(top.parts))
@@ -132,7 +132,7 @@ def weighed(top: Top, log_weights: Reals) -> Top:
 
 
 def drawn_from(tops: Sequence[Weighted], rng: np.random.Generator) -> Integers:
-    """Return joint draws `(draws, n)` of a mixture of solutions, in random order."""
+    """Return joint draws `(draws, n)` from a mixture of solutions, in random order."""
     if len(tops) == 1:
         return joint_draws(tops[0][1], tops[0][2], rng)
     return rng.permutation(np.concatenate([joint_draws(top, count, rng) for _, top, count in tops if count]))
@@ -143,7 +143,7 @@ def mixture_weights(tops: Sequence[Weighted]) -> Reals:
 
 
 def narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Weighted]) -> type:
-    """Return the narrowest type for drawn leaves: half as wide if it holds all their sums and squares."""
+    """Return the smallest number type for drawn leaves that holds all their sums and squares."""
     leaves = sum(parts[b].leaves for b in range(len(parts)))
     most = int(reach_all(uncoded(factors))[1][-leaves:].max(initial=0))
     total = max(int(top.messages.offset[0]) + len(array_of(top.messages.masses, 0)) for _, top, _ in tops)
@@ -152,7 +152,7 @@ def narrowest(factors: Factors, parts: Sequence[SubtreePart], tops: Sequence[Wei
 
 @dataclass(frozen=True, eq=False)
 class CutTree:
-    """A cut tree, and the executor that works on its parts.
+    """A cut tree, with the executor that works on its parts.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class CutTree:
         return slice(*self.cut.edges[[0, -1]].tolist())
 
     def look(self) -> Seen:
-        """Choose windows and tilts of the top, given those of every part alone."""
+        """Choose windows and tilts of the top, given those of every part."""
         roots, n = self.roots, len(self.child_ptr) - 1
         soon, complete, every, each = np.zeros(n, bool), True, [], []
         alone = self._parts(np.zeros(n), np.zeros((n, PROBES)), np.zeros(n), self.tolerance, 1)
@@ -195,7 +195,7 @@ class CutTree:
         return Seen(soon, complete and hold_all(tilted), tilted, each)
 
     def up(self, seen: Seen, before: Reals | None = None) -> Top:
-        """Solve the top given the parts' messages, solving again those whose windows it finds too narrow.
+        """Solve the top given the parts' messages, repeated for parts whose windows are too narrow.
 
         `before` is the evidence above the roots that was found with shallower tables.
         """
@@ -253,7 +253,7 @@ class CutTree:
         )
 
     def _short(self, solved: Solved, answers: Sequence[Any]) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-        """Return the nodes whose tables end too soon, and the sizes of windows below the top."""
+        """Return the nodes with too short tables, and the sizes of windows below the top."""
         n, last = len(self.child_ptr) - 1, self.roots.stop
         short, sizes = np.zeros(n, bool), np.zeros(n, np.int32)
         short[:last] = too_short(top_of(self.child_ptr, self.cut), solved, self.tolerance)
@@ -266,7 +266,7 @@ class CutTree:
     def down(
         self, below: Top, tops: Sequence[Weighted], rng: np.random.Generator, progress: Progress
     ) -> tuple[Exact, Integers, float]:
-        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and a bound of rounding.
+        """Return marginals of all nodes, draws `(draws, leaves)` of the last level, and a bound on the rounding error.
 
         `tops` are the solutions that the top is a mixture of.
         """

@@ -1,4 +1,4 @@
-"""Repeated solutions of a tree at one hyperparameter after another, with tables as deep as each node needs."""
+"""Repeated solutions of a tree at different hyperparameters, with tables only as deep as each node needs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DEEPEST_OF_KINDS, TRIES = WIDE + 1, 4
 
 
 class Attempt(NamedTuple, Generic[Outcome]):
-    """A tree with tables of some depth: leaves whose tables end too soon, its solver, and starting tilts of the next search."""
+    """One solution: leaves with too short tables, its solver, and starting tilts for the next search."""
 
     soon: NDArray[np.bool_]
     complete: bool
@@ -65,7 +65,7 @@ class Attempt(NamedTuple, Generic[Outcome]):
 
 @dataclass(eq=False)
 class SolutionSearch:
-    """A tree solved repeatedly: the next solution starts from the table depths and tilts that served before.
+    """Repeated solutions of a tree, each started from the table depths and tilts of the one before.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class SolutionSearch:
         return float(DEPTHS[self.reached])
 
     def for_kinds(self) -> SolutionSearch:
-        """Return the search for parts of two kinds, with shallower tables allowed: one kind is used if these do not serve."""
+        """Return the search for two kinds of parts, with shallower tables; one kind is used if they do not suffice."""
         return replace(self, last=DEEPEST_OF_KINDS, tries=TRIES)
 
     def whole(self, tolerance: float, passes: int = MOST_PASSES) -> Solved:
@@ -145,7 +145,7 @@ class SolutionSearch:
         )
 
     def glance(self, splits: Splits, theta: NDArray) -> float:
-        """Return a lower bound of the log evidence at some hyperparameters: what windows keep of it."""
+        """Return a lower bound on the log evidence at some hyperparameters, from the mass that windows hold."""
         quick = replace(self, splits=splits.parameters(theta), start=None, tries=1)
         try:
             return quick.whole(GLANCED, passes=1).evidence
@@ -181,7 +181,7 @@ class SolutionSearch:
         return self._deepened(tables, attempt, lambda top: top.short, tolerance, most_lost)
 
     def at(self, splits: Splits, tolerance: float, theta: NDArray) -> Solved:
-        """Solve the whole tree at some hyperparameters, whose tilts may differ much from earlier ones."""
+        """Solve the whole tree at some hyperparameters, with new tilts."""
         self.splits, self.start = splits.parameters(theta), None
         before = self.depth
         self.depth = before.copy()
@@ -191,7 +191,7 @@ class SolutionSearch:
             self.depth = before  # what one point far off takes, the next ones do not
 
     def objective(self, splits: Splits, progress: Progress) -> Objective:
-        """Return the log density of hyperparameters, its gradient, and the posterior of counts, as a function."""
+        """Return a function for the log density of hyperparameters, its gradient, and the posterior of counts."""
 
         evaluations = count(1)
 
@@ -206,8 +206,8 @@ class SolutionSearch:
                 evidence, expected = self._evidence(ROUGH)
             if not (np.isfinite(evidence) and np.isfinite(expected).all()):
                 raise ConvergenceError(
-                    "the posterior at some parameters of the prior exceeds the range of floating-point numbers",
-                    remedy="name a prior with given concentrations, or another one",
+                    "the evidence at some parameters of the prior is too small or too large for floating-point numbers",
+                    remedy="give the prior's concentrations, or name another prior",
                 )
             self.work.end_evaluation()
             value, gradient = splits.log_hyperprior(theta)
@@ -229,7 +229,7 @@ class SolutionSearch:
         tolerance: float,
         most_lost: int = MOST_LOST,
     ) -> Outcome:
-        """Deepen the tables that end too soon, until the dropped mass is within the tolerance.
+        """Deepen tables that are too short, until the mass left out is within the tolerance.
 
         It gives up once nearly all mass was dropped `most_lost` times in a row.
         """
@@ -266,7 +266,7 @@ class SolutionSearch:
             del tried, factors, solved
         self.depth = before  # a prior far off, which the search has tried, must not spoil the next
         raise ConvergenceError(
-            f"no windows of counts of exact messages hold all but {self.wanted:g} of the posterior: the measurements may "
-            "disagree with each other, the prior or the bounds",
-            remedy="check that the laws and values belong to these margins; or take the tier 'approximate', in memory",
+            f"exact inference needs larger ranges of counts than it can hold (tolerance {self.wanted:g}): the "
+            "measurements may contradict each other, the prior or the bounds",
+            remedy="check that the laws and values belong to these tables; or give tier = 'approximate' and leave out --engine",
         )

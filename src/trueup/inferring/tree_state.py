@@ -1,4 +1,4 @@
-"""A tree problem with its prior: factor tables of every node, and errors that name what is impossible or improper.
+"""A tree problem with its prior: tables of likelihood and prior for every node, and errors for impossible values.
 
 Attainable sums of a tree whose leaves take some counts only: a prior with holes, and an invariant.
 A set of counts is a whole number whose bit k says that k is in it. The sums of one count of each of two sets are the
@@ -38,7 +38,7 @@ MOST_ENTRIES = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class TreeState:
-    """A tree problem with its prior, and where a large tree is cut.
+    """A tree problem with its prior, and the cut of a large tree.
 
     Attributes
     ----------
@@ -57,21 +57,21 @@ class TreeState:
         return self.problem.child_ptr
 
     def flat_given_bounds(self, values: NDArray) -> TreeState:
-        """Return the state with a total that is flat given bounds of places, if the prior says so and its table is small."""
+        """Return the state with a prior under which the total is flat given bounds of places, if it applies."""
         return replace(self, total=total_of_tree(self.problem, self.prior, values))
 
     def add_prior(self, table: FactorTable, depth: float) -> None:
-        """Add the prior on the finest cells or on their total to a table of factors."""
+        """Add the prior on the finest cells, or on their total, to the tables of nodes."""
         table.add_prior(self.prior, self.problem.nested.nodes[-1], depth)
         if self.total is not None:
             table.add_masses("total given bounds", self.total[1], np.zeros(1, np.int64), self.total[0])
 
     def refuse_impossible(self, values: NDArray) -> None:
-        """Refuse bounds that exclude each other, naming where."""
+        """Refuse bounds that contradict each other, and name the place."""
         self._refuse_empty(*self.problem.whole_bounds(values), "the invariants and bounds")
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
-        """Refuse bounded noise, bounded priors and rules that allow no counts together, naming where."""
+        """Refuse bounded noise, bounded priors and rules that together allow no counts, and name the place."""
         ends = factors.start[1:] - factors.start[:-1]
         closed = factors.open_ended[factors.table] == 0
         node = np.repeat(np.arange(len(factors.lower)), np.diff(factors.ptr))[closed]
@@ -84,7 +84,7 @@ class TreeState:
     def _refuse_holes(
         self, factors: Factors, node: NDArray, row: NDArray, lower: NDArray, upper: NDArray
     ) -> None:
-        """Refuse exact sums that no counts allowed by a prior with holes can make."""
+        """Refuse exact sums that no counts allowed by the prior can have."""
         allowed: dict[int, NDArray] = {}
         for v, i in zip(node.tolist(), row.tolist(), strict=True):
             log = factors.log[factors.start[factors.table[i]] : factors.start[factors.table[i] + 1]]
@@ -97,9 +97,9 @@ class TreeState:
             return
         if (at := nothing_attained(child_ptr, low, high, allowed)) is not None:
             raise InfeasibleError(
-                f"no counts to which {self.prior.name!r} gives mass add up to what is fixed at "
+                f"the prior {self.prior.name!r} allows no counts that add up to the fixed count of "
                 f"'{self.problem.nested.label(at)}'",
-                remedy="allow the counts between, or correct the prior",
+                remedy="choose a prior that allows such counts, or correct the fixed count",
             )
 
     def _refuse_empty(self, lower: NDArray, upper: NDArray, what: str) -> None:
@@ -107,25 +107,25 @@ class TreeState:
         if (empty := np.flatnonzero(low > high)).size:
             label = self.problem.nested.label(int(empty[0]))
             raise InfeasibleError(
-                f"{what} at '{label}' and its parts cannot hold together", remedy="correct one of them"
+                f"{what} at '{label}' and its parts contradict each other", remedy="correct one of them"
             )
 
     @property
     def deepest_top(self) -> int:
-        """Return the last level that a top may reach: the one above the cut of a large tree."""
+        """Return the last level that the top may include: the one above the cut of a large tree."""
         nested = self.problem.nested
         if self.cut is None:
             return len(nested.margins) - 1
         return int(np.searchsorted(nested.level_ptr, self.cut.edges[0]) - 1)
 
     def cut_below(self, level: int, size: int) -> Partition | None:
-        """Cut below a top that holds the levels up to `level`, into parts of `size` nodes; return None at the last level."""
+        """Cut a tree below a top with the levels up to `level`, into parts of `size` nodes; return None at the last level."""
         nested = self.problem.nested
         last = len(nested.margins) - 1
         return cut_at(nested.child_ptr, nested.level_ptr, level, size) if 0 < level < last else None
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return tables of every node's likelihood and prior, each to its depth; None if they would not fit in memory."""
+        """Return the table of likelihood and prior of every node, to its depth; None if they do not fit in memory."""
         found = self.tables(values, depth, splits)
         return (
             None
@@ -134,7 +134,7 @@ class TreeState:
         )
 
     def tables(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return the factors without the divisors of parts of two kinds."""
+        """Return the tables of likelihood and prior, without the divisors for two kinds of parts."""
         problem = self.problem
         table = FactorTable(*problem.whole_bounds(values))
         try:
@@ -156,7 +156,7 @@ class TreeState:
         return factors if self._entries(low, high) <= MOST_ENTRIES else None
 
     def windows(self, values: NDArray, depth: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the windows `(nodes,)` of tables to each node's depth, before any table is made."""
+        """Return the windows `(nodes,)` of tables to each node's depth, computed before any table is made."""
         problem = self.problem
         low, high = problem.whole_bounds(values)
         for header, nodes, part in zip(problem.headers, problem.nodes, problem.parts(values)):
@@ -167,7 +167,7 @@ class TreeState:
         return bounds(problem.child_ptr, low, high)
 
     def _entries(self, low: NDArray, high: NDArray) -> int:
-        """Return the most entries of the leaves' tables that are held at once."""
+        """Return the largest number of table entries of leaves that are in memory together."""
         edges = self.cut.leaves if self.cut else self.problem.nested.level_ptr[-2:]
         before = np.concatenate([[0], np.cumsum((high - low + 1).clip(0))])
         return int(np.diff(before[edges]).max())
@@ -194,7 +194,7 @@ def reach_of(law: Law, published: NDArray, depth: float | NDArray) -> tuple[NDAr
 
 
 def _reach(law: Law, depth: float) -> float:
-    """Return, by doubling, the noise whose mass falls below `exp(-depth)` of that of zero noise; for laws of no known form."""
+    """Return the noise whose mass is `exp(-depth)` of that at zero, found by doubling, for laws without a formula."""
     wide, top = 1.0, float(law.logpmf(np.zeros(1))[0])
     while wide < OPEN and top - float(law.logpmf(np.full(1, wide))[0]) < depth:
         wide *= 2
@@ -204,7 +204,7 @@ def _reach(law: Law, depth: float) -> float:
 def _within(
     published: NDArray, wide: float | NDArray, least: NDArray, most: NDArray
 ) -> tuple[NDArray, NDArray]:
-    """Cut off ends that are further from a value than given distances."""
+    """Return the window without the counts that are further from a value than given distances."""
     return (
         np.maximum(least, np.floor(published - wide).astype(np.int64)),
         np.minimum(most, np.ceil(published + wide).astype(np.int64)),
@@ -218,7 +218,7 @@ WORK = 2_000_000_000
 def nothing_attained(
     child_ptr: NDArray, low: NDArray, high: NDArray, allowed: Mapping[int, NDArray]
 ) -> int | None:
-    """Return the first node, from the leaves up, whose range holds no sum of its leaves' counts; None if none is found.
+    """Return the first node whose range holds no possible sum of its leaves' counts; None if none is found.
 
     Parameters
     ----------
@@ -274,12 +274,12 @@ def _sums_between(counts: int, low: int, high: int) -> int:
 
 
 def holds_all_levels(nested: NestedTree) -> bool:
-    """Return True if every level's totals are among the margins: else tables from draws would not add up with exact ones."""
+    """Return True if the totals of every level are among the margins."""
     return {Margin(level) for level in nested.cells.tree.levels} <= set(nested.margins)
 
 
 def by_margin(nested: NestedTree, start: NDArray, offset: NDArray, masses: NDArray) -> dict:
-    """Cut the nodes' marginals into those of each margin, in the order of its groups."""
+    """Split the nodes' marginals by margin, in the order of its groups."""
     result = {}
     for margin, nodes in zip(nested.margins, nested.nodes):
         sizes = np.diff(start)[nodes]

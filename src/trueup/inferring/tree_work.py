@@ -1,4 +1,4 @@
-"""Limits of work for exact messages on a large tree, and a sample of families for estimating hyperparameters.
+"""Time limits of exact messages on a large tree, and samples of it for estimating hyperparameters.
 
 *Limits.* Passes are counted beforehand, time is read between evaluations.
 
@@ -63,7 +63,7 @@ class TooCostly(Exception):
 
 @dataclass(eq=False)
 class AllowedWork:
-    """The time that exact messages may take.
+    """The time allowed for exact messages.
 
     Attributes
     ----------
@@ -86,22 +86,22 @@ class AllowedWork:
 
     @classmethod
     def of(cls, nodes: int, deadline: Deadline) -> AllowedWork:
-        """Return the work allowed for a tree of so many nodes."""
+        """Return the time allowed for a tree of so many nodes."""
         return cls(BASE_SECONDS + SECONDS_A_NODE * nodes**1.5, deadline, GRID_TIME_SHARE, MAX_DEPTHS_TRIED)
 
     def refuse_wide(self, low: NDArray, high: NDArray) -> None:
-        """Refuse exact tables for leaves so uncertain that grids are cheaper."""
+        """Refuse exact tables for leaves that are so uncertain that grids are cheaper."""
         if np.isfinite(self.seconds) and np.median(np.asarray(high, float) - low) > GRID_WINDOW_COUNTS:
             raise TooCostly
 
     def begin_pass(self, multiplications: float) -> None:
-        """Allow one pass up the tree."""
+        """Check that one more upward pass is allowed."""
         if multiplications > RATE * min(self.seconds, self.deadline.left(self.share)):
             raise TooCostly
 
     @property
     def usual(self) -> float:
-        """Return the seconds that the last points of the hyperparameters took; 0 of none."""
+        """Return the seconds that the last points of the hyperparameters took; 0 if there were none."""
         return min(self.times[-JUDGED:], default=0.0)
 
     def end_evaluation(self) -> None:
@@ -119,7 +119,7 @@ class AllowedWork:
 def in_turn(
     thetas: Reals, deadline: Deadline, progress: Progress, drawn_in: float
 ) -> Iterator[tuple[int, Reals]]:
-    """Yield the numbers and points of a mixture; from the second on, the time of the whole command is predicted.
+    """Yield the points of a mixture with their numbers, and predict the remaining time from the second on.
 
     Drawing takes as long as `drawn_in` points.
     """
@@ -132,7 +132,7 @@ def in_turn(
 
 
 def spent_exactly(deadline: Deadline) -> ConvergenceError:
-    """Return the error for exact messages that were requested but take too much time."""
+    """Return the error for exact messages that were requested but take too long."""
     return ConvergenceError(
         f"exact messages would take longer than the {deadline.allowed / 60:g} minutes allowed",
         remedy="take the tier 'approximate', or allow more minutes",
@@ -140,7 +140,7 @@ def spent_exactly(deadline: Deadline) -> ConvergenceError:
 
 
 def pass_cost(child_ptr: Integers, low: NDArray, high: NDArray) -> float:
-    """Estimate the multiplications of one pass up a tree with windows `low..high`.
+    """Estimate the multiplications of one upward pass through a tree with windows `low..high`.
 
     Examples
     --------
@@ -163,7 +163,7 @@ GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True, eq=False)
 class FamilySample(TreeState):
-    """A tree problem without the descendants of some of its nodes.
+    """A sample of a tree problem, without the descendants of some nodes.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class FamilySample(TreeState):
 
     @classmethod
     def of(cls, state: TreeState, enough: int) -> FamilySample | None:
-        """Leave out families of levels with more than `enough` counts; return None if nothing can be left out."""
+        """Take a sample of at most about `enough` counts on each level; return None if the tree is small enough."""
         nested = state.problem.nested
         if np.diff(nested.level_ptr).max() <= enough:
             return None
@@ -200,14 +200,14 @@ class FamilySample(TreeState):
         return cls(state.problem, state.prior, None, state.total, np.concatenate(levels), child_ptr)
 
     def splits(self, whole: Splits) -> Splits:
-        """Return the prior of what remains."""
+        """Return the prior of the sample."""
         each = ("free", "level", "log_share", "covariates", "category")
         return replace(
             whole, child_ptr=self.child_ptr, **{name: getattr(whole, name)[self.nodes] for name in each}
         )
 
     def factors(self, values: NDArray, depth: NDArray, splits: Split | None = None) -> Factors | None:
-        """Return the sample's factors as `TreeState.factors` does; bounds and invariants of what is left out remain."""
+        """Return the sample's tables as `TreeState.factors` does, with bounds from what is left out."""
         key = id(values), depth.tobytes()
         if (
             key not in self._made
@@ -236,10 +236,10 @@ class FamilySample(TreeState):
         return take_factors(found, self.nodes)._replace(lower=low[self.nodes], upper=high[self.nodes])
 
     def refuse_contradiction(self, values: NDArray, factors: Factors) -> None:
-        """Do nothing: contradictions are named when the whole tree is solved."""
+        """Do nothing, because contradictions are found when the whole tree is solved."""
 
     def record(self, splits: Splits) -> dict[str, list[int]]:
-        """Return, for each concentration, the numbers of parts with siblings in the sample and in the whole tree."""
+        """Return, for each concentration, how many parts with siblings the sample and the whole tree have."""
         used, every = self.splits(splits).families(), splits.families()
         return {
             str(margin): [int(some), int(all_)]

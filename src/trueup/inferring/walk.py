@@ -1,4 +1,4 @@
-"""Markov chains on the tables of a problem: their starts, tuning, and convergence diagnostics."""
+"""Markov chains on the tables of a problem: starts, adaptation, and convergence diagnostics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SURVEYED = 300
 
 @dataclass(eq=False)
 class Walk:
-    """Chains on one problem: their states, and their tuning.
+    """The Markov chains of one problem, with their states and adapted moves.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Walk:
 
     @property
     def connected(self) -> bool:
-        """Return True if moves are proved to reach every table, and each piece of the table was seen to move."""
+        """Return True if the moves provably reach every table, and each component was seen to move."""
         left = self.left
         return self.joined.known and left is not None and all(left[own].any() for own in self.joined.pieces)
 
@@ -109,18 +109,18 @@ class Walk:
 
     @property
     def tuning(self) -> Tuning:
-        """Return the kernel's tuning, which changes between runs only."""
+        """Return the adapted settings of the moves, which change only between runs."""
         return Tuning(self.spans, self._turns(), self._chances())
 
     def _turns(self) -> NDArray[np.int64]:
-        """Return cells in proportion to their variances, since wide posteriors take that many more steps to cross."""
+        """Return cells in numbers proportional to their variances, because wide posteriors need more steps."""
         active = self.moves.active
         variance = self.spans[active] ** 2
         often = np.maximum(variance / variance.mean(), MIN_RELATIVE_TURNS)
         return np.repeat(active, np.rint(FINENESS * often).astype(np.int64))
 
     def _chances(self) -> NDArray:
-        """Return cumulative probabilities of patterns: half by distance moved, half equal; 0 for those that break exact rows."""
+        """Return cumulative probabilities of the patterns of moves; patterns that break exact rows have none."""
         may = self.shares > 0
         worth = np.where(may, self.worth, 0.0)
         return np.cumsum(worth / worth.sum() + may / may.sum())
@@ -152,7 +152,7 @@ class Walk:
         self.stopped = True
 
     def _chain(self, chain: int, tuning: Tuning, thin: int, out: NDArray, done: list[int]) -> NDArray:
-        """Move one chain on, some draws at a time; their number does not change the draws."""
+        """Move one chain, some draws at a time."""
         drawn, some, tally = 0, 1, np.zeros((3, len(self.shares)))
         while drawn < len(out) and not self.stopped:
             began, count = time.monotonic(), min(some, len(out) - drawn)
@@ -173,17 +173,17 @@ class Walk:
         return tally
 
     def warm_up(self) -> None:
-        """Estimate, in a few short runs, the span of each cell's moves and the best patterns."""
+        """Run a few short runs to adapt the size of each cell's moves and the choice of patterns."""
         for _ in range(WARM_UP):
             self.tune(self.run(25, 2))
 
     def tune(self, run: NDArray[np.int64]) -> None:
-        """Estimate spans from a run, and prefer patterns that move their cells far."""
+        """Adapt the size of moves from a run, and prefer patterns that move their cells far."""
         self.spans = np.maximum(2 * run.astype(float).std(axis=(0, 1)), 1.0)
         self.worth = self.far / np.array([1, 2, 4, 4])[self.moves.kinds] + 1e-12
 
     def diagnosed(self, run: NDArray[np.int64], thin: int) -> tuple[dict[str, Any], float]:
-        """Return the record of a run with its verdict, and by what factor it is too short."""
+        """Return the diagnostics of a run, and the factor by which it is too short."""
         watched = np.concatenate([run[:, :, self.moves.active], self._sums(run)], axis=2)
         r_hat, ess = diagnose(watched)
         tails = tail_sizes(watched)
@@ -210,13 +210,13 @@ class Walk:
         return found, float(max(ESS / ess.min(), ESS / 4 / tails.min()))
 
     def _sums(self, run: NDArray[np.int64]) -> NDArray:
-        """Return sums of several cells, measured or not: they mix by other moves than single cells."""
+        """Return sums of several cells, which may mix differently from single cells."""
         flat = run.reshape(-1, run.shape[2])
         return np.asarray((self.watched @ flat.T).T).reshape(*run.shape[:2], -1)
 
 
 def _watched(state: LinearProblem) -> Any:
-    """Return rows of the sums that diagnostics watch: every place of every level, also by each attribute, and measured ones."""
+    """Return rows of the sums that diagnostics monitor: totals of all places, also by each attribute, and measured sums."""
     cells = state.cells
     kept = cells.coarsest.attributes
     each = [(), *((a.name,) for a in cells.attributes if a.partition)]
@@ -231,7 +231,7 @@ def _watched(state: LinearProblem) -> Any:
 def _starts(
     state, values, problem: RowProblem, centre, wide, rngs, deadline: Deadline
 ) -> list[NDArray[np.int64]]:
-    """Return starting tables at opposite ends: each second chain starts where the previous one did not."""
+    """Return starting tables that lie far apart, in pairs at opposite ends."""
     starts, away = [], np.zeros(len(centre))
     for chain, rng in enumerate(rngs):
         away = (
@@ -272,8 +272,9 @@ def start_near(state, values, problem: RowProblem, target: NDArray, deadline: De
             raise no_counts(state, values)
         raise ConvergenceError(
             f"no table of {n:,} counts to start from was found in {seconds:.0f} s",
-            needed="some thousands of counts at most where rules cross",
-            remedy="infer an area or a table of its own, or relax a rule; `trueup release` states standard errors at any size",
+            needed="fewer counts: some thousands at most where rules cross",
+            remedy="infer one place or one table, or relax a rule; `trueup release` states standard errors for tables of any "
+            "size",
         )
     return np.clip(np.rint(found.x[:n]), low, high).astype(np.int64)
 
@@ -282,6 +283,6 @@ def no_counts(state: LinearProblem, values: NDArray) -> InfeasibleError:
     """Return the error for exact values that no table satisfies; it names contradictory rows if it finds them."""
     error = state.conflict(values, integer=True)
     return error or InfeasibleError(
-        "no whole-number counts satisfy the constraints and lie within the noise's bounds",
-        remedy="check that laws, values and constraints belong together",
+        "no table of whole numbers satisfies the constraints within the bounds of the noise",
+        remedy="check that the laws, values and constraints belong to the same tables",
     )

@@ -1,4 +1,4 @@
-"""Exact posteriors of components without a chain: all tables are listed, or only the sum of the counts is known.
+"""Exact posteriors of components for which all tables can be listed, or only the sum of the counts is known.
 
 *Few tables* are all listed and weighed, component by component.
 
@@ -28,7 +28,7 @@ MOST_MASSES = 1 << 22
 
 
 class Weighed(NamedTuple):
-    """All tables of a component.
+    """All tables of a component, with their weights.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Weighed(NamedTuple):
 
 
 def weigh(part: IndependentPart, most: int) -> Weighed | None:
-    """List a component's tables and weigh them; return None if there are more than `most`.
+    """List a component's tables with their weights; return None if there are more than `most`.
 
     No table has a probability where none is possible: then there are none.
     """
@@ -99,7 +99,7 @@ def drawn(
 def listed_marginals(
     cells: Cells, margin: Margin, fixed: NDArray[np.int64], parts: Sequence[Weighed]
 ) -> Marginals | None:
-    """Return masses of every group of a margin: a group's count is a sum of independent components.
+    """Return probabilities of every group of a margin, as sums over independent components.
 
     Returns
     -------
@@ -132,7 +132,7 @@ MAX_EXACT_SUM = 1 << 52
 
 
 class SpreadSum(NamedTuple):
-    """The law of one sum.
+    """The law of a component's sum of counts.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ def _bounds(rows: Rows) -> tuple[int, int] | None:
 
 
 def _window(log, low: int, high: int) -> tuple[int, int] | None:
-    """Return the range of log masses within `SUM_DEPTH_NATS` of the largest; None if it has more than `MAX_SUMS` sums.
+    """Return the range of log masses within `SUM_DEPTH_NATS` of the largest; None if it is longer than `MAX_SUMS`.
 
     A concave sequence rises up to its mode and falls from there: both ends and the mode are found by halving.
     """
@@ -206,7 +206,7 @@ def _window(log, low: int, high: int) -> tuple[int, int] | None:
         return float(log(np.array([t]))[0])
 
     def below(t: int, enough: float) -> int:
-        """Return a sum beyond t whose log mass is below `enough`, by doubling steps: log masses far out lose digits."""
+        """Return a sum beyond t whose log mass is below `enough`, found by doubling."""
         step = 1
         while t + step < high and at(t + step) >= enough:
             step *= 2

@@ -1,4 +1,4 @@
-"""Posteriors by parts as folders: the workers' instructions for tables, and the driver's use of their answers."""
+"""Writing of posteriors by parts: instructions for the workers' tables, and the driver's collection of their results."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ NO_AREAS = AreaParts(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Means(NamedTuple):
-    """Posterior means of a margin, as `conflicts` reads them."""
+    """Posterior means of a margin, in the form that `conflicts` reads."""
 
     mean: NDArray
 
 
 @dataclass(frozen=True, eq=False)
 class WantedAreas:
-    """Areas off the hierarchy, and the margin of the last level that is summed over each."""
+    """Areas that cut across the hierarchy, and the margin of the last level to sum over each."""
 
     cells: Cells
     table: AreaTable
@@ -54,7 +54,7 @@ class WantedAreas:
 
     @classmethod
     def of(cls, cells: Cells, table: AreaTable) -> WantedAreas:
-        """Keep some attributes of areas; refuse to sum over one whose values overlap."""
+        """Keep some attributes of areas; refuse to sum over an attribute whose values overlap."""
         margin = cells.margin(Margin(cells.tree.levels[-1], table.by))
         refuse_overlapping(cells, margin)
         return cls(cells, table, margin)
@@ -66,12 +66,12 @@ class WantedAreas:
 
     @cached_property
     def by_place(self) -> tuple[Integers, Integers]:
-        """Return the places of all pairs in order, and the positions of those pairs."""
+        """Return the places of all pairs in order, and the positions of these pairs."""
         order = np.argsort(self.table.leaf, kind="stable")
         return self.table.leaf[order], order
 
     def of_cells(self, cells: Integers) -> AreaParts:
-        """Return the pairs of finest cells and the areas that they lie in."""
+        """Return pairs of finest cells and the areas that contain them."""
         places, *values = np.unravel_index(cells, self.cells.shape)
         leaf, order = self.by_place
         first, last = (np.searchsorted(leaf, places, side) for side in ("left", "right"))
@@ -84,7 +84,7 @@ class WantedAreas:
 
 @dataclass(frozen=True, eq=False)
 class WantedTables:
-    """The source of a posterior by parts, and the tables that are written of it.
+    """The source of a posterior by parts, and the tables to write.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class WantedTables:
 
 @dataclass(frozen=True, eq=False)
 class WrittenParts(WantedTables):
-    """The tables of a tree's posterior by parts: its solution, and about how many cells a file holds."""
+    """The tables of a tree's posterior by parts, and the approximate number of cells in a file."""
 
     found: SolvedTree
     most: int
@@ -119,7 +119,7 @@ class WrittenParts(WantedTables):
 
     @cached_property
     def groups(self) -> list[Integers | None]:
-        """Return for each margin the group of each of its nodes; None where nodes stand in the order of groups."""
+        """Return for each margin the group of each of its nodes; None where the order is the same."""
         starts = zip(self.nested.orders, self.nested.level_ptr)
         return [
             None if order is None else np.argsort(order - start, kind="stable") for order, start in starts
@@ -187,7 +187,7 @@ class WrittenParts(WantedTables):
         return places if groups is None else groups[places]
 
     def _columns(self, margin: Margin, groups: Integers, *, named: bool = False) -> dict[str, NDArray]:
-        """Return the key and attribute columns of some groups of a margin, with readable names where asked for."""
+        """Return key and attribute columns of some groups of a margin, with readable names if requested."""
         cells, tree = self.measured.cells, self.measured.cells.tree
         at, (places, *values) = tree.level(margin.level), np.unravel_index(groups, cells.margin_shape(margin))
         keys = place_keys(tree, at, places) | (readable_names(tree, at, places) if named else {})
@@ -219,7 +219,7 @@ def write_drawn_areas(
 def manifest_of(
     folder: Path, measured: Measurements, drawn: Drawn, method: Mapping[str, Any], level: float
 ) -> dict[str, Any]:
-    """Write the places, and return the manifest of what stands in a folder; `drawn` holds posterior means alone."""
+    """Write the places, and return the manifest of a folder; `drawn` holds posterior means alone."""
     checked = conflicts(measured, drawn)
     given = measured.cells, drawn, method, measured.digest, level
     posterior = Posterior(*given, conflicts=checked, spec=measured.spec)
@@ -231,5 +231,5 @@ def manifest_of(
 
 
 def nodes_of(child_ptr: Integers, cut: Partition, blocks: range) -> Integers:
-    """Return the nodes of some parts, one part after the other."""
+    """Return the nodes of the given parts in order."""
     return np.concatenate([subtrees(child_ptr, *cut.edges[b : b + 2])[0] for b in blocks])

@@ -1,4 +1,4 @@
-"""The tables of a histogram's posterior by parts: the workers' tables of a part, and the driver's use of their answers.
+"""Writing of a histogram's posterior by parts: the workers' tables, and the driver's collection of their results.
 
 The posterior of a family by parts as a folder: parts are drawn by workers, tables are written from all draws together.
 """
@@ -69,7 +69,7 @@ class PlacesGiven:
 
 
 class PlacesDrawn(NamedTuple):
-    """Tables, sums and roots of some parts of a histogram, as drawn.
+    """The drawn tables, sums and roots of some parts of a histogram.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class PlacesDrawn(NamedTuple):
 
 
 def draw_places(given: PlacesGiven) -> PlacesDrawn:
-    """Draw some parts one after the other, and make their tables."""
+    """Draw the tables of some parts one after the other, and make their summaries."""
     every = [part.constraints.cells for part, _ in given.parts]
     edges = np.cumsum([0, *(cells.n for cells in every)])
     counts = np.empty((len(given.parts[0][1]), edges[-1]), np.int32)
@@ -115,7 +115,7 @@ def draw_places(given: PlacesGiven) -> PlacesDrawn:
 
 
 def _figures(posterior: Posterior, margin: Margin) -> Columns:
-    """Return the figures of a table; of levels above the lowest draws are summed some at a time, since sums are wide."""
+    """Return the summary figures of a table, computed for some draws at a time."""
     cells, draws = posterior.cells, posterior.draws[0]
     if margin.level == cells.tree.levels[-1]:
         return posterior.figures(margin)
@@ -145,14 +145,14 @@ def _files(
 
 @dataclass(frozen=True, eq=False)
 class WrittenHistogram(WantedTables):
-    """The tables of a histogram's posterior by parts: how it is cut, and means of every table, as parts are drawn."""
+    """The tables of a histogram's posterior by parts, its cut, and the means of every table."""
 
     cut: CutHistogram
     means: dict[Margin, NDArray] = field(default_factory=dict)
 
     @property
     def below(self) -> list[Margin]:
-        """Return the tables of the level of parts and below it, whose summaries parts write."""
+        """Return the tables at and below the level of parts, whose summaries the parts write."""
         tree = self.cut.cells.tree
         return [m for m in self.cut.margins if tree.level(m.level) >= self.cut.level]
 
@@ -232,7 +232,7 @@ class WrittenHistogram(WantedTables):
 
 @dataclass(frozen=True, eq=False)
 class WrittenFamily(WantedTables):
-    """The tables of a family's posterior by parts, and how it is cut."""
+    """The tables of a family's posterior by parts, and its cut."""
 
     cut: CutFamily
 

@@ -46,7 +46,7 @@ def refuse_wide_span(headers: Sequence[Measured], most: float) -> None:
         raise SpecError(
             f"the noise of query '{wide.query}' on '{wide.margin}' has more than {most:,.0f} times the variance of "
             f"that of query '{narrow.query}' on '{narrow.margin}', and the method weighs both together",
-            remedy="bring the two budgets closer, or declare what the narrow noise hardly hides an invariant",
+            remedy=f"bring the two budgets closer, or declare '{narrow.margin}' an invariant",
         )
 
 
@@ -109,7 +109,7 @@ def improper(label: str, most: float) -> SpecError:
     """
     upper = 10 ** (len(str(int(max(most, 100)))) + 1)
     return SpecError(
-        f"the posterior is improper: nothing bounds '{label}'",
+        f"the posterior is improper: nothing limits the count of '{label}'",
         needed="a measurement of it or of a sum that holds it, a bound, or a proper prior",
         remedy='where a code hides it, say what the code means, such as "1-4"; or write two lines at the end of the spec, '
         f'[infer] and prior = {{ name = "bounded", upper = {upper} }}, with a number that no count exceeds',

@@ -48,7 +48,7 @@ def refuse_unmeasured_tables(cells: FamilyCells, headers: Sequence[Measured]) ->
     if lost := [table for table in cells.tables if table not in measured]:
         raise SpecError(
             f"a constraint concerns '{lost[0]}', which no query measures",
-            needed="constraints on margins within the measured tables",
+            needed="constraints on margins of the measured tables",
             remedy=f"give a query on '{lost[0]}' a budget, or drop the constraint",
         )
 
@@ -138,9 +138,9 @@ def rooted(
     if not fitting:
         crossing = next(m for margins in known for m in margins if m != Margin(cells.tree.levels[0]))
         raise SpecError(
-            f"the invariants cross each other or what tables share, '{crossing}' among them",
-            needed="in every table invariants that are nested with each other and with what it shares",
-            remedy="drop one of the invariants",
+            f"the invariants do not fit together: '{crossing}' crosses another one, or a margin that two tables share",
+            needed="in every table, invariants that are nested with each other and with the margins that it shares",
+            remedy="leave out one of the invariants",
         )
     return min(fitting, key=flatness)
 

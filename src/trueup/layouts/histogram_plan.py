@@ -35,7 +35,8 @@ def level_plans(
     cells = constraints.cells
     if part := next((h for h in headers if h.groups is not None), None):
         raise SpecError(
-            f"only some groups of '{part.margin}' were measured", remedy="use the method 'general-projection'"
+            f"only some groups of '{part.margin}' were measured, and this method needs all of them",
+            remedy="use the method 'general-projection'",
         )
     return [
         [
@@ -147,6 +148,6 @@ def _same(one: Marginal, other: Marginal) -> bool:
 def _refuse_impossible(bound: Bound, least: NDArray, possible: NDArray[np.int64]) -> None:
     if np.delete(least, possible, axis=1).any():
         raise InfeasibleError(
-            f"the bound on '{bound.margin}' asks for counts where structural zeros allow none",
+            f"the bound on '{bound.margin}' demands counts in cells that structural zeros exclude",
             remedy="correct one of them",
         )

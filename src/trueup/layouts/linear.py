@@ -161,5 +161,5 @@ def refuse_unmeasured_rows(problem: LinearProblem) -> None:
     if not covered and not _alone(problem).all():
         raise SpecError(
             f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
-            remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",
+            remedy=f"give a query on '{finest}' a budget, or leave out the last level or attribute",
         )

@@ -77,18 +77,21 @@ def public_column(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
     cells = nested.cells
     if not isinstance(given, str):
         if len(given) != cells.n:
-            raise SpecError(f"the prior has {len(given)} numbers", needed=f"one for each of {cells.n} cells")
+            raise SpecError(
+                f"the prior has {len(given)} values", needed=f"one value for each of {cells.n} cells"
+            )
         return np.asarray(given, float)
     held = cells.tree.limits[-1] if cells.tree.limits else {}
     if given not in held:
         raise SpecError(
-            f"the prior names the column '{given}', which the public list of places was read without",
-            needed="places that were read for this spec, with that column",
+            f"the prior names the column '{given}', but the public list of places was read without it",
+            needed="a list of places that is read with this spec and has that column",
         )
     missing = np.isnan(held[given]) if held[given].dtype.kind == "f" else held[given] < 0
     if missing.any():
         raise SpecError(
-            f"the prior's column '{given}' is empty for some places", needed="a number for every place"
+            f"the column '{given}', which the prior names, is empty for some places",
+            needed="a number for every place",
         )
     return np.repeat(held[given].astype(float), cells.n // len(held[given]))
 
@@ -98,10 +101,14 @@ def public_shares(given: str | tuple[float, ...], nested: NestedTree) -> Reals:
     values = public_column(given, nested)
     if not np.isfinite(values).all() or (values < 0).any():
         raise SpecError(
-            f"the prior's shares, {column_name(given)}, hold a negative or missing number", needed="0 or more"
+            f"the shares in {column_name(given)}, which the prior names, include a negative or missing number",
+            needed="numbers of 0 or more",
         )
     if not values.any():
-        raise SpecError(f"the prior's shares, {column_name(given)}, are all 0", needed="some number above 0")
+        raise SpecError(
+            f"the shares in {column_name(given)}, which the prior names, are all 0",
+            needed="at least one number above 0",
+        )
     return values
 
 
@@ -110,8 +117,8 @@ def standardised(values: Reals, given: str | tuple[float, ...]) -> Reals:
     spread = float(np.std(values))
     if not np.isfinite(values).all() or spread == 0:
         raise SpecError(
-            f"the covariate, {column_name(given)}, is the same everywhere or not finite",
-            needed="numbers that vary",
+            f"the covariate in {column_name(given)} is the same everywhere or not finite",
+            needed="finite numbers that vary between places",
         )
     return (values - values.mean()) / spread
 

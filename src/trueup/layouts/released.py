@@ -73,7 +73,10 @@ class ReleasedSum:
         if self.counts.size and not 0 <= self.counts.min() <= self.counts.max() < MAX_RELEASED_COUNT:
             raise SpecError("the released counts are out of range", needed="counts from 0 to 2^31")
         if not isinstance(self.prior, Flat | Poisson) and not isinstance(self.prior_total, Flat):
-            raise SpecError("priors are given on both the parts and the total", needed="one of them")
+            raise SpecError(
+                "priors are given on both the parts and their total",
+                needed="a prior on the parts or on the total",
+            )
         refuse_laws(set(self.laws), self.algorithm)
         refuse_laws({self.total_law} - {None}, 2)
 
@@ -183,8 +186,9 @@ class ReleasedSum:
         high = max(*((prior.window() or (0, 0))[1] for prior in priors), int(self.counts.max() + self.reach))
         if len(priors) * high > MOST_MASSES:
             raise SpecError(
-                f"{len(priors)} kinds of parts with counts up to {high} do not fit tables",
-                needed="a prior with equal parameters for most parts",
+                f"{len(priors)} parts have different priors, and counts up to {high} are possible: together this needs "
+                "too much memory",
+                needed="the same prior for most parts",
             )
         masses = np.exp([prior.logpmf(np.arange(high + 1)) for prior in priors])
         return masses, high + max(map(self.width, self.kinds[0]))
@@ -236,10 +240,13 @@ def refuse_laws(laws: Iterable, algorithm: int) -> None:
     widest = MAX_HALF_WIDTH if algorithm == 2 else WIDEST_DRAWN // 2
     for law in laws:
         if not law.discrete:
-            raise SpecError(f"law '{law.name}' is continuous", needed="a law on the integers")
+            raise SpecError(
+                f"law '{law.name}' is continuous", needed="a law of whole numbers, such as 'discrete-laplace'"
+            )
         if not law.reach(TABLE_MASS_LEFT_OUT) <= widest:
             raise SpecError(
-                f"noise of law '{law.name}' reaches too far to tabulate", needed=f"at most {widest} counts"
+                f"the noise of law '{law.name}' is too wide",
+                needed=f"noise that stays within {widest} counts",
             )
 
 

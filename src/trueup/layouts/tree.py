@@ -123,7 +123,7 @@ class TreeProblem:
     def conflict(self, nodes: Sequence[int] | NDArray) -> InfeasibleError:
         """Return the error naming nodes whose exact values and bounds cannot hold together."""
         return InfeasibleError(
-            f"the invariants and bounds of {self._names(nodes)} cannot hold together",
+            f"the invariants and bounds of {self._names(nodes)} contradict each other",
             remedy="correct one of them",
         )
 
@@ -191,7 +191,7 @@ def refuse_unmeasured(problem: TreeProblem) -> None:
         finest = problem.nested.margins[-1]
         raise SpecError(
             f"the finest cells '{finest}' are not measured, so nothing says how to split the counts above them",
-            remedy=f"give a query on '{finest}' a budget, or drop the last level or attribute",
+            remedy=f"give a query on '{finest}' a budget, or leave out the last level or attribute",
         )
 
 

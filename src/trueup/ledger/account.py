@@ -71,7 +71,7 @@ class Account:
                 raise SpecError("an analyst or a key is given without a ledger", remedy="add --ledger URL")
             return None
         if analyst is None:
-            raise SpecError("a ledger is given without an analyst", remedy="add --analyst NAME")
+            raise SpecError("a ledger is given without the name of the analyst", remedy="add --analyst NAME")
         ledger = Ledger.open(url, keeper)
         ledger.recover()
         return cls(ledger, analyst, key)
@@ -91,7 +91,7 @@ class Account:
         if hidden := next((column for column in taken if column not in public), None):
             raise BudgetError(
                 f"{'--geography' if given else 'the spec'} takes its places from the column '{hidden}' of the confidential table",
-                needed=f"columns whose values the account declares public: {', '.join(public) or 'none'}",
+                needed=f"columns whose values the account declares public; it declares {', '.join(public) or 'none'}",
                 remedy='give a public list of places with --geography and write keys = "confidential", or have the account begun '
                 f"with --public-keys {hidden}",
             )
@@ -104,9 +104,9 @@ class Account:
         terms, shown = account_terms(state, dataset), state.shown[dataset]
         if spec.privacy.unit != terms.unit:
             raise BudgetError(
-                f"the spec protects one {spec.privacy.unit}, and the account of dataset '{dataset}' is kept for one "
+                f"the spec protects one {spec.privacy.unit}, but the account of dataset '{dataset}' is for one "
                 f"{terms.unit}",
-                needed="the unit of the account: losses of other units do not add up to anything",
+                needed="the unit of the account, because losses of different units cannot be added",
                 remedy=f'write unit = "{terms.unit}" with its budgets, or begin another account',
             )
         asked = Request(
@@ -145,8 +145,8 @@ class Account:
         done = self.ledger.finished(request)
         if done and Path(done.final) != out.absolute():
             raise BudgetError(
-                f"the key's release was committed before, and nothing is drawn; it is in '{done.final}'",
-                remedy="give that folder as --out, or a new key for a new release",
+                f"a release under this key is finished in '{done.final}'; nothing new is drawn",
+                remedy="give that folder as --out, or choose a new key for a new release",
             )
         if done and _spec_digest(read_spec(out)[0]) != request.spec:
             raise BudgetError("the key belongs to a release of another spec", remedy="choose a new key")
@@ -160,7 +160,7 @@ class Account:
         reservation = self.ledger.reserve(request, name)
         if reservation.committed and reservation.name != name:
             raise BudgetError(
-                f"another run released under the key '{self.key}' meanwhile; nothing was drawn or charged",
+                f"another run has released under the key '{self.key}' in the meantime; nothing was drawn or charged",
                 remedy="run again to get that release",
             )
         return reservation

@@ -69,9 +69,9 @@ def _refuse_other_data(state: Totals, request: Request, when: str) -> None:
         return
     if request.data is not None and known and request.data not in known:
         raise BudgetError(
-            f"the data are not those of the account of dataset '{request.dataset}'",
-            needed="the data that it was begun with, or that its keeper declared since",
-            remedy=f"declare corrected data: trueup budget data LEDGER --dataset {request.dataset} --data FILE",
+            f"the data differ from those of the account of dataset '{request.dataset}'",
+            needed="the data with which the account began, or that its keeper declared later",
+            remedy=f"declare the corrected data: trueup budget data LEDGER --dataset {request.dataset} --data FILE",
         )
 
 
@@ -82,15 +82,15 @@ def _refuse_undeclared(state: Totals, request: Request) -> None:
         if invariant.text not in allowed:
             listed = ", ".join(f"'{name}'" for name in allowed) or "none"
             raise BudgetError(
-                f"dataset '{request.dataset}' may not publish the invariant '{invariant.text}' (declared: {listed})",
-                needed="an invariant that was declared with the account, before anything was drawn",
-                remedy="measure it with noise",
+                f"the invariant '{invariant.text}' is not declared for dataset '{request.dataset}' (declared: {listed})",
+                needed="an invariant that was declared when the account began",
+                remedy="measure this count with noise",
             )
         if invariant.digest != allowed[invariant.text]:
             raise BudgetError(
-                f"the invariant '{invariant.text}' means something else than what was declared under its name",
+                f"the invariant '{invariant.text}' differs from the one that was declared under this name",
                 needed="the same table, columns, conditions and places",
-                remedy="measure it with noise",
+                remedy="measure this count with noise",
             )
 
 
@@ -117,7 +117,7 @@ def _within(owner: Owner, loss: Loss, caps: Caps, spent: Loss) -> None:
         if wanted and not covered[currency]:
             raise BudgetError(
                 f"{_whose(owner)} has no cap in {currency}",
-                remedy="declare one with `trueup budget init`, or ask for what has a cap",
+                remedy="declare a cap with `trueup budget init`, or ask for a currency that has a cap",
             )
     for currency, cap in caps.items():
         if spent_in(currency, total) > cap:
@@ -138,15 +138,15 @@ def agree(state: Totals, dataset: str, terms: Terms | None) -> Terms | None:
     known = state.terms.get(dataset)
     if terms is None and known is None:
         raise BudgetError(
-            f"the account of dataset '{dataset}' states neither unit nor neighbour relation",
-            needed="one of each: only losses of one unit and one relation add up",
+            f"the unit and the neighbour relation of the account of dataset '{dataset}' are missing",
+            needed="a unit and a neighbour relation; only losses that agree in both can be added",
             remedy="give --unit and --neighbours",
         )
     if terms is not None and known is not None and known != terms:
         raise BudgetError(
             f"the account of dataset '{dataset}' was declared under other terms: one {known.unit}, {known.neighbours}, "
             f"invariants {', '.join(known.invariants) or 'none'}, {known.checks} checks",
-            needed="the terms that were declared first: they never change",
-            remedy="leave them out to add caps",
+            needed="the same terms; terms never change once they are declared",
+            remedy="leave out the terms to add caps",
         )
     return terms if known is None else None

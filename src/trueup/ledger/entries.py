@@ -126,7 +126,7 @@ def broken(number: int, how: str) -> BudgetError:
     """Return the error for an entry that was altered, removed or inserted."""
     return BudgetError(
         f"entry {number} of the ledger {how}: the ledger was altered or damaged",
-        needed="the chain of entries as it was written",
+        needed="the entries as they were written",
         remedy="stop releasing, keep the file as it is, and compare it with a backup and with `budget verify --against`",
     )
 

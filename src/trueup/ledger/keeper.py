@@ -170,9 +170,9 @@ class Keeper:
 
 def _unusable(path: Path, error: Exception) -> LedgerError:
     return LedgerError(
-        f"the keeper's '{path}' cannot be used: {getattr(error, 'strerror', None) or 'it is damaged'}",
-        needed="the folder that was made with the ledger, readable and writable; no budget was granted",
-        remedy="restore it, or name it by the variable TRUEUP_KEEPER",
+        f"the keeper's folder '{path}' cannot be used: {getattr(error, 'strerror', None) or 'it is damaged'}",
+        needed="the folder that was created with the ledger, readable and writable; no budget was granted",
+        remedy="restore the folder, or give its path in the variable TRUEUP_KEEPER",
     )
 
 

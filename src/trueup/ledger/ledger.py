@@ -159,8 +159,8 @@ class Ledger:
         if not found:
             raise BudgetError(
                 "the data cannot be known again" if self.keeper else "the ledger has no keeper's folder",
-                needed="a file or a folder of files, and the key of the account's fingerprints",
-                remedy="give --data FILE, and where the ledger is on a server name the folder by TRUEUP_KEEPER",
+                needed="a file or a folder of files, and the keeper's folder with the key of fingerprints",
+                remedy="give --data FILE; for a ledger on a server, give the keeper's folder in the variable TRUEUP_KEEPER",
             )
         with self._stored.writing() as locked:
             account_terms(locked.state, read_name(dataset, "the dataset"))
@@ -172,8 +172,8 @@ class Ledger:
         if self.keeper is None:
             raise BudgetError(
                 "the ledger has no keeper's folder",
-                needed="a place for the key",
-                remedy="name one by the variable TRUEUP_KEEPER",
+                needed="a folder for the key of fingerprints",
+                remedy="give its path in the variable TRUEUP_KEEPER",
             )
         with self._stored.writing() as locked:
             self.keeper.sign(locked.state.number + 1)
@@ -233,7 +233,7 @@ class Ledger:
         """Return the reservation of a run that continues."""
         entry, reserved = state.reserved[name]
         if not reserved.same_as(request):
-            raise BudgetError("the run's reservation is for another release", remedy="start a new run")
+            raise BudgetError("the run reserved its budget for another release", remedy="start a new run")
         return Reservation(self._stored, name, state.stamp(entry), state.commits.get(name))
 
     def _bound(self, state: State, request: Request) -> Commit | None:
@@ -246,7 +246,7 @@ class Ledger:
                 other = "another release" if drawn.spec == request.spec else "a release of another spec"
                 raise BudgetError(
                     f"the idempotency key '{request.key}' belongs to {other}; nothing was drawn",
-                    needed="the same spec, dataset and analyst: a key names one release",
+                    needed="the spec, dataset and analyst with which the key was first used",
                     remedy="use a new key for a new release",
                 )
         return state.finished(request.key)

@@ -95,7 +95,7 @@ def invariant_question(spec: Spec, cells: Cells, margin: Margin) -> Question:
     """Return the meaning of an invariant: the table that it sums, its places and values, and whom it counts."""
     levels = [level.name for level in spec.levels]
     if margin.level not in levels:
-        raise SpecError(f"there is no level '{margin.level}'")
+        raise SpecError(f"there is no level '{margin.level}'", needed=f"one of {', '.join(levels)}")
     whose = [
         sorted(
             [name, [value]] if name in levels else _chosen(_owner(spec, name), name, value)

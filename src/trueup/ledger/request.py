@@ -81,11 +81,17 @@ def check_request(request: Request) -> None:
     if request.key is not None:
         read_name(request.key, "the idempotency key")
     if not isinstance(request.loss, Loss):
-        raise SpecError(f"a loss is of type {type(request.loss).__name__}", needed="a Loss")
+        raise SpecError(
+            f"a {type(request.loss).__name__} is given as the loss",
+            needed="a Loss, such as the loss of a measurement",
+        )
     for name in AMOUNTS:
         amount = getattr(request.loss, name)
         if not isinstance(amount, Fraction) or amount < 0:
-            raise SpecError(f"the {name} of a loss is negative or no Fraction", needed="zero or more, exact")
+            raise SpecError(
+                f"the {name} of a loss is negative or not a Fraction",
+                needed="an exact Fraction of zero or more",
+            )
 
 
 def read_name(given: object, what: str) -> str:
@@ -93,7 +99,10 @@ def read_name(given: object, what: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise SpecError(f"{what} has no name", needed="a text that is not empty")
     if len(given) > 200 or not given.isprintable():
-        raise SpecError(f"the name of {what.removeprefix('the ')} is too long or not printable")
+        raise SpecError(
+            f"the name of {what.removeprefix('the ')} is too long or not printable",
+            needed="at most 200 printable characters",
+        )
     return given
 
 
@@ -176,9 +185,9 @@ class Terms:
         for name, digest in self.invariants.items():
             if not digest:
                 raise SpecError(
-                    f"the invariant '{read_name(name, 'the invariant')}' is declared by its name alone",
-                    needed="its meaning: table, columns, conditions and places, or any column could be published under the name",
-                    remedy="list a spec that publishes it: --list SPEC, in Python Terms.listing",
+                    f"the invariant '{read_name(name, 'the invariant')}' is declared without its meaning",
+                    needed="its table, columns, conditions and places; otherwise any column could be published under this name",
+                    remedy="list a spec that publishes it, by --list SPEC or by Terms.listing in Python",
                 )
         if self.neighbours not in get_args(Neighbours):
             raise SpecError(

@@ -36,11 +36,12 @@ def describe_staged(staged: Path, stamp: Mapping[str, Any], seal: str | None = N
     digest, manifest = published_manifest(staged / MANIFEST)
     if manifest.get("ledger") != dict(stamp):
         raise BundleError(
-            "the staged manifest does not carry its reservation", needed="the stamp under 'ledger'"
+            "the bundle that is to be published does not state the reservation of its budget",
+            needed="the reservation in the field 'ledger' of its manifest",
         )
     if seal is not None and manifest.get("seal") != seal:
         raise BundleError(
-            "the staged manifest states other measurements than those that the ledger has sealed",
+            "the bundle that is to be published holds other measurements than the ledger has recorded",
             needed="the measurements that were drawn first",
         )
     return {"manifest": digest, "measurements": manifest.get("measurements")}
@@ -50,7 +51,9 @@ def refuse_taken(final: Path, waiting: Iterable[str]) -> None:
     """Refuse a target that is occupied, or that a committed release is about to take."""
     # A rename may happen between the two looks: then the waiting folder was seen, or the target is.
     if any(Path(other).exists() for other in waiting):
-        raise BundleError(f"'{final}' is about to hold another release", remedy="choose another --out")
+        raise BundleError(
+            f"the folder '{final}' would receive a second release", remedy="choose another --out"
+        )
     refuse_occupied(final)
 
 
@@ -184,7 +187,8 @@ class Reservation:
                 return
             if not locked.state.is_open(self.name):
                 raise BudgetError(
-                    "the reservation was returned before drawing began; nothing was drawn", remedy="run again"
+                    "the reserved budget was returned before noise was drawn; nothing was drawn",
+                    remedy="run again",
                 )
             request = locked.state.reserved[self.name][1]
             published = locked.state.shown[request.dataset].published
@@ -212,9 +216,9 @@ class Reservation:
                 locked.append("seal", {"reservation": self.name, "seal": seal})
             elif known != seal:
                 raise BudgetError(
-                    "the ledger has sealed other measurements for this release than those that are there",
-                    needed="the measurements that were drawn first; a second draw would not be paid for",
-                    remedy="restore them, or begin a release that is charged anew",
+                    "the measurements differ from those that the ledger has recorded for this release",
+                    needed="the measurements that were drawn first; the budget does not cover a second draw",
+                    remedy="restore those measurements, or begin a new release with its own charge",
                 )
 
     def commit(self, staged: str | Path, final: str | Path) -> Commit:
@@ -260,9 +264,11 @@ class Reservation:
 
     def _refuse_second(self, state: Totals) -> None:
         if self.name not in state.drawn:
-            raise BudgetError("the ledger has no record that this release was drawn", remedy="reserve again")
+            raise BudgetError(
+                "the ledger has no record that this release was drawn", remedy="begin the release again"
+            )
         if self.name in state.commits or state.finished(state.reserved[self.name][1].key):
             raise BudgetError(
-                "the reservation, or its key, was committed by another run",
-                remedy="use the release that was committed; this draw is discarded and stays spent",
+                "another run has already published the release that this budget was reserved for",
+                remedy="use the published release; this draw is discarded, and its loss stays charged",
             )

@@ -208,7 +208,7 @@ def parse_caps(texts: Iterable[str]) -> tuple[dict[str, str], dict[str, dict[str
 def read_caps(given: CapsGiven) -> Caps:
     """Read caps per currency; raise SpecError if one cannot be read."""
     if not isinstance(given, Mapping) or not given:
-        raise SpecError("no caps are given", needed='such as {"epsilon": "1"}')
+        raise SpecError("no cap is given", needed='caps such as {"epsilon": "1"}')
     return {_currency(name): rational(amount, f"the cap in {name}") for name, amount in given.items()}
 
 
@@ -216,7 +216,7 @@ def _currency(given: object) -> str:
     if isinstance(given, str) and given in CURRENCIES:
         return given
     shown = f"'{given}'" if isinstance(given, str) else f"of type {type(given).__name__}"
-    raise SpecError(f"a currency is {shown}", needed=f"one of {', '.join(CURRENCIES)}")
+    raise SpecError(f"a currency of the budget is {shown}", needed=f"one of {', '.join(CURRENCIES)}")
 
 
 def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
@@ -226,12 +226,12 @@ def new_caps(state: State, owner: Owner, given: Caps) -> dict[str, str]:
         if known.get(currency, amount) != amount:
             raise BudgetError(
                 f"dataset '{owner[0]}' has another cap in {currency}",
-                needed="the cap that was declared first: caps are added, never changed",
+                needed="the same cap; caps may be added but not changed",
             )
         if known and currency not in known:
             raise BudgetError(
-                f"dataset '{owner[0]}' has no cap in {currency}, and others were declared before",
-                needed="the currencies that were declared first: a cap of another one would grant more than they do",
+                f"dataset '{owner[0]}' has no cap in {currency}, only in other currencies",
+                needed="a currency in which a cap was declared; a cap in another one would allow a larger loss",
                 remedy="begin another account, or ask for what has a cap",
             )
     return {currency: str(amount) for currency, amount in given.items() if currency not in known}

@@ -75,9 +75,9 @@ class SqliteStore:
     def grant(self, analyst: str) -> None:
         """Refuse: whoever may draw may write the file under any name."""
         raise BudgetError(
-            f"the ledger is a file, which cannot tell '{analyst}' from its owner",
-            needed="a server that knows its users: whoever can draw from a file can also declare in it",
-            remedy="keep the ledger in PostgreSQL where analysts are not to be trusted",
+            f"the ledger is a file, in which '{analyst}' cannot be told from its owner",
+            needed="a database server that knows its users; whoever can write a file can also declare caps in it",
+            remedy="keep the ledger in PostgreSQL if analysts must not declare caps",
         )
 
     @contextmanager
@@ -132,13 +132,13 @@ def refuse_second_name(path: Path) -> None:
         raise BudgetError(
             f"the ledger '{path}' has {links} names (hard links)",
             needed="a file with one name; no budget was granted",
-            remedy="remove the other links: ls -i shows the file's number, find -samefile its names",
+            remedy="remove the other links; `ls -i` shows the file's number, and `find -samefile` its names",
         )
     if _mount_of(real) != _mount_of(real.parent):
         raise BudgetError(
-            f"the ledger '{path}' is a mount of a single file, which has another name elsewhere",
-            needed="one name; no budget was granted",
-            remedy="mount its folder instead",
+            f"the ledger '{path}' is mounted as a single file, which has another name on the host",
+            needed="a file with one name; no budget was granted",
+            remedy="mount its folder instead of the file",
         )
 
 

@@ -42,9 +42,9 @@ class LockedLedger:
         """Append an entry; it is durable once the lock is released."""
         if self.state.signed and self.key is None:
             raise BudgetError(
-                "the entries of the ledger are signed, and the key is not at hand",
-                needed="the keeper's folder; no budget was granted",
-                remedy="name it by the variable TRUEUP_KEEPER, or have its keeper run the command",
+                "the entries of the ledger are signed, but the key that verifies them is missing",
+                needed="the keeper's folder, which holds the key; no budget was granted",
+                remedy="give its path in the variable TRUEUP_KEEPER, or ask the keeper to run the command",
             )
         whole = {"action": action, "time": this_time(), **fields}
         entry = link(self.state.number + 1, self.state.head, whole, self.key)
@@ -143,8 +143,8 @@ def refuse_cut(state: State, keeper: Keeper | None) -> None:
     if anchor and state.hashes.get(anchor[0]) != anchor[1]:
         what = "is missing" if state.number < anchor[0] else "is another one"
         raise BudgetError(
-            f"entry {anchor[0]} of the ledger {what}, which its keeper has written down: the end was cut off, or an older "
-            "copy was restored",
-            needed="the ledger as it was; no budget was granted",
-            remedy="put back the newest copy, and compare it with `trueup budget verify --against`",
+            f"entry {anchor[0]} of the ledger {what}, although its keeper has recorded it: the ledger was cut off, or "
+            "an older copy was restored",
+            needed="the complete ledger; no budget was granted",
+            remedy="restore the newest copy, and compare it with `trueup budget verify --against`",
         )

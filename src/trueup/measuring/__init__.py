@@ -157,7 +157,7 @@ def simulate(problem: Problem, counts: NDArray[np.int64], rng: np.random.Generat
     if np.shape(counts) != (problem.cells.n,):
         raise DataError(
             f"the counts have shape {np.shape(counts)}",
-            needed=f"({problem.cells.n},): one whole number for each cell, in their order",
+            needed=f"shape ({problem.cells.n},): one whole number for each cell, in the order of the cells",
             remedy="give a table as a vector: counts.ravel()",
         )
     drawn = _noised(problem.cells, counts, problem.headers, problem.guarantee, rng.bytes, simulation=True)

@@ -37,6 +37,6 @@ def words(count: int) -> bytes:
 def _failed(why: str) -> TrueupError:
     return TrueupError(
         f"the operating system's source of randomness failed: {why}",
-        needed="os.urandom, from which all noise is made",
-        remedy="repair the system's source (getrandom or /dev/urandom), then run again; there is no other source",
+        needed="os.urandom, the only source of all noise",
+        remedy="repair the system's source (getrandom or /dev/urandom), then run again",
     )

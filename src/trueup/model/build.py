@@ -86,9 +86,10 @@ def family_if_any(
         return None
     if cells.n > 2**62:
         raise SpecError(
-            f"a record lies in one of {cells.n:,} cells of all attributes, more than 64-bit numbers can name",
-            needed="at most 2^62",
-            remedy="leave out attributes that no query is by, or measure fewer in one release",
+            f"{cells.n:,} combinations of places and all attribute values are possible, which is more than 64-bit "
+            "numbers can index",
+            needed="at most 2^62 combinations",
+            remedy="leave out attributes that no query uses, or measure fewer attributes in one release",
         )
     return family
 
@@ -199,8 +200,8 @@ def _bound(cells: Cells, part: BoundPart) -> Bound:
     outside = [name for name in part.where if not cells.contains(Margin(part.level, (name,)), margin)]
     if outside:
         raise SpecError(
-            f"a bound on '{margin}' has a condition on '{min(outside)}'",
-            remedy="name the attribute among the bound's attributes",
+            f"a bound on '{margin}' has a condition on '{min(outside)}', which is not one of its attributes",
+            remedy=f"add '{min(outside)}' to the attributes of the bound",
         )
     lower, upper = _limit(cells, margin, part.lower, -np.inf), _limit(cells, margin, part.upper, np.inf)
     _refuse_crossed(cells, margin, lower, upper)
@@ -218,8 +219,8 @@ def _limit(cells: Cells, margin: Margin, given: int | str | None, none: float):
     limits = cells.tree.limits[cells.tree.level(margin.level)] if cells.tree.limits else {}
     if given not in limits:
         raise DataError(
-            f"the places of level '{margin.level}' were read without the column '{given}', which a bound names",
-            needed="places that were read for this spec",
+            f"a bound names the column '{given}', but the places of level '{margin.level}' were read without it",
+            needed="a list of places that is read with this spec and has that column",
         )
     held = limits[given]
     return np.repeat(np.where(held < 0, none, held), cells.size(margin) // held.size)
@@ -233,9 +234,9 @@ def _refuse_crossed(cells: Cells, margin: Margin, lower, upper) -> None:
     if crossed.size:
         place = int(crossed[0]) * cells.tree.sizes[cells.tree.level(margin.level)] // groups
         raise InfeasibleError(
-            f"the bound on '{margin}' has its lower limit above its upper one at "
+            f"the lower limit of the bound on '{margin}' exceeds its upper limit at "
             f"'{cells.tree.label(margin.level, place)}'",
-            remedy="correct one of them",
+            remedy="correct one of the limits",
         )
 
 
@@ -244,7 +245,7 @@ def _invariant(cells: Cells, part: InvariantPart) -> Margin:
     _refuse_overlap(cells, margin)
     if margin.where and not cells.times(margin).any():
         raise SpecError(
-            f"the invariant '{margin}' counts no cell", remedy="correct its condition, or drop it"
+            f"the invariant '{margin}' counts no cell", remedy="correct its condition, or leave it out"
         )
     return margin
 
@@ -256,5 +257,5 @@ def _refuse_overlap(cells: Cells, margin: Margin) -> None:
         if not attribute.partition and attribute.name not in margin.attributes and not one:
             raise SpecError(
                 f"the invariant '{margin}' sums over '{attribute.name}', whose values overlap",
-                remedy=f"name '{attribute.name}' among its attributes, or one value of it in every condition",
+                remedy=f"add '{attribute.name}' to its attributes, or one value of it to every condition",
             )

@@ -253,7 +253,7 @@ class Cells:
         self.tree.level(given.level)
         self.recodes(given.attributes)
         if len(set(given.attributes)) < len(given.attributes):
-            raise SpecError(f"the table '{given}' names an attribute twice", needed="each of them once")
+            raise SpecError(f"the table '{given}' names an attribute twice", needed="each attribute once")
         return given
 
     @property
@@ -283,7 +283,7 @@ class Cells:
             raise SpecError(f"attribute '{min(unknown)}' is not declared", needed=f"one of: {declared}")
         if twice := next((named for named in seen if len(named) > 1), None):
             raise SpecError(
-                f"'{twice[0].name}' and '{twice[1].name}' are the same attribute", needed="one of them"
+                f"'{twice[0].name}' and '{twice[1].name}' are the same attribute", needed="only one of them"
             )
         return tuple(named[0] if named else a.summed for a, named in zip(self.attributes, seen))
 
@@ -383,9 +383,8 @@ class Cells:
         place = next((i for i, each in enumerate(labels) if each == label), None)
         if place is None:
             raise SpecError(
-                f"a condition names '{label}', which is no place of level '{level}'",
-                needed="the key of a place as messages and reports write it, such as "
-                f"'{self.tree.label(level, 0)}'",
+                f"a condition names '{label}', which is not a place of level '{level}'",
+                needed=f"a key of a place as it is written in messages and reports, such as '{self.tree.label(level, 0)}'",
             )
         return self.tree.ancestors(len(self.tree.levels) - 1, depth) == place
 
@@ -434,8 +433,8 @@ class Cells:
         fine, coarse = self._named(fine), self._named(coarse)
         if not self.contains(coarse, fine):
             raise SpecError(
-                f"'{coarse}' is not a sum of '{fine}'",
-                needed=f"a margin whose groups are sums of groups of '{fine}'",
+                f"the table '{coarse}' is not a sum of '{fine}'",
+                needed=f"a table whose groups are sums of groups of '{fine}'",
             )
         tree = self.tree
         index = tree.ancestors(tree.level(fine.level), tree.level(coarse.level))

@@ -71,7 +71,7 @@ def kept_of(constraints: Constraints, *, total: bool) -> Kept:
         return Kept.of(whole, total=total)
     if constraints.invariants or constraints.zeros:
         raise SpecError(
-            f"the attributes have {combinations:,} combinations, too many to work out what invariants and "
+            f"the attributes have {combinations:,} combinations of values, too many to find what invariants and "
             "structural zeros imply",
             needed=f"at most {MOST_COMBINATIONS:,}",
             remedy="leave out the invariants and zeros, or measure fewer attributes in one release",

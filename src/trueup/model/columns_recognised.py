@@ -188,7 +188,7 @@ def _attribute_of(text: str) -> Document:
     if not found.get("values", found.get("bins")):
         raise SpecError(
             f"the attribute '{text}' has no values",
-            needed="all that it may have, such as sex=f,m, age=bins 0, 15, 65 or date=months 2026-01 to 2026-12",
+            needed="all values that it may have, such as sex=f,m, age=bins 0, 15, 65 or date=months 2026-01 to 2026-12",
         )
     return found | {key: value for rule in rules if rule for key, value in [_rule(rule)]}
 
@@ -214,8 +214,8 @@ def _rule(text: str) -> tuple[str, Any]:
     if key in ("missing", "other", "form") and value.strip():
         return key, value.strip().strip('"')
     raise SpecError(
-        f"'{text}' is no rule by which a column is read",
-        needed="missing NAME, other NAME, form DD.MM.YYYY (of dates) or fold",
+        f"'{text}' is not a rule for reading a column",
+        needed="one of: missing NAME, other NAME, form DD.MM.YYYY (for dates), fold",
         remedy="put a value that holds a semicolon in double quotes",
     )
 
@@ -260,7 +260,7 @@ def _attribute(attribute: Any) -> Document:
     name = attribute.get("name") if isinstance(attribute, Mapping) else attribute
     shown = name if isinstance(name, str) else "..."
     raise SpecError(
-        f"attribute '{shown}' comes without its values, which are not taken from confidential rows",
-        needed="all values that it may have, whether or not anybody has them",
+        f"attribute '{shown}' is given without its values, and confidential rows are not searched for them",
+        needed="all values that the attribute may have, whether or not they occur",
         remedy=f"attributes={{'{shown}': ['...', '...']}}",
     )

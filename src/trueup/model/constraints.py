@@ -195,7 +195,7 @@ def _refuse_other_length(bound: Bound, cells: Cells) -> None:
         if np.ndim(limit) and len(limit) not in (1, cells.size(bound.margin)):  # pyright: ignore[reportArgumentType]
             raise SpecError(
                 f"a bound of '{bound.margin}' has {len(limit)} limits",  # pyright: ignore[reportArgumentType]
-                needed=f"one limit, or {cells.size(bound.margin)}: one for each count of it",
+                needed=f"one limit for all counts, or {cells.size(bound.margin)} limits: one for each count",
             )
 
 

@@ -70,4 +70,4 @@ def refuse_date(date: str | None, form: str | None, values: set[str]) -> None:
         return
     pattern, example = _VALUES[date]
     if wrong := sorted(value for value in values if not re.fullmatch(pattern, plain_text(value))):
-        raise ValueError(f"its value '{wrong[0]}' is no {date} of a date; needed: values such as '{example}'")
+        raise ValueError(f"its value '{wrong[0]}' is not a {date}; needed: values such as '{example}'")

@@ -110,8 +110,8 @@ def _refuse_vast(attributes: Sequence[Document]) -> None:
     if combinations > MOST_COMBINATIONS:
         raise SpecError(
             f"the attributes have {combinations:,} combinations of values",
-            needed=f"at most {MOST_COMBINATIONS:,}: each is a count at every place",
-            remedy="leave out attributes, or give fewer values that each stand for several",
+            needed=f"at most {MOST_COMBINATIONS:,} combinations, each of which is a count at every place",
+            remedy="leave out attributes, or group their values",
         )
 
 
@@ -120,7 +120,7 @@ def _stated_levels(levels: Sequence[Any] | None, public: Any, columns: Sequence[
     if public is None:
         if levels:
             raise SpecError(
-                "levels are named, and no public list of places is given",
+                "levels are named, but no public list of places is given",
                 needed="all places, occupied or not",
                 remedy="give the list (--geography FILE, in Python public=...), or name no level",
             )
@@ -146,9 +146,9 @@ def _limit(column: str | None, records: int | None, unit: str) -> Document:
         if column is None:
             return {}
         raise SpecError(
-            f"column '{column}' says which {unit} a row is about, but not how many rows of one {unit} are kept",
+            f"column '{column}' identifies the {unit} of each row, but no limit on the rows of one {unit} is given",
             needed="a whole number above zero",
-            remedy="give it (--most 5, in Python records=5): noise grows with it, and rows beyond it are left out",
+            remedy="give the limit (--most 5, in Python records=5); rows beyond it are left out, and the noise grows with it",
         )
     return {**({"id": column} if column else {}), "contribution": {"records": records}}
 
@@ -264,7 +264,7 @@ def _stops_above(queries: Sequence[Document], levels: Sequence[str], attributes:
 def _shares(names: Sequence[str], epsilon: Fraction, matters: str | None) -> dict[str, Fraction]:
     """Divide the loss evenly, or half of it to the table that matters most."""
     if matters is not None and matters not in names:
-        raise SpecError(f"'{matters}' is no table of the draft", needed=f"one of: {', '.join(names)}")
+        raise SpecError(f"'{matters}' is not a table of the draft", needed=f"one of: {', '.join(names)}")
     even = matters is None or len(names) == 1
     return {
         name: epsilon / len(names) if even else epsilon / (2 if name == matters else 2 * (len(names) - 1))

@@ -114,8 +114,8 @@ class FamilyCells(Cells):
     def finest(self) -> Margin:
         """Refuse: no table holds all the others."""
         raise SpecError(
-            "a family of tables has no finest table",
-            needed=f"one of its tables: {', '.join(map(str, self.tables))}",
+            "these tables have no finest table in common",
+            needed=f"one of the tables: {', '.join(map(str, self.tables))}",
         )
 
     @property
@@ -161,8 +161,8 @@ class FamilyCells(Cells):
         """Raise SpecError if no table holds a margin."""
         if not self.holders(margin):
             raise SpecError(
-                f"no table holds '{margin}'",
-                needed=f"a table or a sum of one: {', '.join(map(str, self.tables))}",
+                f"no measured table determines '{margin}'",
+                needed=f"one of the measured tables, or a sum over one: {', '.join(map(str, self.tables))}",
                 remedy="measure it by a query of its own",
             )
 

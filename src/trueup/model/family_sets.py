@@ -84,8 +84,9 @@ def cyclic(cells: Cells, margins: Sequence[Margin]) -> SpecError | None:
         else ""
     )
     return SpecError(
-        f"the tables {named} share margins in a ring: tables that agree on these need not be margins of one table of records",
-        needed=f"tables without a ring; the smallest joint table that breaks this one is {closed}",
+        f"the tables {named} share margins in a ring, so that tables which agree pairwise may still contradict each "
+        "other",
+        needed=f"tables without a ring; the smallest joint table that contains this ring is {closed}",
         remedy=f"give a query on '{joint}' a budget, however small, or drop one of these tables{third}",
     )
 
@@ -142,7 +143,8 @@ def _crossed(cells: Cells, sets: Sequence[frozenset[Variable]]) -> tuple[str, st
 
 def _crossing(attribute: str, one: str, other: str) -> SpecError:
     return SpecError(
-        f"'{one}' and '{other}' cut the values of '{attribute}' at different places, so that tables by them share no margin",
-        needed=f"recodes of '{attribute}' each of which refines the next",
-        remedy=f"name a recode that refines both, or '{attribute}' itself, in these queries",
+        f"'{one}' and '{other}' group the values of '{attribute}' in ways that cross, so that tables by them share no "
+        "margin",
+        needed=f"recodes of '{attribute}' that are nested in each other",
+        remedy=f"use one recode that refines both, or '{attribute}' itself, in these queries",
     )

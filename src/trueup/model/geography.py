@@ -55,9 +55,7 @@ def read_tree(spec: Spec, source: Any) -> Tree:
     for name in dict.fromkeys(columns):
         refuse_float_keys(given[name], name)
     if columns and not len(given[columns[0]]):
-        raise DataError(
-            "the list of places names no place: it has a header and no row", needed="a row for each place"
-        )
+        raise DataError("the list of places has a header but no rows", needed="a row for each place")
     rows = {name: without_blanks(as_text(given.pop(name))) for name in dict.fromkeys(columns)}
     if rows and spec.table.keys == "public" and spec.table.in_rows(spec.attributes):
         first = _distinct_places(rows, limits)
@@ -121,7 +119,7 @@ def refuse_float_keys(column: NDArray, name: str) -> None:
     """Refuse keys of places that are floating-point numbers, in which `01` has become `1.0`."""
     if column.dtype.kind == "f":
         raise DataError(
-            f"column '{name}' holds floating-point numbers, and keys of places are wanted there",
+            f"column '{name}' holds floating-point numbers, but keys of places are text",
             needed="text, with leading zeros",
             remedy=f"read the column as text, such as pandas.read_csv(..., dtype={{'{name}': str}})",
         )

@@ -135,14 +135,14 @@ class Guarantee:
         """Return the loss of one step of a neighbour relation, which may differ from the spec's."""
         if self.kind == "none":
             raise PrivacyError(
-                "values that somebody else perturbed have no privacy loss that could be stated or charged",
-                needed="a release that was measured under a spec",
+                "these values were perturbed by others, so that no privacy loss of them is known",
+                needed="a release that was measured with this package under a spec",
             )
         costs = [cost for charge in self.charges for at, cost in charge.prices if at == relation]
         if len(costs) != len(self.charges):
             raise PrivacyError(
-                f"the guarantee states no loss per step of '{relation}'",
-                needed="'add-remove' or 'replace', and a guarantee that was stated per step",
+                f"the guarantee does not state its losses under the neighbour relation '{relation}'",
+                needed="the relation 'add-remove' or 'replace', and a guarantee that states the loss of each query",
                 remedy="measure anew, or account for the release by hand",
             )
         return compose(costs)

@@ -51,8 +51,8 @@ class Measured:
         unbound = not law.factors and law.lattice is None
         if not self.exact and not unbound and not self.law.variance >= VANISHING:
             raise SpecError(
-                f"query '{self.query}' has so large a budget that its noise vanishes",
-                remedy="lower it, or declare the counts an invariant, which is what they would be",
+                f"the budget of query '{self.query}' is so large that its noise vanishes",
+                remedy="lower the budget, or declare the counts an invariant",
             )
 
     @classmethod

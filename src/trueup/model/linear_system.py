@@ -121,7 +121,8 @@ def contradiction(
     signs = rows.nonnegative and replace(few, nonnegative=False).feasible(integer=bool(what))
     sign = " with counts of at least zero" if signs else ""
     return InfeasibleError(
-        f"these cannot hold together{what}{sign}: {shown}{more}", remedy="correct or drop one of them"
+        f"these constraints cannot all hold{what}{sign}: {shown}{more}",
+        remedy="correct or drop one of them",
     )
 
 

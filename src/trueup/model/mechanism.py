@@ -151,7 +151,8 @@ def contribution(spec: Spec, query: Query) -> Reach:
         return Contribution.partition()
     why = f"attribute '{overlapping[0]}' overlaps" if overlapping else f"it counts '{spec.table.counts}'"
     raise SpecError(
-        f"query '{query.name}' protects the unit '{spec.privacy.unit}' but {why}, so no contribution bound follows",
+        f"query '{query.name}' protects the unit '{spec.privacy.unit}' but {why}, so that nothing says how many counts "
+        "one unit affects",
         remedy=f"state it: contribution = {{ cells = ..., each = ... }} for one {spec.privacy.unit}"
         + _ENFORCED * (spec.table.kind == "records"),
     )
@@ -244,7 +245,7 @@ def _refuse_fixed(query: Query, margin: Margin, constraints: Constraints) -> Non
     for invariant in constraints.invariants:
         if constraints.cells.contains(margin, invariant):
             raise SpecError(
-                f"query '{query.name}' measures '{margin}', which the invariant '{invariant}' already fixes",
+                f"query '{query.name}' measures '{margin}', which the invariant '{invariant}' already publishes",
                 remedy=f"remove the budget of level '{margin.level}'",
             )
 
@@ -257,14 +258,15 @@ def _law(query: Query | LeftOutPart, budget: Fraction, reach: Reach, neighbours:
     kind = law_named(query.noise)
     if not kind.discrete:
         raise PrivacyError(
-            f"query '{query.name}' asks for '{query.noise}' noise, which is for the analysis of others' data",
-            needed="a discrete law: noise from floating-point numbers reveals the count beneath it",
+            f"query '{query.name}' asks for '{query.noise}' noise, which is only for analysing data of others",
+            needed="a discrete law, because noise in floating-point numbers reveals the true count",
             remedy='write noise = "discrete-laplace" or "discrete-gaussian"',
         )
     law = kind.budgeted(budget, sensitivity, query.options)
     if (currency := law.cost(sensitivity).currency) != query.currency:
         raise SpecError(
-            f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",
+            f"query '{query.name}' gives a budget in {query.currency}, but the budget of '{query.noise}' noise is given "
+            f"in {currency}",
             remedy=f"write `{currency} = ...`, or choose another noise",
         )
     return law

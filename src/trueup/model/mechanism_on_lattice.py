@@ -64,22 +64,23 @@ def plan_on_lattice(
     cells, law = constraints.cells, law_named(query.noise)
     if not invariants_over(constraints, margin).shape[0]:
         raise SpecError(
-            f"query '{query.name}' asks for noise '{query.noise}' at '{margin}', where no invariant is held",
+            f"query '{query.name}' asks for noise '{query.noise}' at '{margin}', but no invariant concerns that table",
             needed="an invariant that sums counts of that table",
             remedy="declare it under [constraints] invariants, or use 'discrete-laplace'",
         )
     if not reach.exact:
         raise SpecError(
-            f"query '{query.name}' has noise '{query.noise}', but a unit does not count exactly once in it",
-            needed="counts that partition the units of privacy",
-            remedy="use 'discrete-laplace' and leave the invariants to reconciliation",
+            f"query '{query.name}' has noise '{query.noise}', but one unit is not counted exactly once in it",
+            needed="a table in which each unit is counted once",
+            remedy="use 'discrete-laplace', and let reconciliation keep the invariants",
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=cells.size(margin))
     n, zeros = cells.size(margin), constraints.zero_groups(margin)
     bound = bind(law.for_budget(budget, step), n, invariants_over(constraints, margin), zeros, query.options)
     if (currency := bound.cost(step).currency) != query.currency:
         raise SpecError(
-            f"query '{query.name}' gives a budget in {query.currency}, but '{query.noise}' is priced in {currency}",
+            f"query '{query.name}' gives a budget in {query.currency}, but the budget of '{query.noise}' noise is given "
+            f"in {currency}",
             remedy=f"write `{currency} = ...`, or choose another noise",
         )
     return LatticePlan(bound, _sentences(query, margin, bound))
@@ -91,7 +92,8 @@ def slowest_of(query: Query) -> float:
     slowest = given.pop("slowest", 60.0)
     if given or isinstance(slowest, bool) or not isinstance(slowest, int | float) or not slowest >= 0:
         raise SpecError(
-            f"query '{query.name}' has an option that its noise does not take", needed="slowest = 300"
+            f"query '{query.name}' has a noise option that '{query.noise}' does not take",
+            needed="only the option slowest, such as slowest = 300",
         )
     return float(slowest)
 
@@ -224,7 +226,8 @@ def plan_within(
     """
     if query.currency != "epsilon":
         raise SpecError(
-            f"query '{query.name}' has noise '{query.noise}' and a budget in rho", needed="epsilon = { ... }"
+            f"query '{query.name}' has noise '{query.noise}' and a budget in rho",
+            needed="a budget in epsilon: epsilon = { ... }",
         )
     step = reach.sensitivity(spec.privacy.neighbours, cells=constraints.cells.size(margin))
     law = bind_within(WithinLaplace.for_budget(budget, step), constraints, margin, slowest_of(query))
@@ -243,7 +246,8 @@ def bind_within(
     public, _ = feasible_point(rules)
     if public is None:
         raise InfeasibleError(
-            f"no whole counts of '{margin}' obey the bounds and rules", remedy="correct or drop one of them"
+            f"no whole counts of '{margin}' satisfy the bounds and rules together",
+            remedy="correct or drop one of them",
         )
     table = np.rint(public).astype(np.int64)
     noise = NoiseWithin.of(

@@ -26,9 +26,13 @@ def refuse_alike(what: str, names: list[str]) -> None:
     alike = list(map(bare_name, names))
     for i, name in enumerate(names):
         if (first := alike.index(alike[i])) < i:
-            raise ValueError(f"{what} '{names[first]}' and '{name}' differ in case or punctuation alone")
+            raise ValueError(
+                f"{what} '{names[first]}' and '{name}' differ only in case or punctuation: rename one of them"
+            )
         if inside := next((other for other in names if other.startswith(f"{name}.")), None):
-            raise ValueError(f"{what} '{inside}' begins with the name of {what} '{name}' and a dot")
+            raise ValueError(
+                f"{what} '{inside}' consists of the name of {what} '{name}', a dot and more: rename one of them"
+            )
 
 
 def refuse_repeats(what: str, names: list[str]) -> None:
@@ -71,7 +75,7 @@ def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys:
     refuse_repeats("published column", [name.casefold() for name in (*columns, *names, *views)])
     others = {name.casefold() for name in views}
     if both := [level.name for level in levels if level.name.casefold() in others]:
-        raise ValueError(f"'{both[0]}' is a level and an attribute: name one of them otherwise")
+        raise ValueError(f"'{both[0]}' names both a level and an attribute: give one of them another name")
     remedies = {
         "attribute": 'name it otherwise, and say where it stands: column = "..."',
         "level": "name it otherwise",
@@ -80,7 +84,9 @@ def refuse_taken_columns(levels: Sequence[Any], attributes: Sequence[Any], keys:
     every = [("attribute", view) for view in views] + [("level", level.name) for level in levels]
     for what, name in (*every, *(("column", name) for name in columns)):
         if is_figure(name):
-            raise ValueError(f"{what} '{name}' is called as a column of figures in tables: {remedies[what]}")
+            raise ValueError(
+                f"{what} '{name}' has the name of a column of figures in the tables: {remedies[what]}"
+            )
 
 
 MEASURED = ("noisy", "exact", "margin of error")

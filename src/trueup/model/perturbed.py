@@ -41,27 +41,29 @@ def read_transitions(path: Path) -> list[dict[int, float]]:
         cause = getattr(error, "strerror", None) or "it is no CSV in UTF-8"
         raise SpecError(f"cannot read the transitions from '{path}': {cause}", needed=_NEEDED) from None
     if not rows or not {"i", "j", "p"} <= set(rows[0]):
-        raise SpecError(f"'{path.name}' lacks the columns i, j and p", needed=_NEEDED)
+        raise SpecError(f"'{path.name}' does not have the columns i, j and p", needed=_NEEDED)
     try:
         entries = [(int(row["i"]), int(row["j"]), float(str(row["p"]).replace(",", "."))) for row in rows]
     except (TypeError, ValueError):
         raise SpecError(
-            f"'{path.name}' holds something other than numbers", needed="whole i and j, and p"
+            f"'{path.name}' holds something that is not a number",
+            needed="whole numbers in i and j, and probabilities in p",
         ) from None
     if wide := [(i, j) for i, j, _ in entries if not 0 <= i <= MAX_PARAMETER or abs(j - i) > LARGEST_CHANGE]:
         raise SpecError(
             f"'{path.name}' lists i = {wide[0][0]}, j = {wide[0][1]}",
-            needed=f"counts i from 0 to {MAX_PARAMETER:,}, and values j within {LARGEST_CHANGE} of them",
+            needed=f"counts i from 0 to {MAX_PARAMETER:,}, and values j that differ from i by at most {LARGEST_CHANGE}",
         )
     table: list[dict[int, float]] = [{} for _ in range(max(i for i, _, _ in entries) + 1)]
     for i, j, p in entries:
         if j - i in table[i]:
-            raise SpecError(f"'{path.name}' lists i = {i}, j = {j} twice", needed="each once")
+            raise SpecError(f"'{path.name}' lists i = {i}, j = {j} twice", needed="each pair of i and j once")
         table[i][j - i] = p
     table[0] = table[0] or {0: 1.0}
     if lost := [i for i, row in enumerate(table) if not row]:
         raise SpecError(
-            f"'{path.name}' has no row for the count {lost[0]}", needed="every count up to the last"
+            f"'{path.name}' has no row for the count {lost[0]}",
+            needed="a row for every count up to the largest one",
         )
     return table
 
@@ -189,9 +191,12 @@ class PerturbedSpec(SpecPart):
         refuse_taken_columns(self.levels, self.attributes, ["id"] if self.parents else keys)
         self._columns_of_levels()
         if columned := [b for b in self.constraints.bounds if b.columns]:
-            raise ValueError(f"a bound on '{columned[0].level}' names a column; give numbers")
+            raise ValueError(f"a bound on '{columned[0].level}' names a column: give numbers instead")
         if self.constraints.invariants:
-            raise ValueError("invariants are tables of law 'exact' here")
+            raise ValueError(
+                "[constraints] names invariants, which only a spec for a release has: publish them as a table whose "
+                "law is 'exact'"
+            )
         for part in self.published:
             where = f"table '{part.name}'"
             refuse_unknown_name(part.level, levels, "level", where)
@@ -216,7 +221,8 @@ class PerturbedSpec(SpecPart):
         columned = [level.name for level in self.levels if level.column or level.prefix or level.label]
         if self.parents is not None and columned:
             raise ValueError(
-                f"level '{columned[0]}' has a column, and `parents` already says where places stand"
+                f"level '{columned[0]}' has a column, but `parents` already says which places it holds: leave out the "
+                "column"
             )
         if self.levels[0].column is not None:
             raise ValueError("the first level is the root: it holds every place and has no column")

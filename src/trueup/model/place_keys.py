@@ -130,9 +130,9 @@ def refuse_two_limits(
         if (differ := np.flatnonzero((column != whole) & ((column == column) | (whole == whole)))).size:
             place = int(np.searchsorted(starts, differ[0], "right")) - 1
             raise DataError(
-                f"column '{column_name}' gives {name} '{label(name, place)}' two limits",
+                f"column '{column_name}' gives two limits for the {name} '{label(name, place)}'",
                 needed=f"one number for each {name}, the same in all of its rows",
-                remedy=f"correct the geography file, or bound the level '{levels[-1]}'",
+                remedy=f"correct the geography file, or set the bound at level '{levels[-1]}'",
             )
 
 
@@ -149,7 +149,7 @@ def refuse_two_parents(
         raise DataError(
             f"{name} '{label(name, int(twice[0]))}' has two parents",
             needed=f"each {name} inside one {above}",
-            remedy=f"correct the rows that name another {above} for it, or leave the level '{above}' out of the spec",
+            remedy=f"correct the rows that name a second {above} for it, or leave the level '{above}' out of the spec",
         )
 
 
@@ -165,11 +165,12 @@ def paths_of(ids: NDArray, parents: NDArray) -> NDArray:
     is_root = parents == ""
     if (lost := np.flatnonzero((unique[at] != parents) & ~is_root)).size:
         raise DataError(
-            f"parent '{parents[lost[0]]}' of place '{ids[lost[0]]}' is not listed", remedy="add its row"
+            f"parent '{parents[lost[0]]}' of place '{ids[lost[0]]}' is not listed", remedy="add a row for it"
         )
     if is_root.sum() != 1:
         raise DataError(
-            f"the hierarchy has {int(is_root.sum())} places without a parent", needed="exactly one root"
+            f"the hierarchy has {int(is_root.sum())} places without a parent",
+            needed="exactly one place without a parent: the root",
         )
     up = np.where(is_root, np.arange(len(ids)), first[at])
     root = int(np.flatnonzero(is_root)[0])
@@ -183,7 +184,7 @@ def _refuse_loops(up: NDArray, root: int, ids: NDArray) -> None:
     for _ in range(len(up).bit_length()):
         jump = jump[jump]  # twice as far up each time
     if (caught := np.flatnonzero(jump != root)).size:
-        raise DataError(f"place '{ids[caught[0]]}' is its own ancestor", remedy="correct the parent column")
+        raise DataError(f"place '{ids[caught[0]]}' is its own ancestor", remedy="correct its parents")
 
 
 def _climb(up: NDArray, leaves: NDArray, root: int) -> NDArray:

@@ -51,7 +51,9 @@ class BasePrior:
     def refuse_varying(self) -> None:
         """Refuse parameters that were given for each cell."""
         if self.varying:
-            raise SpecError(f"prior '{self.name}' has a parameter for each cell", needed="one for all cells")
+            raise SpecError(
+                f"prior '{self.name}' has a parameter for each cell", needed="one parameter for all cells"
+            )
 
     def at(self, cell: int) -> Self:
         """Return the prior of one cell."""
@@ -94,7 +96,7 @@ class BasePrior:
         """Return the log masses of the counts 0, 1, ... up to the end of its window."""
         if (window := self.window()) is None:
             raise SpecError(
-                f"prior '{self.name}' has no largest count beyond which its mass is negligible",
+                f"prior '{self.name}' allows arbitrarily large counts with a mass that is not negligible",
                 needed="a prior with finite support, or one whose tails vanish",
             )
         return self.logpmf(np.arange(window[1] + 1))
@@ -478,7 +480,10 @@ def _as_mapping(entry: Any) -> dict[str, Any]:
         return dict(entry)
     if isinstance(entry, PRIORS):
         return {"name": entry.name}
-    raise SpecError(f"a prior of type {type(entry).__name__}", needed="a name, or a table with a name")
+    raise SpecError(
+        f"a {type(entry).__name__} is given as the prior",
+        needed="the name of a prior, or a table with its name and parameters",
+    )
 
 
 HIERARCHICAL = Hierarchical()
@@ -521,5 +526,8 @@ SplitPrior = Annotated[
 
 def _one(each: Each) -> float:
     if isinstance(each, tuple):
-        raise SpecError("the prior has a parameter for each cell", needed="the prior of one cell, by `at`")
+        raise SpecError(
+            "the prior has a different parameter for each cell",
+            needed="the prior of one cell, which the method `at` returns",
+        )
     return float(each)

@@ -132,7 +132,8 @@ class Problem(ThreeLines):
 def _refuse_rows(spec: Spec, rows: int | None) -> None:
     if rows is not None and getattr(spec.table, "join", None) is not None:
         raise SpecError(
-            "a number of rows is expected, of which of two linked tables is not said", remedy="expect none"
+            "--expect-rows is given for two linked tables, where it could mean either of them",
+            remedy="leave out --expect-rows, in Python rows=",
         )
 
 
@@ -146,9 +147,9 @@ def spec_and_text(spec: Spec | Problem | str | Path) -> tuple[Spec, str | None]:
     if isinstance(spec, Spec):
         return spec, None
     raise TrueupError(
-        f"a {type(spec).__name__} is given as spec",
+        f"a {type(spec).__name__} is given as the spec",
         needed="a Spec, a Problem, or the path of a spec",
-        remedy="trueup.load_spec(path) reads one",
+        remedy="read a spec from a file by trueup.load_spec(path)",
     )
 
 

@@ -96,9 +96,9 @@ def _proposed(
         cell["where"] = {renamed[name]: value for name, value in cell["where"].items()}
     if public and table["kind"] == "records":
         raise SpecError(
-            "the table has no column of counts, so its rows are records, whose places are confidential",
-            needed="the public list of all places",
-            remedy="give the list of places as a file of its own",
+            "the table has no column of counts, so that its rows are records, whose places are confidential",
+            needed="the public list of all places in a file of its own",
+            remedy="give the list of places as a separate file",
         )
     table = {"name": title, **table, "counts": unit, **({"keys": "public"} if public else {})}
     document = {

@@ -175,8 +175,8 @@ def _shown_then_rounded(entries: list[Mapping[str, Any]], table: str) -> Publish
     below = np.arange(-(-least // base)) * base
     if law.nonnegative or np.isfinite(law.log_mass(below, least)).any():
         raise SpecError(
-            f"table '{table}' hides noisy numbers below {least}, and rounds {least} to less",
-            needed=f"a threshold that is rounded upwards, such as a multiple of {base}",
+            f"table '{table}' hides noisy numbers below {least}, but rounding can turn {least} into a smaller number",
+            needed=f"a threshold that is not rounded down, such as a multiple of {base}",
         )
     return PublishingRule(law, concealed=((-np.inf, least - 1),))
 
@@ -219,8 +219,8 @@ def _after_noise(made: list[Mapping[str, Any]], table: str) -> Any:
             name = None
         if name is None or not _is_noise(law) or sum(each.get("name") == name for each in made) > 1:
             raise SpecError(
-                f"table '{table}' has the law '{entry.get('name')}' after '{law.name}'",
-                needed=f"noise first, then '{Rounded.name}' or '{RandomRounding.name}' with a base, or '{NONNEGATIVE}' where "
+                f"table '{table}' applies the law '{entry.get('name')}' after '{law.name}'",
+                needed=f"noise first; then '{Rounded.name}' or '{RandomRounding.name}' with a base, or '{NONNEGATIVE}' if "
                 "negative numbers are published as 0, or both",
             )
     return AfterNoise(law, **given)
@@ -233,7 +233,7 @@ def _is_noise(law: Any) -> bool:
 def _named_alone(entries: list[Mapping[str, Any]], table: str) -> str:
     if len(entries) != 1 or list(entries[0]) != ["name"] or entries[0]["name"] not in OF_VARIANCE:
         raise SpecError(
-            f"table '{table}' has a column of variances beside other parameters of its law",
+            f"table '{table}' has a column of variances together with other parameters of its law",
             needed=f'law = {{ name = "..." }}, one of {", ".join(OF_VARIANCE)}',
         )
     return str(entries[0]["name"])
@@ -260,15 +260,19 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
     given = dict(entry)
     if "name" not in given:
         raise SpecError(
-            f"the law of table '{table}' has no name", needed='such as { name = "random-rounding", base = 3 }'
+            f"the law of table '{table}' has no name",
+            needed='a law such as { name = "random-rounding", base = 3 }',
         )
     kind: Any = law_named(given.pop("name"))
     if kind.name in READ:
-        raise SpecError(f"table '{table}' has the law '{kind.name}', which reads no value", needed="a code")
+        raise SpecError(
+            f"table '{table}' has the law '{kind.name}', which only describes codes",
+            needed="a law of published numbers; describe the code under `codes`",
+        )
     if not kind.factors:
         raise SpecError(
-            f"table '{table}' has the law '{kind.name}', which is of a whole table",
-            needed="a law of one count",
+            f"table '{table}' has the law '{kind.name}', which perturbs a whole table together",
+            needed="a law that perturbs each count by itself",
         )
     try:
         made: Any = kind() if kind is Exact and not given else kind(**given)
@@ -277,7 +281,7 @@ def read_law(entry: Mapping[str, Any], table: str) -> Any:
         names = [each.name for each in parameters]
         shown = ", ".join(map(repr, given)) or "no parameter"
         raise SpecError(
-            f"law '{kind.name}' of table '{table}' is given {shown}",
+            f"law '{kind.name}' of table '{table}' is given the parameters {shown}",
             needed=", ".join(map(repr, names)) or "no parameter",
             remedy=law_by_its_names(kind.name, given, names),
         ) from None

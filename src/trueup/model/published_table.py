@@ -145,20 +145,29 @@ class PublishedTable(SpecPart):
         if bool(self.count) == bool(self.cells):
             raise ValueError(f"table '{self.name}' needs either `count` or [[published.cell]]")
         if both := [name for cell in self.cells for name in cell.where if name in self.attributes]:
-            raise ValueError(f"table '{self.name}' names '{both[0]}' both in its cells and as a column")
+            raise ValueError(
+                f"table '{self.name}' uses '{both[0]}' both in its cells and as a column: leave out one"
+            )
         if self.cells and self.variance:
             raise ValueError(
-                f"table '{self.name}' is wide: a column of variances is for one column of values: write it beside its `count`"
+                f"table '{self.name}' has several columns of values, and one column of variances: write `variance` in "
+                "each cell"
             )
         if len({cell.variance is None for cell in self.cells}) > 1:
             raise ValueError(
-                f"table '{self.name}' needs a column of variances for each of its cells, or for none"
+                f"table '{self.name}' has a column of variances for some of its cells only: give one for each cell, or "
+                "none"
             )
         if self.thousands is not None and self.thousands == self.decimal:
-            raise ValueError(f"table '{self.name}' gives '{self.decimal}' for thousands and for fractions")
+            raise ValueError(
+                f"table '{self.name}' uses '{self.decimal}' both between thousands and as the decimal sign: correct one "
+                "of them"
+            )
         columns = [cell.count for cell in self.cells]
         if twice := [column for column in columns if columns.count(column) > 1]:
-            raise ValueError(f"table '{self.name}' takes two cells from the column '{twice[0]}'")
+            raise ValueError(
+                f"table '{self.name}' reads two cells from the column '{twice[0]}': give each cell its own column"
+            )
         noisy = self.rule.noisy
         no_row = {NO_ROW: "hidden"} if self.unlisted == "hidden" else {}
         for code, meaning in (self.codes | no_row).items():
@@ -171,7 +180,9 @@ class PublishedTable(SpecPart):
             raise ValueError(f"{where}: code '{code}' says '{meaning}', which cannot be read: write {FORMS}")
         negative = code.strip().startswith(("-", "−")) and not noisy
         if _NUMBER.fullmatch(code) and not negative and not INSTEAD.fullmatch(code.strip()):
-            raise ValueError(f"{where}: the code '{code}' is a count")
+            raise ValueError(
+                f"{where}: the code '{code}' is a number, which is read as a count: leave it out"
+            )
         if code == NO_ROW and not (self.rule.hidden or self.rule.concealed):
             raise ValueError(
                 f'{where}: unlisted = "hidden", and its law hides nothing: list what it hides, such as law = [{{ ... }}, '
@@ -183,10 +194,13 @@ class PublishedTable(SpecPart):
             )
         if read.of == "published" and self.by_row:
             raise ValueError(
-                f"{where}: code '{code}' speaks of the published number, whose variance no row gives"
+                f"{where}: code '{code}' describes the published number, but its variance is in a column that has no "
+                "number for it: describe the true count instead"
             )
         if read.of == "published" and np.isinf(read.high):
-            raise ValueError(f"{where}: code '{code}' says '{meaning}', which has no upper end")
+            raise ValueError(
+                f"{where}: code '{code}' says '{meaning}', which has no upper end: write a range"
+            )
 
 
 _NUMBER = re.compile(r"\s*[-−]?\d[\d.,\s'’]*\s*")

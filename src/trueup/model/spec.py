@@ -252,9 +252,9 @@ def _read_spec(text: str, what: str) -> Spec:
     document = read_toml(text, what)
     if "published" in document and "query" not in document:
         raise SpecError(
-            "this is the spec of tables that others published, whose laws bound no privacy loss",
-            needed="a spec with [[query]], to measure and release",
-            remedy="read them with `trueup infer --perturbed SPEC --table FILE`",
+            "this spec describes tables that others published, so that nothing can be measured with it",
+            needed="a spec with [[query]], by which counts are measured and released",
+            remedy="read the published tables with `trueup infer --perturbed SPEC --table FILE`",
         )
     try:
         return Spec.model_validate(document, by_name=False)
@@ -315,7 +315,7 @@ def read_spec_text(path: str | Path) -> str:
     """Read the text of a spec, for callers that also keep it."""
     if not isinstance(path, str | Path | PathLike | Traversable):
         raise SpecError(
-            f"a {type(path).__name__} is given as the path of a spec", needed="the path of a file"
+            f"a {type(path).__name__} is given as the path of a spec", needed="the path of a TOML file"
         )
     try:
         held = Path(path)
@@ -326,7 +326,7 @@ def read_spec_text(path: str | Path) -> str:
         raise SpecError(
             f"cannot read the spec '{path}': {error.strerror}",
             needed="a TOML file",
-            remedy="check the path; `trueup new` writes a first spec",
+            remedy="check the path; `trueup new` drafts a spec",
         ) from None
     except UnicodeDecodeError:
         raise SpecError(

@@ -112,7 +112,9 @@ def _levels_have_columns(spec: SpecDocument) -> None:
     if spec.levels[0].column is not None:
         raise ValueError("the first level is the root: it holds every place and has no column")
     if spec.parents and (read := [x.name for x in spec.levels if x.column or x.prefix or x.label]):
-        raise ValueError(f"level '{read[0]}' names columns, but the places come from parent pointers")
+        raise ValueError(
+            f"level '{read[0]}' names columns, but `parents` already says where each place lies: leave the columns out"
+        )
     if spec.parents is None and (bare := [x.name for x in spec.levels[1:] if x.column is None]):
         raise ValueError(f"level '{bare[0]}' has no column")
 
@@ -120,7 +122,8 @@ def _levels_have_columns(spec: SpecDocument) -> None:
 def _parents_have_a_file(spec: SpecDocument) -> None:
     if spec.parents and spec.table.keys == "public":
         raise ValueError(
-            "parent pointers name inner places, which a table of counts does not hold: give a geography"
+            "`parents` names places above the finest ones, which a table of counts does not hold: give a list of "
+            "places (--geography FILE)"
         )
 
 
@@ -130,8 +133,8 @@ def _limits_have_a_file(spec: SpecDocument) -> None:
         prior = columns[0] in spec.prior_columns
         reader = "a prior takes its shares" if prior else "a bound takes its limits"
         raise ValueError(
-            f"{reader} from the column '{columns[0]}' of the public list of places, which is "
-            "not the confidential table: keep keys confidential, give a geography"
+            f"{reader} from the column '{columns[0]}' of the public list of places: write keys = \"confidential\" under "
+            "[table], and give that list by --geography FILE"
         )
 
 
@@ -143,7 +146,9 @@ def _columns_are_free(spec: SpecDocument) -> None:
     read = [*(x.column for x in spec.levels), *(x.label for x in spec.levels)]
     read += [a.column or a.name for a in spec.table.in_rows(spec.attributes)]
     if both := [name for name in read if name is not None and name in held]:
-        raise ValueError(f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values")
+        raise ValueError(
+            f"column '{both[0]}' holds counts, so it cannot hold keys or attribute values: name another column"
+        )
 
 
 def _margins(spec: SpecDocument):
@@ -194,27 +199,28 @@ def _units_hold_records(spec: SpecDocument) -> None:
     privacy = spec.privacy
     if spec.left_out is not None and (privacy.id is None or spec.table.join is not None):
         raise ValueError(
-            "[left_out] measures how many records a limit leaves out, but [privacy] names no `id` of one table of records by "
-            "which it is enforced"
+            "[left_out] counts the records that a limit leaves out, but [privacy] sets no limit: name the column of "
+            "the unit as `id` of one table of records"
         )
     if privacy.contribution is None:
         return
     if spec.table.kind != "records":
-        raise ValueError("[privacy] limits the records of a unit, but the table holds counts")
+        raise ValueError(
+            "[privacy] limits the records of each unit, but the table holds counts: leave out `id`"
+        )
     if both := [q.name for q in spec.queries if q.contribution is not None]:
         raise ValueError(
-            f"query '{both[0]}' states a contribution, which already follows from that of [privacy]"
+            f"query '{both[0]}' states a contribution, but it already follows from the one under [privacy]: leave it out"
         )
     read = [*(x.column for x in spec.levels), *(a.column or a.name for a in spec.attributes)]
     if privacy.id is not None and privacy.id in [*read, spec.parents and spec.parents.id]:
         raise ValueError(
-            f"column '{privacy.id}' identifies units, so it cannot hold keys or attribute values"
+            f"column '{privacy.id}' identifies units, so it cannot hold keys or attribute values: name another column"
         )
     if privacy.id is not None and spec.constraints.invariants:
         raise ValueError(
-            "an invariant would publish the records that units keep, not those that there are: "
-            "declare no invariant beside `id`; to publish exact numbers of units make a table with one row for each "
-            f"{privacy.unit}, and leave `id` and `contribution` out"
+            "[privacy] id leaves some records out, so that an invariant would publish the wrong number: leave out the "
+            f"invariants, or make a table with one row for each {privacy.unit} and leave out `id` and `contribution`"
         )
 
 
@@ -224,18 +230,22 @@ def _tables_are_two(spec: SpecDocument) -> None:
     if join is None:
         for name, attribute in ((a.name, a) for a in spec.attributes):
             if attribute.of is not None or attribute.persons is not None:
-                raise ValueError(f"attribute '{name}' is of another table, but there is no [table.join]")
+                raise ValueError(
+                    f"attribute '{name}' belongs to a second table, but there is no [table.join]: add it, or leave out "
+                    "`of`"
+                )
         for query in spec.queries:
             if query.counts or query.cumulative or query.where:
                 raise ValueError(
-                    f"query '{query.name}' says which table it counts, but there is no [table.join]"
+                    f"query '{query.name}' says which table it counts, but there is no [table.join]: leave out `counts`"
                 )
         return
     if spec.parents is not None:
-        raise ValueError("places of two linked tables are named by columns, not by parent pointers")
+        raise ValueError("two linked tables need columns that name the places, not `parents`")
     if spec.privacy.unit != join.counts:
         raise ValueError(
-            f'two linked tables protect one {join.counts}, with all its {spec.table.counts}s: unit = "{join.counts}"'
+            f"two linked tables protect one {join.counts} with all its {spec.table.counts}s: write unit = "
+            f'"{join.counts}"'
         )
     for query in spec.queries:
         if query.where.get(COUNTED_UNIT) not in (spec.table.counts, join.counts):
@@ -244,13 +254,16 @@ def _tables_are_two(spec: SpecDocument) -> None:
                 f'"{spec.table.counts}" or counts = "{join.counts}" in it'
             )
         if law_named(query.noise).joint:
-            raise ValueError(f"query '{query.name}' has noise on a lattice, which two linked tables have not")
+            raise ValueError(
+                f"query '{query.name}' has noise on a lattice, which is not available for two linked tables: choose "
+                "another noise"
+            )
 
 
 def _parameters_have_a_method(spec: SpecDocument) -> None:
     if spec.reconcile and "method" not in spec.reconcile:
         name = next(iter(spec.reconcile))
-        raise ValueError(f"[reconcile] gives '{name}' without the method that it is a parameter of")
+        raise ValueError(f"[reconcile] gives the parameter '{name}' without a method: name the method")
 
 
 def _priors_can_be_read(spec: SpecDocument) -> None:
@@ -272,6 +285,6 @@ def _cells_cover(spec: SpecDocument) -> None:
         wanted *= len(attribute.values)
     if any("" in c for c in listed) or len(listed) != wanted:
         raise ValueError(
-            f"[[table.cell]] lists {len(listed)} of {wanted} combinations of the attributes that it names; "
-            "needed: a column for each"
+            f"[[table.cell]] lists {len(listed)} of {wanted} combinations of attribute values; needed: a column for "
+            "each combination"
         )

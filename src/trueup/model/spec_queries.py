@@ -94,7 +94,7 @@ class Query(SpecPart):
         amount = self.rho if self.epsilon is None else self.epsilon
         if amount == {} or isinstance(amount, dict) == bool(self.levels):
             raise ValueError(
-                "name the levels once: `levels = [...]` with one budget, or a budget for each level"
+                "the levels are named twice: give `levels = [...]` with one budget, or a budget for each level"
             )
         law_named(self.noise)
         return self
@@ -134,7 +134,9 @@ class LeftOutPart(SpecPart):
         if (self.epsilon is None) == (self.rho is None):
             raise ValueError("give either `epsilon` or `rho`")
         if law_named(self.noise).joint:
-            raise ValueError("it is one count, and noise on a lattice is of many")
+            raise ValueError(
+                "it is a single count, but the noise is for several counts on a lattice: choose another noise"
+            )
         return self
 
     @property
@@ -184,7 +186,8 @@ class InvariantPart(MarginPart):
             )
         if not all(0 < abs(weight) <= MOST_WEIGHT for weight in self.weights):
             raise ValueError(
-                f"an invariant's weights are whole, not zero, and at most {MOST_WEIGHT:,} in size"
+                f"the weights of an invariant must be whole numbers other than zero, from -{MOST_WEIGHT:,} to "
+                f"{MOST_WEIGHT:,}"
             )
         return self
 
@@ -201,7 +204,7 @@ class BoundPart(MarginPart):
     @model_validator(mode="after")
     def _limited(self):
         if self.lower is None and self.upper is None:
-            raise ValueError("a bound gives neither `lower` nor `upper`")
+            raise ValueError("a bound has neither `lower` nor `upper`: give at least one of them")
         return self
 
     @property

@@ -143,24 +143,27 @@ class AttributePart(SpecPart):
         if self.bins:
             if list(self.bins) != sorted(set(self.bins)):
                 raise ValueError(
-                    "its bins are not in order; needed: whole numbers, each larger than the one before"
+                    "its bins are not in increasing order; needed: whole numbers, each larger than the one before"
                 )
             if self.date:
-                raise ValueError("it has both bins and dates; needed: one of them")
+                raise ValueError("it has both bins and dates; needed: either bins or dates")
             labels = bin_labels(self.bins)
             if self.values[: len(labels)] != labels or set(self.values[len(labels) :]) - {
                 self.other,
                 self.missing,
             }:
                 raise ValueError(
-                    "it has both bins and values; needed: bins alone, whose values follow from them"
+                    "it has both bins and values; needed: only bins, from which the values follow"
                 )
         if self.date is not None or self.form is not None:
             from trueup.model.date_forms import refuse_date
 
             refuse_date(self.date, self.form, {*self.values} - {self.other, self.missing})
         if self.is_read and self.persons is not None:
-            raise ValueError("it is a number of persons, whose values are counted; needed: no other reading")
+            raise ValueError(
+                "it is a number of persons, whose values are counted; needed: no `bins`, `date` or other way of "
+                "reading a column"
+            )
         return self
 
     @property
@@ -171,7 +174,7 @@ class AttributePart(SpecPart):
     @model_validator(mode="after")
     def _grouped(self):
         if not self.values:
-            raise ValueError("it has no values")
+            raise ValueError("it has no values: list them under `values`")
         plain = [folded_case(plain_text(v)) if self.fold else plain_text(v) for v in self.values]
         refuse_repeats(f"value of '{self.name}'", plain)
         for recode in self.recodes:
@@ -204,18 +207,20 @@ class AttributePart(SpecPart):
         held = set(listed)
         where = f"recode '{recode.name}'"
         if not self.partition:
-            raise ValueError(f"{where} sums values of '{self.name}', which overlap")
+            raise ValueError(f"{where} sums values of '{self.name}', which overlap: leave the recode out")
         known = set(self.values)
         for value in (each for each in listed if each not in known):
             refuse_unknown_name(value, list(self.values), f"value of '{self.name}'", where)
         if twice := repeated(listed):
-            raise ValueError(f"{where} holds '{twice[0]}' in two groups, or twice in one")
+            raise ValueError(f"{where} lists the value '{twice[0]}' twice: list each value in one group")
         if lost := [value for value in self.values if value not in held]:
-            raise ValueError(f"{where} has no group for '{lost[0]}'")
+            raise ValueError(f"{where} has no group for the value '{lost[0]}': add the value to a group")
         if empty := [name for name, group in recode.groups.items() if not group]:
-            raise ValueError(f"{where} has nothing in its group '{empty[0]}'")
+            raise ValueError(f"the group '{empty[0]}' of {where} is empty: list at least one value in it")
         if len(recode.groups) in (1, len(self.values)):
-            raise ValueError(f"{where} keeps no values apart, or all: a margin can do without it")
+            raise ValueError(
+                f"{where} puts all values into one group, or each into a group of its own: leave the recode out"
+            )
 
 
 class CellColumn(SpecPart):
@@ -305,14 +310,16 @@ class TablePart(SpecPart):
                 "kind 'counts' needs either `count` or [[table.cell]]; kind 'records' needs neither"
             )
         if self.join is not None and (self.kind != "records" or self.join.counts == self.counts):
-            raise ValueError("[table.join] links two tables of records that count different things")
+            raise ValueError("[table.join] must link two tables of records that count different units")
         if self.place is not None and (self.keys == "public" or self.join is not None):
             raise ValueError(
-                "`place` is for one table whose places stand in a list of their own (--geography FILE)"
+                "`place` is given, but the places of the table do not come from a list of their own (--geography "
+                "FILE): leave it out"
             )
         if self.kind == "records" and self.keys == "public":
             raise ValueError(
-                "places taken from records reveal which are occupied: keep keys confidential, give a geography file"
+                'places taken from records would reveal which of them are occupied: write keys = "confidential", and '
+                "give the list of places by --geography FILE"
             )
         return self
 
@@ -338,7 +345,7 @@ class Privacy(SpecPart):
     def _limited(self):
         if self.id is not None and self.contribution is None:
             raise ValueError(
-                f"`id` names the {self.unit}'s column, but not how many records one {self.unit} keeps: "
-                "write contribution = { records = ... }"
+                f"`id` names the column of the {self.unit}, but no limit on the records of one {self.unit} is given: "
+                f"write contribution = {{ records = ... }}"
             )
         return self

@@ -54,7 +54,7 @@ def stacked(document: Any) -> Any:
         return _Stack(document).document()
     except (KeyError, TypeError, AttributeError):
         raise ValueError(
-            "an attribute, a query or a rule beside [table.join] lacks its name, or holds what is none of its values"
+            "an attribute, a query or a rule of a spec with [table.join] lacks its name, or a field has the wrong type"
         ) from None
 
 
@@ -76,11 +76,14 @@ class _Stack:
         self.person, self.household = self.table["counts"], self.join.get("counts")
         if self.household == self.person:
             raise ValueError(
-                f"[table] and [table.join] both count '{self.person}': name what each table's records are"
+                f"[table] and [table.join] both count '{self.person}': give each table the name of its own unit as "
+                "`counts`"
             )
         self.most = self._most()
         if document["privacy"].get("id") is not None:
-            raise ValueError("[privacy] id is that of [table.join]: leave it out")
+            raise ValueError(
+                "[privacy] id is given, but [table.join] already names that column: leave it out"
+            )
         self.attributes = [self._attribute(part) for part in document.get("attribute", ())]
         self.shared = self._shared()
         self.own = {
@@ -106,21 +109,21 @@ class _Stack:
             return most
         given = "" if most is None else f", 1 or more, not {most!r}"
         raise ValueError(
-            f"[table.join] needs [privacy] contribution = {{ records = ... }}: how many {self.person}s one {self.household} "
-            f"keeps{given}"
+            f"[table.join] does not say how many {self.person}s of one {self.household} are kept{given}: write "
+            f"contribution = {{ records = ... }} under [privacy]"
         )
 
     def _attribute(self, part: Mapping) -> dict[str, Any]:
         held = {"of": self.person, **part}
         if held["of"] not in (self.person, self.household, REFERENCE):
             raise ValueError(
-                f"attribute '{held.get('name')}' is of '{held['of']}', which is neither '{self.person}' nor "
-                f"'{self.household}' nor '{REFERENCE}'"
+                f"attribute '{held.get('name')}' belongs to '{held['of']}': write of = '{self.person}', "
+                f"'{self.household}' or '{REFERENCE}'"
             )
         if held["of"] == REFERENCE and "reference" not in self.join:
             raise ValueError(
                 f"attribute '{held.get('name')}' is of the reference {self.person}, but [table.join] does not say who "
-                "that is: reference = { column = ..., value = ... }"
+                f"that is: add reference = {{ column = ..., value = ... }}"
             )
         if "persons" in held:
             held = {"values": [str(k) for k in range(0 if held["persons"] else 1, self.most + 1)], **held}
@@ -141,8 +144,8 @@ class _Stack:
                 attribute = views.get(name)
                 if attribute is not None and "persons" in attribute:
                     raise ValueError(
-                        f"query '{query.get('name')}' counts {self.person}s by '{name}', a number of {self.person}s in a "
-                        f"{self.household}: they follow from the {self.household}s by '{name}'"
+                        f"query '{query.get('name')}' counts {self.person}s by '{name}', a number of {self.person}s in "
+                        f"a {self.household}: count {self.household}s by '{name}' instead"
                     )
                 if attribute is not None and attribute["of"] != self.person:
                     found.append(attribute["name"])
@@ -190,8 +193,8 @@ class _Stack:
         found = [a for a in self.attributes if "persons" in a]
         if len([a for a in found if not a["persons"]]) != 1:
             raise ValueError(
-                f"[table.join] needs one attribute that counts all {self.person}s of a {self.household}: "
-                '[[attribute]] name = "size", persons = {}'
+                f"[table.join] needs an attribute with the number of {self.person}s in a {self.household}: add "
+                f'[[attribute]] name = "size", persons = {{}}'
             )
         self._refuse_crossed(found)
         return sorted(found, key=lambda a: bool(a["persons"]))
@@ -204,15 +207,15 @@ class _Stack:
             nested = sets[0] <= sets[1] or sets[1] <= sets[0] or not sets[0] & sets[1]
             if one.of != other.of or not nested or sets[0] == sets[1]:
                 raise ValueError(
-                    f"'{one.name}' and '{other.name}' cross: numbers of {self.person}s are those of values of one attribute, "
-                    "within each other or apart"
+                    f"the groups of values of '{one.name}' and '{other.name}' partly overlap: choose groups that are "
+                    "nested or have no value in common"
                 )
         size = next((a for a in counted if not a["persons"]), None)
         exact = [a["name"] for a in counted if a["persons"] and not _topped(a)]
         if size is not None and _topped(size) and exact:
             raise ValueError(
-                f"'{size['name']}' has a top code and '{exact[0]}' has none: give '{size['name']}' every value up to "
-                f"{self.most}, and group them by a recode"
+                f"'{size['name']}' has a top code but '{exact[0]}' has none: list every value up to {self.most} in "
+                f"'{size['name']}', and group them by a recode"
             )
         for part in counted:
             first, values = (0 if part["persons"] else 1), [str(v) for v in part["values"]]
@@ -227,8 +230,8 @@ class _Stack:
                 or top > self.most
             ):
                 raise ValueError(
-                    f"the values of '{part['name']}' are not '{first}' to '{self.most}', or to a top code such as '7+': leave "
-                    "them out to have all of them"
+                    f"the values of '{part['name']}' must run from '{first}' to '{self.most}', or to a top code such as "
+                    "'7+': leave them out to have all of them"
                 )
 
     def _condition(self, link: Mapping, name: str, values: Any) -> View:
@@ -244,11 +247,13 @@ class _Stack:
             [values] if isinstance(values, str) else list(values),
         )
         if unknown := [v for v in wanted if v not in groups]:
-            raise ValueError(f"{where} counts those of the unknown value '{unknown[0]}' of '{name}'")
+            raise ValueError(
+                f"{where} counts {self.person}s with the value '{unknown[0]}', which '{name}' does not have"
+            )
         inside = [v for group in wanted for v in groups[group]]
         rest = [v for v in attribute["values"] if v not in inside]
         if not inside or not rest:
-            raise ValueError(f"{where} counts all {self.person}s or none: leave it out")
+            raise ValueError(f"{where} counts all {self.person}s or none of them: leave it out")
         return View(f"counted in {link['name']}", attribute["name"], {"yes": inside, "no": rest})
 
     def view(self, table: str, parts: Sequence[View]) -> str:
@@ -296,11 +301,13 @@ class _Stack:
         values = next((list(part.groups) for part in own if part.name == cumulative), None)
         if values is None or cumulative not in (a["name"] for a in self._counted()):
             raise ValueError(
-                f"{where} is cumulative over '{cumulative}': name a number of {self.person}s that is among its attributes"
+                f"{where} is cumulative over '{cumulative}', which is not a number of {self.person}s among its "
+                "attributes: name one that is"
             )
         if "rho" not in held:
             raise ValueError(
-                f"{where} is cumulative, which under epsilon costs {len(values)} times as much as it gains: give `rho`"
+                f"{where} is cumulative, which with epsilon costs {len(values)} times the budget without a gain: give "
+                "`rho` instead"
             )
         rest = [part for part in own if part.name != cumulative]
         each = {**held, "rho": _divided_amount(held["rho"], len(values))}
@@ -337,11 +344,11 @@ class _Stack:
         given = dict(self.given.get("constraints", {}))
         if refused := [name for name in ("invariants", "bounds", "linear") if given.get(name)]:
             raise ValueError(
-                f"constraints.{refused[0]} has no meaning beside [table.join]: the rules that link the two tables follow "
-                "by themselves, and `zeros` are taken"
+                f"constraints.{refused[0]} is not available with [table.join]: leave it out; the rules that link the "
+                "two tables hold without it, and `zeros` may be given"
             )
         if not given.get("nonnegative", True):
-            raise ValueError("counts of two linked tables are at least zero: leave out nonnegative = false")
+            raise ValueError("counts of two linked tables are never negative: leave out nonnegative = false")
         if "zeros" in given:
             given["zeros"] = [each for zero in given["zeros"] for each in self._zeros(zero)]
         return given
@@ -358,7 +365,8 @@ class _Stack:
         )
         if table is None:
             raise ValueError(
-                f"a structural zero names '{next(iter(rest))}' beside attributes of the other table"
+                f"a structural zero names '{next(iter(rest))}' together with attributes of the other table: name "
+                "attributes of one table"
             )
         names = [a["name"] for a in self.own[table]]
         found = [
@@ -367,7 +375,7 @@ class _Stack:
             if all(held[names.index(name)] == value for name, value in rest.items())
         ]
         if not found:
-            raise ValueError(f"a structural zero names an unknown value of '{next(iter(rest))}'")
+            raise ValueError(f"a structural zero names a value that '{next(iter(rest))}' does not have")
         return found
 
 

@@ -31,7 +31,7 @@ def margin_asked(cells: Cells, table: Margin | str, by: str | Sequence[str] = ()
     margin = cells.margin(table)
     added = (by,) if isinstance(by, str) else tuple(by)
     if twice := next((name for name in added if name in margin.attributes), None):
-        raise SpecError(f"'{twice}' is named twice", needed=f"'{margin}' alone")
+        raise SpecError(f"'{twice}' is named twice", needed=f"'{margin}' once")
     names = tuple(r.name for r in cells.recodes((*margin.attributes, *added)) if r.name)
     return replace(margin, attributes=names)
 
@@ -175,7 +175,10 @@ def one_column_a_value(cells: Cells, margin: Margin, figure: NDArray, attribute:
     rows = Margin(margin.level, tuple(r.name for r in kept if r.name != attribute))
     columns = named_columns(cells, rows)
     if clash := next((value for value in kept[at].values if value in columns), None):
-        raise SpecError(f"'{clash}' is a value of '{attribute}' and a key column", needed="the long table")
+        raise SpecError(
+            f"the attribute '{attribute}' has the value '{clash}', which is also the name of a key column",
+            needed="the long table, in which values are not column names",
+        )
     laid = np.ma.reshape(figure, cells.margin_shape(margin))
     laid = np.moveaxis(laid, at + 1, -1).reshape(-1, kept[at].size)
     return columns | {value: laid[:, i] for i, value in enumerate(kept[at].values)}

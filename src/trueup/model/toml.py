@@ -128,7 +128,7 @@ def read_toml(text: str, what: str = "the spec") -> dict[str, Any]:
         raise SpecError(
             f"{what} is not TOML: {error}",
             needed="a spec in TOML",
-            remedy="correct it there, or check the path",
+            remedy="correct the spec there, or check the path",
         ) from None
     except RecursionError:
         raise _too_deep() from None
@@ -151,14 +151,15 @@ def _refuse_vast(value: Any, depth: int = 0) -> None:
 
 def _too_deep() -> SpecError:
     return SpecError(
-        "the spec nests lists or tables too deeply", needed=f"at most {_DEEPEST} within each other"
+        "the spec nests lists or tables too deeply",
+        needed=f"at most {_DEEPEST} lists or tables inside each other",
     )
 
 
 def _too_long() -> SpecError:
     return SpecError(
         f"the spec holds a whole number of more than {_LONGEST:,} digits",
-        needed="numbers that counts and budgets can reach",
+        needed="shorter numbers",
     )
 
 

@@ -165,8 +165,9 @@ class Tree:
         depth = paths.shape[1]
         if levels is not None and len(levels) != depth:
             raise DataError(
-                f"the hierarchy is {depth} levels deep but {len(levels)} level names are given",
-                remedy="name every level, root first",
+                f"the hierarchy has {depth} levels, but {len(levels)} names of levels are given",
+                remedy="name every level, the root first",
+                needed="one name for each level",
             )
         named = list(levels or (f"level {d}" for d in range(depth)))
         columns = [{"id": paths[:, d]} for d in range(depth)]

@@ -64,7 +64,7 @@ def _refuse_unknown_options(verb: str, expected: Signature, options: Mapping[str
     for name in set(options) - set(expected.parameters):
         raise TrueupError(
             f"trueup.{verb} has no argument '{name}'",
-            needed=f"among: {', '.join(expected.parameters)}",
+            needed=f"one of: {', '.join(expected.parameters)}",
             remedy=did_you_mean(name, expected.parameters),
         )
 
@@ -116,7 +116,7 @@ def make(kinds: Sequence[type[M]], noun: str, name: str, parameters: Mapping[str
     known = [field.name for field in fields(kind)]  # pyright: ignore[reportArgumentType]
     if unknown := [p for p in parameters if p not in known]:
         raise SpecError(
-            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"among: {', '.join(known) or 'none'}"
+            f"method '{name}' has no parameter '{unknown[0]}'", needed=f"one of: {', '.join(known) or 'none'}"
         )
     from pydantic import TypeAdapter, ValidationError
 

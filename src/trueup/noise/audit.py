@@ -249,13 +249,21 @@ def audit(
 
 def _refuse_unsuitable(law: Any, size: int, delta: float | None, confidence: float) -> None:
     if not (law.discrete and law.additive) or law.exact:
-        raise SpecError(f"law {law.name!r} cannot be drawn", needed="a law on the integers that adds noise")
+        raise SpecError(
+            f"noise of law {law.name!r} cannot be drawn", needed="a law that adds whole-number noise"
+        )
     if law.joint:
-        raise SpecError(f"law {law.name!r} draws vectors that keep invariants", needed="a law of one count")
+        raise SpecError(
+            f"law {law.name!r} draws the noise of many counts together, to keep invariants",
+            needed="a law that draws the noise of one count",
+        )
     if checked_draws(size) < 1000:
-        raise SpecError(f"{size} draws are asked for", needed="at least 1,000")
+        raise SpecError(f"{size} draws are requested", needed="at least 1,000 draws")
     if not 0.5 < confidence < 1 or not 0 <= (delta or 0) < 1:
-        raise SpecError("a probability is out of range", needed="confidence in (0.5, 1) and delta in [0, 1)")
+        raise SpecError(
+            "the confidence or delta is out of range",
+            needed="a confidence above 0.5 and below 1, and a delta from 0 to below 1",
+        )
 
 
 def _claim(law: Any, delta: float | None) -> tuple[float, float]:

@@ -150,7 +150,7 @@ def _least_variance(shape: Shape) -> float:
 def window(low: int, high: int) -> NDArray[np.int64]:
     if high - low > WIDEST_TABLE:
         raise SpecError(
-            f"the noise is so wide that {high - low:.3g} possible counts would have to be tabled",
+            f"the noise is so wide that {high - low:.3g} counts are possible, too many to list",
             needed="less noise: at most 2^25 possible counts",
             remedy="use total = 'independent' and a flat prior",
         )

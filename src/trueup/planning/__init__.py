@@ -121,8 +121,8 @@ def _refuse_name(column: str, cells: Cells) -> None:
     taken = {*cells.tree.levels, *(r.name for a in cells.attributes for r in a.views)}
     if column in taken:
         raise SpecError(
-            f"areas are called '{column}', as a level or an attribute is",
-            remedy="call the mapping's column of areas otherwise",
+            f"the column of areas is named '{column}', which is also the name of a level or an attribute",
+            remedy="give the column of areas another name",
         )
 
 
@@ -202,7 +202,7 @@ def refuse_fixed(margin: Margin, constraints: Constraints) -> None:
     for invariant in constraints.invariants:
         if constraints.cells.contains(margin, invariant):
             raise SpecError(
-                f"the table '{margin}' is fixed by the invariant '{invariant}': it has no error to plan",
+                f"the table '{margin}' is fixed by the invariant '{invariant}', so that its error is always zero",
                 remedy="leave this target out",
             )
 

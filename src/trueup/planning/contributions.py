@@ -138,8 +138,9 @@ def weigh_bounds(problem: Problem, stated: RecordsOfUnits, units: int) -> tuple[
     """
     if problem.spec.privacy.contribution is None or problem.spec.table.join is not None:
         raise SpecError(
-            "how many records units have is stated, and the spec sets no limit on the records of one",
-            remedy="write contribution = { records = ... } under [privacy], or state none",
+            "shares of units by their number of records are given, but the spec sets no limit on the records of one "
+            "unit",
+            remedy="write contribution = { records = ... } under [privacy], or leave the shares out",
         )
     own = problem.spec.privacy.contribution.records
     return tuple(_weighed(problem, stated, units, bound) for bound in stated.bounds(own))

@@ -263,8 +263,9 @@ def _full_cross(cells: Cells) -> Cells:
         return cells
     if (combinations := prod(cells.whole.shape[1:])) > MOST_COMBINATIONS:
         raise SpecError(
-            f"the attributes have {combinations:,} combinations, whose errors are worked out together",
-            needed=f"at most {MOST_COMBINATIONS:,} to plan several tables",
-            remedy="plan the tables that share attributes in specs of their own",
+            f"the attributes have {combinations:,} combinations of values, too many to compute the errors of several "
+            "tables together",
+            needed=f"at most {MOST_COMBINATIONS:,} combinations",
+            remedy="put tables that share attributes into specs of their own",
         )
     return cells.whole

@@ -72,8 +72,9 @@ def meet(task: PlanningTask, total: Fraction | None, gap: float | None = None) -
 def _refuse_areas(task: PlanningTask) -> None:
     if of_areas := [t for t in task.targets if task.expected.of_areas(t.margin)]:
         raise SpecError(
-            f"the target '{of_areas[0]}' is about areas off the hierarchy, whose errors have no known law under Laplace noise",
-            needed="discrete-gaussian noise, or targets on levels",
+            f"the target '{of_areas[0]}' concerns areas that cut across the levels, whose errors under Laplace noise "
+            "are not known",
+            needed="discrete-gaussian noise, or targets for levels",
         )
 
 

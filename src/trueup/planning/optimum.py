@@ -82,8 +82,8 @@ class Hyperbolic:
         most = MOST_EPSILON * float(self.sensitivity.min())
         if total > most:
             raise SpecError(
-                "the total epsilon is so large that there would be practically no noise",
-                needed=f"at most {most:,.6g} epsilon",
+                "the total epsilon is so large that the noise would practically vanish",
+                needed=f"an epsilon of at most {most:,.6g}",
             )
 
     def cost(self, precisions: Reals) -> Reals:
@@ -188,7 +188,10 @@ class Limits:
         self.evaluations += 1
         right = np.abs(slopes @ p / shares - 1) < TRUSTED
         if not np.isfinite(shares).all() or (len(self.rows) == 0 and not right.any()):
-            raise ConvergenceError("the errors cannot be computed to the accuracy that planning needs")
+            raise ConvergenceError(
+                "the errors cannot be computed to the accuracy that planning needs",
+                remedy="plan fewer tables in one spec",
+            )
         self.rows.append((slopes / shares[:, None] ** 2)[right])
         if self.learn:
             self.learn(np.flatnonzero(right), self.rows[-1])
@@ -212,7 +215,9 @@ class Limits:
                 options={"presolve": False},
             )
             if found.status:
-                raise ConvergenceError("no division of the budget was found", remedy="give other targets")
+                raise ConvergenceError(
+                    "no division of the budget was found that meets the targets", remedy="give other targets"
+                )
             missed = scaled @ found.x
             missed[used] = 1.0
             if missed.min() >= 1 - SLACK:
@@ -294,7 +299,10 @@ def least_error(price: Reals, evaluate: Evaluate) -> tuple[Reals, float, float]:
         costs = np.maximum(costs * np.clip(ratio**power, 0.01, 100), 1e-12)
         costs /= costs.sum()
     if not np.isfinite(best[1]):
-        raise ConvergenceError("no division of the budget was found", remedy="give other weights")
+        raise ConvergenceError(
+            "no division of the budget was found that minimises the weighted error",
+            remedy="give other weights",
+        )
     return best[2], best[1], best[0]
 
 

@@ -161,7 +161,7 @@ class EpsilonAtDelta:
             raise SpecError(f"the total '{text}' cannot be read", needed=NEEDED)
         found = cls(rational(epsilon, "the epsilon of the total"), rational(delta, "the delta of the total"))
         if found.delta >= 1:
-            raise SpecError(f"the delta of the total '{text}' is 1 or more", needed=NEEDED)
+            raise SpecError(f"the delta of the total '{text}' is 1 or more", needed="a delta below 1")
         return found
 
     def factor(self, parts: Sequence[NoisePart]) -> Fraction:
@@ -186,7 +186,7 @@ class EpsilonAtDelta:
             power = min(max(step / (reached - found), 0.25), 4.0) if reached != found else 1.5
             at, found = new, reached
         raise ConvergenceError(
-            "no budget was found that has this epsilon at this delta",
+            "no budget was found that has this epsilon with this delta",
             needed="a larger epsilon, or a larger delta",
         )
 
@@ -232,6 +232,6 @@ def plan_at_delta(
             return replace(planned, certificate=told)
         total = Fraction(f"{float(total * factor) * (1 - 4 * CLOSE):.12g}")
     raise ConvergenceError(
-        "the division changes with the total, so that none was found",
-        remedy="give the total in the spec's currency",
+        "the best division changes with the total epsilon, and none was found that has the total exactly",
+        remedy="give the total in the currency of the spec",
     )

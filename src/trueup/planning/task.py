@@ -99,16 +99,20 @@ class PlanningTask:
         cells, constraints = problem.cells, problem.constraints
         if constraints.structure() == "general":
             raise SpecError(
-                "the spec has linear rules, or cells that do not partition the units, so that its errors have no closed form",
-                needed="nested or crossing tables of one partition",
+                "the spec has linear rules, or cells that do not count each unit once, so that its expected errors "
+                "have no formula",
+                needed="nested or crossing tables that count each unit once",
             )
         headers, guarantee = problem.headers, problem.guarantee
         currencies = {charge.currency for charge in guarantee.charges}
         if len(currencies) != 1:
-            raise SpecError("budgets are given in epsilon and in rho", remedy="state them in one currency")
+            raise SpecError(
+                "some budgets are given in epsilon and others in rho",
+                remedy="give all of them in one currency",
+            )
         noise = _noise(cells, headers, guarantee.charges)
         if targets and weights:
-            raise SpecError("both weights and targets are given", needed="one of them")
+            raise SpecError("both weights and targets are given", needed="either weights or targets")
         table = None if areas is None else AreaTable.read(areas, column, cells)
         wanted = read_targets(targets or (), constraints, table and table.column)
         named = {read_table(name, cells): value for name, value in (weights or {}).items()}
@@ -123,7 +127,10 @@ class PlanningTask:
         tables = tuple(sorted(others, key=lambda m: (cells.tree.level(m.level), len(m.attributes), str(m))))
         task = cls(problem, expected, tables, noise, currencies.pop(), wanted, {})
         if not any(task.priced):
-            raise SpecError("no level has a budget to plan")
+            raise SpecError(
+                "no level has a budget, so that there is nothing to plan",
+                needed="a budget for at least one level",
+            )
         return task.wishing(named, preset, unnamed=not (targets or weights))
 
     @property
@@ -152,7 +159,7 @@ class PlanningTask:
     def aimed_at(self, targets: tuple[Target, ...]) -> PlanningTask:
         """Return the task with other targets, keeping what was computed before."""
         if not targets:
-            raise SpecError("no target is given", needed="the margin of error of one table at least")
+            raise SpecError("no target is given", needed="a margin of error for at least one table")
         aimed = replace(self, targets=targets)
         _ = self.given_errors, self.floor, self.prices
         aimed.__dict__.update(

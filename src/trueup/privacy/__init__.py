@@ -76,7 +76,10 @@ class Loss:
         parts = ("epsilon", "rho", "converted", "delta")
         left = {name: getattr(self, name) - getattr(other, name) for name in parts}
         if min(left.values()) < 0:
-            raise PrivacyError("the subtracted loss was not part of the sum", remedy="report this")
+            raise PrivacyError(
+                "the privacy loss that is subtracted was not part of the sum",
+                remedy="report this as an error in trueup",
+            )
         return replace(self, **left)
 
     @property
@@ -98,7 +101,9 @@ class Loss:
         if left == 0 and not self.rho:
             return self.epsilon
         if left <= 0:
-            raise PrivacyError("the delta is used up by the composed losses", remedy="ask for a larger delta")
+            raise PrivacyError(
+                "the sum of the losses already uses all of delta", remedy="give a larger delta"
+            )
         # Either keep the pure parts as they are, or read everything in rho: both bound the loss.
         mixed = self.epsilon + (epsilon_of(self.rho, left) if self.rho else ZERO)
         return min(mixed, epsilon_of(self.zcdp, left)) if self.zcdp else ZERO
@@ -126,14 +131,16 @@ def compose(costs: Iterable[Cost]) -> Loss:
 
 def _check(cost: object) -> None:
     if not isinstance(cost, Cost):
-        raise SpecError(f"a cost is of type {type(cost).__name__}", needed="a Cost")
+        raise SpecError(f"a {type(cost).__name__} is given as a cost", needed="a Cost")
     if cost.currency not in ("epsilon", "rho"):
-        raise SpecError(f"a cost is stated in '{cost.currency}'", needed="epsilon or rho")
+        raise SpecError(f"a cost is given in '{cost.currency}'", needed="a cost in epsilon or rho")
     for name, value in (("amount", cost.amount), ("delta", cost.delta)):
         if not isinstance(value, Fraction):
-            raise SpecError(f"the {name} of a cost is of type {type(value).__name__}", needed="a Fraction")
+            raise SpecError(
+                f"the {name} of a cost is of type {type(value).__name__}", needed="an exact Fraction"
+            )
         if value < 0:
-            raise SpecError(f"the {name} of a cost is negative", needed="zero or more")
+            raise SpecError(f"the {name} of a cost is negative", needed="a Fraction of zero or more")
 
 
 DIGITS = 4

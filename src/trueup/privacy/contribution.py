@@ -66,7 +66,10 @@ class Contribution:
         _whole(self.cells, "the number of counts a unit can touch")
         _whole(self.each, "the amount a unit can add to a count")
         if self.exact and (self.cells, self.each) != (1, 1):
-            raise SpecError("a partition is stated with bounds", needed="one count, changed by one")
+            raise SpecError(
+                "a partition is given together with other bounds on the contribution",
+                needed="a contribution of one count that changes by one",
+            )
 
     @classmethod
     def partition(cls) -> Contribution:

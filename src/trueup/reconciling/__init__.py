@@ -177,7 +177,7 @@ def _as_family(measurements: Measurements, problem: Problem) -> Measurements:
 def unsolved(method: str, why: str) -> ConvergenceError:
     """Return the error for a method that found no answer; contradictory rules raise `InfeasibleError` instead."""
     return ConvergenceError(
-        f"method '{method}' has no answer: {why}",
+        f"method '{method}' found no solution: {why}",
         remedy="use the method 'general-projection' with more 'seconds', or coarser margins",
     )
 
@@ -247,11 +247,14 @@ def default(constraints: Constraints) -> Method:
     structure = constraints.structure()
     fitting = (kind() for kind in METHODS if structure in kind.structures)
     if why := [f"'{method.name}' fits, but {misfit(method, constraints)}" for method in fitting]:
-        raise SpecError(f"no method keeps these constraints: {'; '.join(why)}")
+        raise SpecError(
+            f"no method of reconciliation keeps these constraints: {'; '.join(why)}",
+            remedy="leave out a constraint, or measure nested tables",
+        )
     raise SpecError(
-        f"no method reconciles constraints of structure '{structure}'",
+        f"no method of reconciliation keeps constraints of structure '{structure}'",
         needed=f"a structure among: {', '.join(sorted(set().union(*(k.structures for k in METHODS))))}",
-        remedy="measure nested margins, or drop the constraint that crosses them",
+        remedy="measure nested tables, or leave out the constraint that crosses them",
     )
 
 
@@ -275,8 +278,8 @@ def refuse_inexact(counts: NDArray[np.int64], most: int = MAX_EXACT_COUNT) -> No
     """Raise DataError if counts are too large for double precision to hold their sums exactly."""
     if (np.abs(counts) > most).any():
         raise DataError(
-            f"a count or a sum of counts is beyond 2^{most.bit_length() - 1}; beyond 2^53 methods of reconciliation, which "
-            "take noise on top, are no longer exact",
+            f"a count or a sum of counts is beyond 2^{most.bit_length() - 1}; with noise it may pass 2^53, where "
+            "reconciliation is not exact",
             needed=f"counts whose sums stay below 2^{most.bit_length() - 1}",
             remedy="count in larger units",
         )

@@ -230,8 +230,8 @@ def _log_posterior(
         log = log + table.at(counts - centre)
     if log.max() == -np.inf:
         raise InfeasibleError(
-            "the prior gives no mass to any count that the noisy counts allow",
-            remedy="widen the prior",
+            "the prior excludes every count that the noisy counts allow",
+            remedy="choose a prior that allows more counts",
         )
     return int(counts[0]), log
 

@@ -279,7 +279,9 @@ def _replicates(
         ]
         solution = method.apply(state, np.concatenate(measured), rng)
         if solution.status is not Status.SOLVED:
-            raise TrueupError(f"method '{method.name}' has no answer for a replicate: {solution.status}")
+            raise TrueupError(
+                f"method '{method.name}' found no solution for one of the simulated releases: {solution.status}"
+            )
         truth, found = np.repeat(some, counts[counts > 0], axis=0), {}
         for margin, counted in free.items():
             table = cells.sum(solution.values, margin)[..., counted]

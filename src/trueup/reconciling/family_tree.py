@@ -122,12 +122,13 @@ class FamilyPlan:
     def __post_init__(self) -> None:
         if self.problem.joint is not None:
             raise SpecError(
-                "the tables form a ring, whose joint table is fitted to all places at once",
+                "the tables form a ring, and their joint table must be fitted to all places together",
                 remedy="give --engine memory",
             )
         if self.problem.constraints.bounds:
             raise SpecError(
-                "bounds on a family of tables are kept in memory alone", remedy="give --engine memory"
+                "bounds on several tables are kept only if the release is made in memory",
+                remedy="give --engine memory",
             )
 
     def place_cells(self, sizes: Sequence[int]) -> tuple[int, int]:

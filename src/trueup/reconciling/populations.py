@@ -64,7 +64,9 @@ def drawn_populations(
         or not constraints.nonnegative
         or any(h.law.joint for h in headers if not h.exact)
     ):
-        raise SpecError("no population is drawn under these constraints", needed="nested or crossing margins")
+        raise SpecError(
+            "no population can be drawn under these constraints", needed="only nested or crossing margins"
+        )
     if structure in ("sum", "tree"):
         return _of_tree(constraints, headers, values, number, rng)
     if structure == "margins" and any(h.exact for h in headers):

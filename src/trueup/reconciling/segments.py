@@ -150,13 +150,15 @@ def segment_plan(
 ) -> SegmentPlan:
     """Prepare the plan of all segments; tables of `known` margins and bounds on `bounded` ones are given on the way down."""
     if reason := refuses_on_histogram(constraints):
-        raise SpecError(f"reconciliation by parts cannot keep the constraints: {reason}")
+        raise SpecError(
+            f"reconciliation by parts cannot keep the constraints: {reason}", remedy="give --engine memory"
+        )
     cells, fold = constraints.cells, small_fold(constraints)
     if fold is None:
         raise SpecError(
-            "the structural zeros tie too many combinations of attribute values together",
+            "the structural zeros link too many combinations of attribute values",
             needed=f"at most {FUSED_CODES} combinations of the attributes that the zeros name",
-            remedy="reconcile the whole tree at once: give --engine memory",
+            remedy="reconcile all places together: give --engine memory",
         )
     refuse_impossible_bounds(constraints, fold)
     plans = level_plans(constraints, headers, fold)
@@ -235,7 +237,7 @@ def _hold(levels: Sequence[str], one: tuple[Exact, Table], other: tuple[Exact, T
     if any((a != b).any() for a, b in _common(one, other)):
         where = f"level '{levels[level]}'" + (f" and of level '{levels[lower]}'" if lower != level else "")
         raise InfeasibleError(
-            f"invariants of {where} contradict each other: they have different sums",
+            f"the invariants of {where} have different sums, and so contradict each other",
             remedy="correct one of them",
         )
 

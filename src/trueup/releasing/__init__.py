@@ -194,12 +194,13 @@ def _counted(error: Exception, account: Account, reservation: Reservation) -> Ex
 def _told(named: Question | None) -> DataError:
     if named is None:
         return DataError(
-            "the confidential table is not what the spec says, or cannot be read; what is at fault is not named",
-            needed="a table and a spec that agree; that they do not counts as a check",
-            remedy="whoever keeps the ledger finds in the private log (refusals.jsonl) what is at fault",
+            "the confidential table cannot be read, or does not agree with the spec; the fault is not shown, because "
+            "it would reveal data",
+            needed="a table and a spec that agree; this refusal counts as a check of the data",
+            remedy="ask the keeper of the ledger, who finds the fault in the private log (refusals.jsonl)",
         )
     return DataError(
-        f"of the confidential table it does not hold that {named.text}",
-        needed="a table and a spec that agree; this answer counts as a check",
-        remedy="correct the table or the spec: whoever keeps the ledger finds in the private log (refusals.jsonl) where",
+        f"the confidential table does not satisfy this rule: {named.text}",
+        needed="a table and a spec that agree; this answer counts as a check of the data",
+        remedy="correct the table or the spec; the keeper of the ledger finds the place in the private log (refusals.jsonl)",
     )

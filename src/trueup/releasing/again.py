@@ -111,7 +111,7 @@ def render_bundle(folder: str | Path, *, publish: bool = False, **options: Any) 
     page = (source / "report.html").is_file()
     if source.name == "public" and (source / "measurements").is_dir():
         raise BundleError(
-            f"'{folder}' is the public folder of a bundle", remedy="give the folder that holds it as 'public'"
+            f"'{folder}' is the public folder of a bundle", remedy="give the folder that contains it"
         )
     if is_posterior(source) and (page or (source / "summary").is_dir()):  # else a public folder alone
         raise BundleError(
@@ -139,7 +139,9 @@ def _laid_out(source: Path, *given: Any, **options: Any) -> reporting.Report:
     except (LookupError, TypeError, ValueError) as error:
         if isinstance(error, TrueupError):
             raise
-        raise BundleError(f"'{source}' lacks figures that its report shows", remedy="restore it") from None
+        raise BundleError(
+            f"'{source}' lacks figures that its report shows", remedy="restore the bundle"
+        ) from None
 
 
 def assess_table(
@@ -259,7 +261,7 @@ def _with_bounds_of_sums(measurements: Measurements, lost: NDArray[np.int64]) ->
             + (f", nor of {free.size - 1:,} more" if free.size > 1 else "")
             + ", and no published sum bounds it",
             needed="a value, or a range such as '1-4', of every finest count, or of a sum that holds it",
-            remedy="write in `codes` of its table what stands for it, a range in the place of 'unknown'",
+            remedy="write in `codes` of its table what the code stands for, with a range instead of 'unknown'",
         )
     powers = np.ceil(np.log2(most)).astype(np.int64)
     headers, values = list(measurements.headers), list(measurements.values)

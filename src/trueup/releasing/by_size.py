@@ -116,11 +116,13 @@ class MarginsBySize:
         known = {c.lowest: c for c in self.of(table)}
         if lowest not in known:
             raise SpecError(
-                f"the table '{table}' has no counts from {lowest} by themselves",
+                f"the table '{table}' has no size class that begins at {lowest}",
                 needed=f"one of {', '.join(map(str, known))}" if known else "a table with sizes",
             )
         if not (np.isfinite(margin) and margin > 0):
-            raise SpecError(f"the margin of error {margin} is out of range", needed="a finite one above 0")
+            raise SpecError(
+                f"the margin of error {margin} is out of range", needed="a finite margin of error above 0"
+            )
         return known[lowest].needed(margin, confidence)
 
     def written(self) -> dict[str, Any]:

@@ -47,9 +47,9 @@ def years_between(old: Cells, new: Cells, margin: Margin) -> str:
         years = _shift(known.values, kept.values) if kept.name == known.name else None
         if years is None:
             raise SpecError(
-                f"'{kept.name}' has other values in the two releases",
-                needed="the same ones, months or years of dates of which all lie equally many years apart, or a recode with the "
-                "same groups in both",
+                f"'{kept.name}' has different values in the two releases",
+                needed="the same values, or a recode with the same groups in both; months or years may differ by the same "
+                "number of years throughout",
             )
         if years:
             of = "1 year" if years == 1 else f"{years} years"
@@ -103,8 +103,9 @@ def place_groups(old: Cells, new: Cells, level: str, crosswalk: Any) -> Groups:
     for which, held, found in zip(("first", "second"), names, (left, right)):
         if (lost := np.setdiff1d(np.arange(len(held)), found)).size:
             raise DataError(
-                f"place '{held[lost[0]]}' of level '{level}' is in the {which} release alone ({lost.size:,} such places)",
-                remedy="say in a crosswalk (columns 'before' and 'after') which places hold its units",
+                f"place '{held[lost[0]]}' of level '{level}' occurs only in the {which} release ({lost.size:,} such "
+                "places)",
+                remedy="give a crosswalk, whose columns 'before' and 'after' say which places hold its units",
             )
     n = len(names[0])
     links = coo_array((np.ones(left.size), (left, right + n)), shape=(n + len(names[1]),) * 2)
@@ -193,7 +194,10 @@ def changes(
     if after is None:
         old, new = two_periods(old, periods)
     elif periods is not None:
-        raise SpecError("periods are given beside two records", needed="one posterior of several periods")
+        raise SpecError(
+            "periods are given together with two records",
+            needed="either two records, or one posterior of several periods",
+        )
     else:
         new = _read(after)
         _refuse_unlike(old, new)
@@ -229,7 +233,9 @@ def write_change(found: CountChanges, out: Path) -> None:
     """Write all rows to a new CSV or Parquet file."""
     writers = {".csv": write_csv, ".parquet": write_parquet}
     if out.suffix not in writers:
-        raise BundleError(f"'{out.name}' has an unknown ending", needed=f"one of {', '.join(writers)}")
+        raise BundleError(
+            f"'{out.name}' has an unknown file extension", needed=f"one of {', '.join(writers)}"
+        )
     refuse_file(out)
     writers[out.suffix](out, found.columns())
 
@@ -281,11 +287,11 @@ def _digest(record: Record) -> str:
 
 def _refuse_unlike(old: Record, new: Record) -> None:
     if isinstance(old, Release) != isinstance(new, Release):
-        raise SpecError("a release and a posterior are compared", needed="two releases, or two posteriors")
+        raise SpecError("a release is compared with a posterior", needed="two releases, or two posteriors")
     if _digest(old) == _digest(new):
         raise SpecError(
             "both were made from the same measurements, so that their noise is the same",
-            needed="two releases, each measured by itself",
+            needed="two releases with separate measurements",
         )
 
 
@@ -305,7 +311,7 @@ def _released(
         error = record.margin_of_error(margin, level)
         if error is None:
             raise SpecError(
-                f"no margin of error of '{margin}' is known",
+                f"the margin of error of '{margin}' is not known",
                 needed=f"one of {', '.join(map(str, record.published))}",
                 remedy="compare posteriors (`trueup infer`), which know every table"
                 if record.cells.holds(margin)
@@ -350,15 +356,19 @@ def _asked(old: Record, new: Record, question: str, level: float, beside: str) -
     if not isinstance(old, Posterior) or not isinstance(new, Posterior) or beside:
         given = f"a question and a {beside}" if beside else "questions about releases"
         raise SpecError(
-            f"{given} are given", needed="a question alone, about two posteriors (`trueup infer`)"
+            f"{given} cannot be given for this comparison",
+            needed="only a question, and two posteriors (`trueup infer`) that answer it",
         )
     first, second = (ask_draws(question, Names(each.cells), each.draws) for each in (old, new))
     if first.event:
-        raise SpecError(f"'{question}' is a comparison", needed="a number in each draw, such as a share")
+        raise SpecError(
+            f"'{question}' is a comparison", needed="a number in each draw, such as a count or a share"
+        )
     names = [each.names or (question,) for each in (first, second)]
     if alone := sorted(set(names[0]) ^ set(names[1])):
         raise SpecError(
-            f"'{alone[0]}' is in one of the two alone", needed="a question about places that both have"
+            f"'{alone[0]}' occurs in only one of the two posteriors",
+            needed="a question about places that both have",
         )
     places = [names[0].index(name) for name in names[1]]
     before, after = first.draws.reshape(-1, len(names[0]))[:, places], second.draws.reshape(-1, len(names[1]))

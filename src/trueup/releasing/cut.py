@@ -221,7 +221,7 @@ def _too_wide(tree: Tree, most: int) -> TrueupError:
     level = int(np.searchsorted(tree.level_ptr, place, side="right")) - 1
     label = tree.label(tree.levels[level], place - int(tree.level_ptr[level]))
     return TrueupError(
-        f"{tree.levels[level]} '{label}' has {int(counts[place]):,} places right below it, but a worker's share of the "
-        f"memory holds {most:,}",
+        f"{tree.levels[level]} '{label}' has {int(counts[place]):,} places directly below it, but a worker's share of "
+        f"the memory holds at most {most:,}",
         remedy="raise --memory, give fewer --workers, or declare a level in between",
     )

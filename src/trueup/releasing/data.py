@@ -116,7 +116,7 @@ def _of_counts(folder: RunFolder) -> str:
 
 def _other_data() -> DataError:
     return DataError(
-        "the data are not those that the run began with", remedy="give the same file, or start a new run"
+        "the data differ from those with which the run began", remedy="give the same file, or start a new run"
     )
 
 
@@ -201,27 +201,34 @@ def refuse_changes(
     plan, home = folder.plan, run_path(Path(folder.plan["out"]))
     if not (home.exists() and home.samefile(folder.path)):
         raise BundleError(
-            f"'{folder.path}' is a copy, or was moved: its run began in '{home}'",
-            needed="the folder that the run began in; from a copy noise would be drawn a second time",
-            remedy="give that folder, or move this one back if it is the only one",
+            f"'{folder.path}' was copied or moved: its run began in '{home}'",
+            needed="the folder in which the run began; a copy would draw the noise a second time",
+            remedy="give the original folder, or move this one back if it is the only one",
         )
     if hashlib.sha256(folder.spec_text.encode()).hexdigest() != plan["spec"]:
-        raise BundleError(f"the spec in '{folder.path}' was altered", remedy="restore it")
+        raise BundleError(
+            f"the spec in '{folder.path}' was altered after the run began", remedy="restore the spec"
+        )
     if spec is not None and _text(spec) != folder.spec_text:
         raise SpecError(
-            "the spec is not the one that the run began with", remedy="give the same spec, or start a new run"
+            "the spec differs from the one with which the run began",
+            remedy="give the same spec, or start a new run",
         )
     if geography is not None and read_tree(folder.spec, geography).digest != plan["places"]:
         raise DataError(
-            "the places are not those that the run began with",
+            "the places differ from those with which the run began",
             remedy="give the same file, or start a new run",
         )
     if expect_rows is not None and expect_rows != plan["rows"]:
         raise SpecError(
-            "--expect-rows is not what the run began with", remedy="give the same number, or none"
+            "--expect-rows differs from the number with which the run began",
+            remedy="give the same number, or leave it out",
         )
     if out is not None and str(Path(out).absolute()) != plan["out"]:
-        raise BundleError(f"the run writes to '{plan['out']}'", remedy="give that folder as --out, or none")
+        raise BundleError(
+            f"the run writes to '{plan['out']}', not to the folder that is given",
+            remedy="give that folder as --out, or leave out --out",
+        )
 
 
 def _text(spec: Spec | str | Path) -> str:
@@ -234,9 +241,15 @@ def same_account(folder: RunFolder, account: Account | None) -> Account | None:
     if began is None and account is None:
         return None
     if began is None:
-        raise BudgetError("the run began without a ledger", remedy="give none, or start a new run")
+        raise BudgetError(
+            "the run began without a ledger, but one is given",
+            remedy="leave out --ledger, or start a new run",
+        )
     if account is None:
-        raise BudgetError("the run was charged to a ledger", remedy="give --ledger and --analyst as before")
+        raise BudgetError(
+            "the run is charged to a ledger, but none is given",
+            remedy="give --ledger and --analyst as before",
+        )
     account = replace(account, key=account.key or began["key"])
     _refuse_other_account(began, account_out(account))
     return account
@@ -246,7 +259,7 @@ def _refuse_other_account(began: Mapping[str, Any], given: Mapping[str, Any]) ->
     if given["ledger"] != began["ledger"]:
         raise BudgetError(
             "the run was charged to another ledger than the one that is given",
-            needed="the same ledger, or it would be charged as well",
+            needed="the ledger with which the run began; otherwise both would be charged",
             remedy="give --ledger as before",
         )
     for what in ("analyst", "key"):

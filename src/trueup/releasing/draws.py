@@ -99,9 +99,9 @@ class Draws:
                 replace_whole(self._journal, whole + end)
         except (OSError, ValueError):
             raise BundleError(
-                f"the journal '{self._journal}' of what was drawn is missing or altered",
-                needed="the file as the run wrote it: it tells what must not be drawn again",
-                remedy="restore it, or remove the run and begin one that is charged anew",
+                f"the journal '{self._journal}' of the noise that was drawn is missing or altered",
+                needed="the file as the run wrote it, because it shows which noise must not be drawn again",
+                remedy="restore the file, or remove the run and begin a new one with its own charge",
             ) from None
         return noted
 
@@ -183,16 +183,16 @@ class Draws:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass
         raise BundleError(
-            f"the seal '{self._file}' on the measurements of the run is truncated or altered",
+            f"the record of the run's measurements in '{self._file}' is truncated or altered",
             needed="the file as the run wrote it",
-            remedy="restore it, or remove the run and begin one that is charged anew",
+            remedy="restore the file, or remove the run and begin a new one with its own charge",
         )
 
     def _lost(self, name: str) -> BundleError:
         return BundleError(
             f"the measurements of part '{name}' in '{self.measured.folder}' are missing or not those that were drawn",
-            needed="the files that were committed; a second draw would be published under the charge of the first",
-            remedy="restore them, or remove the run and begin one that is charged anew",
+            needed="the files that the run wrote; the budget does not cover a second draw",
+            remedy="restore them, or remove the run and begin a new one with its own charge",
         )
 
 

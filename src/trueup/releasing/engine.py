@@ -62,9 +62,9 @@ def default_engine(problem: Problem, memory: int) -> str:
         plan_of(problem)
     except SpecError as error:
         raise SpecError(
-            f"the whole problem needs about {memory_text(needed)} of memory, and may use {memory_text(memory)}; by parts it "
-            f"cannot be released: {error.given}",
-            remedy="raise --memory, or give --engine memory to try all the same",
+            f"the whole problem needs about {memory_text(needed)} of memory but may use {memory_text(memory)}, and it "
+            f"cannot be released by parts: {error.given}",
+            remedy="raise --memory, or give --engine memory to try anyway",
         ) from None
     return "local"
 
@@ -99,25 +99,25 @@ def plan_of(problem: Problem) -> tuple[Method, SegmentPlan | FamilyPlan]:
     spec, headers = problem.spec, problem.headers
     if problem.cells.is_family and prod(problem.cells.shape[1:]) >= 2**31:
         raise SpecError(
-            "a record lies in one of more than 2^31 cells of a place, more than are tabulated by parts",
+            "one place has more than 2^31 combinations of attribute values, too many for a release by parts",
             remedy="give --engine memory, or leave out attributes",
         )
     if not spec.attributes:
         raise SpecError(
-            "the spec declares no attribute, and places are reconciled by parts as histograms over attributes",
-            remedy="give --engine memory: without attributes it holds millions of places",
+            "the spec declares no attribute, but a release by parts needs attributes",
+            remedy="give --engine memory, which holds millions of places without attributes",
         )
     if conditional := next((i for i in spec.constraints.invariants if i.where), None):
         raise SpecError(
-            f"an invariant of level '{conditional.level}' counts the units alone that meet a condition, and places are "
-            "reconciled by parts as whole histograms",
+            f"an invariant of level '{conditional.level}' has a condition, which a release by parts cannot keep",
             remedy="give --engine memory, or declare the whole table an invariant",
+            needed="invariants of whole tables",
         )
     if joint := next((h for h in headers if h.law.joint), None):
         raise SpecError(
-            f"query '{joint.query}' has noise '{joint.law.name}', which is drawn for all places together, and places are "
-            "measured by parts",
-            remedy="give --engine memory, or use 'discrete-laplace' and leave the invariants to reconciliation",
+            f"query '{joint.query}' has noise '{joint.law.name}', which is drawn for all places together, so that "
+            "places cannot be measured by parts",
+            remedy="give --engine memory, or use 'discrete-laplace' and let reconciliation keep the invariants",
         )
     return divided(spec, headers)
 
@@ -132,7 +132,7 @@ def divided(spec: Spec, headers: tuple[Measured, ...]) -> tuple[Method, SegmentP
         method = HistogramTree(estimates="least-squares")
     if why := method.refuses_parts():
         raise SpecError(
-            f"the method '{method.name}' with these parameters does not work by parts: {why}",
+            f"method '{method.name}' with these parameters cannot release by parts: {why}",
             needed=f"the method '{HistogramTree.name}' with whole numbers",
             remedy="name it under [reconcile], or give --engine memory",
         )

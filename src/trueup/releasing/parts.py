@@ -133,7 +133,7 @@ class ByParts:
             raise
         if done := reservation.committed:
             raise BudgetError(
-                f"the run was released before, to '{done.final}'; a second draw would not be paid for",
+                f"the run is already released to '{done.final}', and the budget does not cover a second draw",
                 remedy=f"use that release, and remove '{self.folder.path}'",
             )
         return reservation
@@ -149,15 +149,16 @@ class ByParts:
         """Record that drawing begins; refuse an earlier copy of the folder, from which noise would be drawn twice."""
         if reservation and reservation.drawn and not self.folder.draws.begun:
             raise BudgetError(
-                "the ledger knows that noise was drawn for this run, and the run's folder is from before that",
-                needed="the folder as the run left it; a second draw would not be paid for",
-                remedy=f"put that folder back, or remove '{self.folder.path}' and begin a run that is charged anew",
+                "the ledger records that noise was drawn for this run, but the run's folder is an older copy without it",
+                needed="the latest folder of the run; the budget does not cover a second draw",
+                remedy=f"restore that folder, or remove '{self.folder.path}' and begin a new run with its own charge",
             )
         if reservation and reservation.sealed and not self.folder.draws.is_sealed:
             raise BudgetError(
-                "the ledger knows that all measurements of this run were drawn, and the run's folder has no seal on them",
-                needed="the folder as the run left it; a second draw would not be paid for",
-                remedy=f"put that folder back, or remove '{self.folder.path}' and begin a run that is charged anew",
+                "the ledger records that all measurements of this run were drawn, but the run's folder has no record "
+                "of them",
+                needed="the latest folder of the run; the budget does not cover a second draw",
+                remedy=f"restore that folder, or remove '{self.folder.path}' and begin a new run with its own charge",
             )
         if reservation:
             reservation.begin()

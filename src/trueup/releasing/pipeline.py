@@ -232,7 +232,7 @@ def _removed(gone: RunFolder) -> StoredRelease:
     with owning(gone.path), claimed(out):
         gone.finish_removing()
     if not out.exists():
-        raise BundleError(f"the run towards '{out}' was given up", remedy="begin it anew")
+        raise BundleError(f"the run that writes to '{out}' was given up", remedy="begin a new run")
     from trueup.io.bundle.read import StoredRelease
 
     return StoredRelease(out, read_manifest(out))

@@ -98,8 +98,8 @@ class RunFolder:
             raise BundleError(
                 f"the run '{self.path}' was begun by trueup {plan.get('trueup', 'of another version')} (format "
                 f"{plan['format']}; this is {FORMAT})",
-                needed="the version that began it: noise that was drawn stays drawn",
-                remedy="finish it with that version, or remove the folder and begin a run that is charged anew",
+                needed="the version that began it, because noise is never drawn again",
+                remedy="finish the run with that version, or remove the folder and begin a new run with its own charge",
             )
         if digest != _digest(plan):
             raise self._damaged(PLAN)
@@ -117,7 +117,7 @@ class RunFolder:
         return BundleError(
             f"'{self.path / name}' of the run is missing, truncated or altered",
             needed="the file as the run wrote it",
-            remedy="restore it, or start a new run that is charged anew",
+            remedy="restore the file, or start a new run with its own charge",
         )
 
     def _read(self, name: str) -> str:
@@ -283,8 +283,8 @@ class RunFolder:
             pass
         raise BundleError(
             f"the tabulated counts of part {number} in '{self.confidential}' are missing or damaged",
-            needed="the file that was written",
-            remedy="restore it, then continue with --resume",
+            needed="the file that the run wrote",
+            remedy="restore the file, then continue with --resume",
         )
 
     def tree(self) -> Tree:
@@ -312,7 +312,8 @@ class RunFolder:
         tree = read_tree(self.spec, given)
         if tree.digest != self.plan["places"]:
             raise BundleError(
-                "the places are not those that the run began with", remedy="give the same file as --geography"
+                "the places differ from those with which the run began",
+                remedy="give the same file as --geography",
             )
         cells = build_cells(self.spec, tree)
         self.places.commit("all", lambda path: write_places(path, cells), ".parquet")

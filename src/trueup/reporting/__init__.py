@@ -281,20 +281,21 @@ def report(
     kind = next((kind.__name__ for kind in type(record).__mro__ if kind.__name__ in PAGES), None)
     if kind is None:
         raise SpecError(
-            f"there is no report for a {type(record).__name__}", needed=f"one of {', '.join(PAGES)}"
+            f"no report can be made of a {type(record).__name__}", needed=f"one of {', '.join(PAGES)}"
         )
     stated = getattr(record, "spec", None) if spec is None else spec
     if stated is None:
         raise SpecError(
-            f"the {type(record).__name__} was made without its spec", remedy="give it: report(record, spec)"
+            f"the {type(record).__name__} was made without its spec",
+            remedy="give the spec: report(record, spec)",
         )
     lay_out, options = PAGES[kind], {}
     if kind == "Release":
         options = {"level": level, "shapes": shapes}
     elif shapes is not None:
-        raise SpecError(f"shapes are given for a {kind}", needed="a Release")
+        raise SpecError(f"shapes of places are given for a {kind}", needed="shapes only with a Release")
     if kind == "Posterior":
         options = {"areas": areas}
     elif areas is not None and kind != "Release":
-        raise SpecError(f"areas are given for a {kind}", needed="a Posterior")
+        raise SpecError(f"areas are given for a {kind}", needed="areas only with a Posterior")
     return Report.of(lay_out(record, stated, ledger, **options))

@@ -65,7 +65,7 @@ class Deadline:
         """
         minutes = MINUTES if minutes is None else minutes
         if not minutes >= FEWEST_MINUTES:
-            raise SpecError(f"{minutes:g} minutes are given", needed="at least 1")
+            raise SpecError(f"{minutes:g} minutes are given as the time limit", needed="at least 1 minute")
         return cls((time.monotonic() if began is None else began) + 60 * minutes, 60.0 * minutes)
 
     def left(self, share: float = 1.0) -> float:
@@ -244,7 +244,7 @@ def told(error: BaseException, label: str) -> TrueupError:
         return out_of_memory(f"{label} needs more memory than there is")
     return ResourceError(
         f"{label} failed with {type(error).__name__} at {place_of(error)}",
-        remedy="report it; then continue with --resume",
+        remedy="report this as an error in trueup; then continue with --resume",
     )
 
 

@@ -235,6 +235,6 @@ def _killed(label: str, exitcode: int | None, attempts: int) -> ResourceError:
 def _unguarded(what: str) -> TrueupError:
     return TrueupError(
         what,
-        needed='a script that does its work under `if __name__ == "__main__":`, since every worker reads it anew',
+        needed='a script that does its work under `if __name__ == "__main__":`, because every worker imports the script',
         remedy="move the call under that line, or give 1 worker",
     )

@@ -202,12 +202,12 @@ class Parts:
         if self._follows:
             return BundleError(
                 f"part '{name}' in '{self.folder}' {how}",
-                remedy=f"remove '{self.folder / name}.*', then continue with --resume: it is made again",
+                remedy=f"remove '{self.folder / name}.*', then continue with --resume; the part is made again",
             )
         return BundleError(
             f"part '{name}' in '{self.folder}' {how}",
             needed="the file that was committed",
-            remedy="restore it, or start a new run: noise is not drawn twice under one run",
+            remedy="restore the file, or start a new run; noise is never drawn twice in one run",
         )
 
     def _digest(self, path: Path) -> str:

@@ -50,7 +50,7 @@ def refuse_missing_package() -> None:
     if not (shutil.which("java") or (home and (Path(home) / "bin" / "java").is_file())):
         raise SpecError(
             "the engine 'spark' needs Java, and neither JAVA_HOME nor the path leads to it",
-            needed="a Java runtime that this release of Spark supports, such as Java 17",
+            needed="a Java runtime that this version of Spark supports, such as Java 17",
             remedy="install one, or set JAVA_HOME",
         )
 
@@ -97,8 +97,8 @@ def quoting_nothing(what: str) -> Iterator[None]:
     except (Py4JError, PySparkException, RuntimeError, OSError) as error:
         raise ResourceError(
             f"{what} failed ({type(error).__name__})",
-            needed="a master that can be reached, and executors with memory enough and this package installed",
-            remedy="look into the logs of the cluster; then continue with --resume",
+            needed="a master that can be reached, and executors with enough memory and with this package installed",
+            remedy="read the logs of the cluster; then continue with --resume",
         ) from None
 
 
@@ -232,10 +232,11 @@ class SparkCluster:
         """Refuse an application whose number of executors may change after it begins."""
         if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
             raise SpecError(
-                "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that it cannot be told how many "
-                "tasks run at once and what memory each has",
-                needed="--workers and --worker-memory",
-                remedy="give the cores that the application may have at most, and what each may use beside the JVM",
+                "Spark adds and removes executors (spark.dynamicAllocation.enabled), so that the number of tasks and "
+                "their memory are not known",
+                needed="--workers, the most cores that the application may use, and --worker-memory, what each may use in "
+                "addition to the JVM",
+                remedy="give both",
             )
 
     def _refuse_other_release(self) -> None:
@@ -243,7 +244,7 @@ class SparkCluster:
             if found != __version__:
                 raise TrueupError(
                     f"an executor has trueup {found}, this driver has {__version__}",
-                    needed="the same release on the driver and on every executor",
+                    needed="the same version on the driver and on every executor",
                     remedy="install it on the cluster's machines, or ship a packed environment with spark.archives",
                 )
 

@@ -111,7 +111,8 @@ class Wishes:
             lowest, _, table = key.partition(" ")
             if self.by_size is None:
                 raise TrueupError(
-                    "margins by size are not simulated for this spec", remedy="simulate them, or clear them"
+                    "margins of error by size are requested, but they are not yet simulated for this spec",
+                    remedy="simulate them, or clear the fields",
                 )
             known = lowest.isdecimal() and lowest.isascii() and len(lowest) < 12
             number = int(lowest) if known else -1  # which no class begins with

@@ -23,7 +23,9 @@ from trueup.studio.steps import STEPS, Studio
 def set_table(studio: Studio, form: Mapping[str, str]) -> str:
     table, places, shapes = (form.get(name, "").strip() for name in ("table", "places", "shapes"))
     if not table:
-        raise TrueupError("no table is named", needed="the path of a CSV or Parquet file on this machine")
+        raise TrueupError(
+            "no confidential table is given", needed="the path of a CSV or Parquet file on this machine"
+        )
     title = form.get("title", "").strip() or Path(table).name.split(".")[0]
     found = trueup.propose_spec(
         table, places or None, title=title, unit=form.get("unit", "").strip() or "person"
@@ -144,7 +146,9 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
     if ledger and "://" not in ledger:
         ledger = str(Path(ledger).expanduser().absolute())
     if ledger and not analyst:
-        raise TrueupError("a ledger is named without an analyst", needed="who is charged")
+        raise TrueupError(
+            "a ledger is given without the name of the analyst", needed="the analyst whose budget is charged"
+        )
     task = {
         "spec": project.text,
         "table": project.choices.table,
@@ -158,7 +162,7 @@ def set_release(studio: Studio, form: Mapping[str, str]) -> str:
     ):
         if running.task.get("key") == task["key"]:
             return "/release"
-        raise TrueupError("another release is running; nothing was begun", remedy="wait for it")
+        raise TrueupError("another release is running; nothing was begun", remedy="wait until it ends")
     problem_of(spec, project.choices)
     if ledger:
         _open_ledger(ledger, spec, form.get("cap", "").strip())
@@ -177,8 +181,8 @@ def _open_ledger(url: str, spec: trueup.Spec, cap: str) -> None:
     if not equals:
         raise TrueupError(
             f"there is no ledger '{url}'",
-            needed="a cap for a new one, such as rho=1",
-            remedy="fill in the cap",
+            needed="a cap with which a new ledger is made, such as rho=1",
+            remedy="fill in the cap, or correct the address of the ledger",
         )
     terms = Terms(spec.privacy.unit, spec.privacy.neighbours, public=place_columns(spec))
     Ledger.create(url).init(spec.table.name, {currency.strip(): amount.strip()}, terms=terms)
@@ -193,7 +197,7 @@ def set_spec(studio: Studio, form: Mapping[str, str]) -> str:
 def _revision(form: Mapping[str, str]) -> int:
     text = form.get("revision", "")
     if not (text.isdecimal() and text.isascii() and len(text) < 12):
-        raise TrueupError("the page does not say which version it is of", remedy="load the page again")
+        raise TrueupError("the page sent no version number", remedy="load the page again")
     return int(text)
 
 

@@ -35,7 +35,7 @@ def change_structure(spec: Spec, form: Form) -> str:
     before = _names(held)
     held["title"] = form.get("title", "").strip() or spec.title
     if not _rows(form, "level"):
-        raise TrueupError("no level is named", needed="one at least: the whole")
+        raise TrueupError("no level is named", needed="at least one level: the whole")
     held["level"] = [_level(row, root=i == 0) for i, row in enumerate(_rows(form, "level").values())]
     old = dict(enumerate(held.get("attribute", [])))
     rows = _rows(form, "attribute")
@@ -137,7 +137,7 @@ def choose_tables(spec: Spec, form: Form) -> str:
         )
     if not queries:
         raise TrueupError(
-            "no table is chosen", needed="at least one, and one that determines the finest counts"
+            "no table is chosen", needed="at least one table, and one that determines the finest counts"
         )
     held["query"] = queries
     return changed(held)

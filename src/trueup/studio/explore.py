@@ -169,7 +169,7 @@ class Explorer:
                 f"level '{level}' has no place '{lost[0][:60]}'", needed="places of this release"
             )
         if not places:
-            raise TrueupError("no place is chosen", needed="at least one")
+            raise TrueupError("no place is chosen", needed="at least one place")
         chosen = list(dict.fromkeys(places))
         total = int(self.release.sums(Margin(level))[[keys[place] for place in chosen]].sum())
         found = {"places": chosen, "released": total, "fault": self._fault}

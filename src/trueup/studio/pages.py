@@ -245,7 +245,7 @@ def _routes(
 
 async def _pairs(request: Request) -> list[tuple[str, str]]:
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
-        raise TrueupError("the request is not a form of this page", needed="a form of the studio")
+        raise TrueupError("the request was not sent by a form of this page", needed="a form of the studio")
     try:
         return parse_qsl(
             (await request.body()).decode("ascii"),

@@ -112,7 +112,7 @@ class Project:
         except (OSError, ValueError, TypeError, AttributeError):
             raise BundleError(
                 f"'{self.folder / 'studio.json'}' cannot be read",
-                remedy="remove it: the spec beside it is kept, paths and wishes are asked for again",
+                remedy="remove the file; the spec in the same folder is kept, but paths and choices must be entered again",
             ) from None
 
     @property
@@ -145,7 +145,7 @@ class Project:
             now = self.choices
             if revision is not None and revision != now.revision:
                 raise Outdated(
-                    "this page is older than what was decided in another one; nothing was changed",
+                    "this page is out of date: a choice was changed on another page; nothing was changed here",
                     remedy="go back, copy what you typed, and load the page again",
                 )
             if text is not None:

@@ -72,7 +72,7 @@ def _alone(project: Project) -> Iterator[None]:
         except BusyError:
             raise BusyError(
                 f"another studio has the folder '{project.folder}' open",
-                remedy="go on there, or choose another --folder",
+                remedy="use that one, or choose another --folder",
             ) from None
         yield
 

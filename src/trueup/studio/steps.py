@@ -98,7 +98,7 @@ class Studio:
         """
         spec = self.open_project.spec
         if spec is None:
-            raise TrueupError("there is no spec yet", remedy="name the table in the first step")
+            raise TrueupError("there is no spec yet", remedy="give the confidential table in the first step")
         return spec
 
     @property

@@ -137,8 +137,8 @@ def refuse_linear(spec: Spec) -> None:
 
 def _broken_by_draws(rules: str) -> SpecError:
     return SpecError(
-        f"the spec declares {rules}, which drawn counts would break",
-        needed="a spec whose constraints are invariants and structural zeros, for synthetic data",
+        f"the spec declares {rules}, which synthetic counts would not keep",
+        needed="a spec whose only constraints are invariants and structural zeros",
     )
 
 
@@ -147,8 +147,8 @@ def _refuse_wide(spec: Spec) -> None:
     task = WriteRegion(spec, (), Path(), 0)
     if spec.table.cells and spec.table.in_rows(spec.attributes):
         raise SpecError(
-            "some attributes stand in columns of counts and others in rows",
-            needed="all of them in one of these, for synthetic data",
+            "the values of some attributes are in names of columns, and those of others in rows",
+            needed="for synthetic data, either all in columns or all in rows",
         )
     if task.domain and spec.table.cells:
         WideTable.of(spec, task.cells)
@@ -162,8 +162,8 @@ def _regions(
     if not at and len(found) > 1:
         if persons is None and places is None and not named:
             raise SpecError(
-                "the spec has no level called 'state' below its root, to which stated totals belong",
-                remedy="say how many: --persons or --blocks, or name one region",
+                "totals are given for states, but the spec has no level called 'state' below its root",
+                remedy="give the number of units by --persons or of places by --blocks, or name one region",
             )
         found = [SynthRegion("0", "country", sum(region.persons for region in found))]
     per_place = PERSONS_PER_PLACE.get(spec.levels[-1].name.casefold(), PERSONS_PER_BLOCK)
@@ -184,11 +184,14 @@ def _plans(spec: Spec, regions: list[SynthRegion]) -> tuple[tuple[Digits, ...], 
     before = list(accumulate(held, lambda a, b: tuple(map(sum, zip(a, b))), initial=(0,) * len(laid)))
     for digits, total, level in zip(laid, before[-1], spec.levels[1:]):
         if digits.unique and total > digits.most:
-            raise SpecError(f"{total:,} places of level '{level.name}' do not fit in {digits.width} digits")
+            raise SpecError(
+                f"{total:,} places of level '{level.name}' do not fit in {digits.width} digits",
+                remedy="lengthen the prefix of the level, or ask for fewer places",
+            )
     if at and max(int(region.code) for region in regions) > laid[0].most:
         raise SpecError(
-            f"codes of regions are longer than level '{spec.levels[1].name}' takes",
-            needed=f"codes up to {laid[0].most}",
+            f"the codes of the regions are longer than the level '{spec.levels[1].name}' allows",
+            needed=f"codes of at most {laid[0].most} characters",
             remedy="give the regions shorter codes",
         )
     plans = zip(regions, sizes, before)

@@ -84,7 +84,8 @@ class PeopleDomain:
         domain = cls(sizes, tuple(map(_shares, names, sizes)), at, allowed)
         if not domain.outside.any():
             raise SpecError(
-                "the structural zeros leave no cell open", needed="a combination that units can have"
+                "the structural zeros exclude every combination of attribute values",
+                needed="at least one combination that units can have",
             )
         return domain
 

@@ -73,7 +73,8 @@ def level_sizes(names: Sequence[str], leaves: int, most: Sequence[int]) -> list[
         sizes[at - 1] = max(sizes[at - 1], -(-sizes[at] // max(1, most[at - 1] * 3 // 4)))
     if sizes[1] > most[0]:
         raise SpecError(
-            f"a region would have {sizes[1]:,} places of level '{names[0]}', whose codes tell {most[0]:,} apart",
+            f"a region would have {sizes[1]:,} places of level '{names[0]}', but their codes can only distinguish "
+            f"{most[0]:,}",
             remedy="ask for fewer places, or lengthen the prefix of the level",
         )
     return sizes[1:]
@@ -221,7 +222,7 @@ def synth_layout(spec: Spec, sizes: list[int], region_digits: int) -> list[Digit
         digits = Digits(column, start, width, unique, level.label)
         if width < 1 or digits.end > _MOST_DIGITS:
             raise SpecError(
-                f"level '{level.name}' leaves {width} digits of '{column}' to tell its places apart",
+                f"level '{level.name}' leaves {width} digits of '{column}' to number its places",
                 needed=f"prefixes that grow from level to level, up to {_MOST_DIGITS} digits",
             )
         found.append(digits)

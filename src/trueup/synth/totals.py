@@ -82,10 +82,13 @@ def _refuse_bad(names: list[str], codes: list[str]) -> None:
         raise DataError("the table of totals is empty", needed="a row for every region")
     for what, given in (("name", names), ("code", codes)):
         if twice := [value for value in given if given.count(value) > 1]:
-            raise DataError(f"the table of totals holds the {what} '{twice[0]}' twice", needed="one row each")
+            raise DataError(
+                f"the table of totals holds the {what} '{twice[0]}' twice", needed="one row for each of them"
+            )
     if bad := [c for c in codes if not (c.isascii() and c.isdigit()) or len(c) != len(codes[0])]:
         raise DataError(
-            f"the code '{bad[0]}' of a region is not usable", needed="digits, equally many for all regions"
+            f"'{bad[0]}' cannot be the code of a region",
+            needed="digits, equally many in the code of every region",
         )
 
 
@@ -102,7 +105,11 @@ def chosen(regions: Sequence[SynthRegion], names: Sequence[str]) -> list[SynthRe
         if name.casefold() not in known:
             close = get_close_matches(name.casefold(), list(known), 1)
             hint = f"did you mean '{known[close[0]].name}'?" if close else "see the table of totals"
-            raise SpecError(f"no region is called '{name}'", remedy=hint)
+            raise SpecError(
+                f"no region is called '{name}'",
+                remedy=hint,
+                needed="the name or code of a region in the table of totals",
+            )
     wanted = {known[name.casefold()] for name in names}
     return [r for r in regions if r in wanted or not names]
 
@@ -130,11 +137,11 @@ def sized(
         places = max(len(regions), round(persons / per_place))
     if persons < 0 or places < len(regions):
         raise SpecError(
-            f"{persons:,} persons in {places:,} places cannot be spread over {len(regions)} regions",
-            needed="a place at least for every region, and no negative number",
+            f"{persons:,} persons in {places:,} places cannot be divided among {len(regions)} regions",
+            needed="at least one place for every region, and no negative number",
         )
     if not total:
-        raise SpecError("the stated totals are all zero", needed="a region with somebody in it")
+        raise SpecError("the stated totals are all zero", needed="at least one region with a positive total")
     people = share_out(persons, stated_persons) if persons != total else stated_persons
     extra = share_out(places - len(regions), stated_persons)
     return [SynthRegion(r.code, r.name, int(p), int(1 + q)) for r, p, q in zip(regions, people, extra)]
@@ -227,6 +234,6 @@ class WideTable:
 
 def _unsolvable() -> SpecError:
     return SpecError(
-        "the sums of columns under [[table.cell]] do not say what each column holds",
-        needed="sums such as 'pop - vap' from which every column follows, for synthetic data",
+        "the sums under [[table.cell]] do not determine what each column holds",
+        needed="for synthetic data, sums such as 'pop - vap' that determine every column",
     )

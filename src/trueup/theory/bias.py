@@ -43,11 +43,14 @@ def error_operator(matrix: ArrayLike, variances: ArrayLike | None = None) -> NDA
     dense = matrix.toarray() if hasattr(matrix, "toarray") else matrix  # pyright: ignore[reportAttributeAccessIssue]
     a = np.atleast_2d(np.asarray(dense, float))
     if a.ndim != 2 or not np.isfinite(a).all():
-        raise SpecError("the equalities are not a matrix of finite numbers", needed="a row for each of them")
+        raise SpecError(
+            "the equalities are not a matrix of finite numbers", needed="one row for each equality"
+        )
     v = np.ones(a.shape[1]) if variances is None else np.asarray(variances, float)
     if v.shape != a.shape[1:] or not (np.isfinite(v) & (v >= 0)).all():
         raise SpecError(
-            "the variances do not fit the equalities", needed="one finite number, 0 or more, a count"
+            "the variances do not match the equalities",
+            needed="one finite number of 0 or more for each count",
         )
     va = v[:, None] * a.T
     return np.eye(len(v)) - va @ np.linalg.pinv(a @ va) @ a
@@ -218,7 +221,7 @@ def _farthest(x: np.ndarray, a: np.ndarray, i: int) -> float:
         if found.status == 3:
             return np.inf
         if found.status != 0:
-            raise SpecError("the ends of the region were not found", needed="sums of a moderate size")
+            raise SpecError("the ends of the region of possible counts were not found", needed="smaller sums")
         changes.append(abs(float(found.x[i]) - x[i]))
     return float(max(changes))
 

@@ -124,7 +124,10 @@ class MarginalError:
     def density(self, error: ArrayLike) -> Reals:
         """Return the density of a continuous error at `error` (per count)."""
         if self.discrete or not self.others:
-            raise SpecError(f"an error made of '{self.own.name}' noise has no density", remedy="use `cdf`")
+            raise SpecError(
+                f"an error that is a sum of '{self.own.name}' noise has no density",
+                remedy="use its distribution function `cdf`",
+            )
         x = np.asarray(error, float)
         length, _, slopes = self._grid
         return np.interp(x, np.linspace(-length, length, len(slopes)), slopes, 0.0, 0.0)
@@ -254,10 +257,13 @@ def weighted_error(laws: Sequence[Noise], i: int) -> MarginalError:
     0.75
     """
     if len({law.discrete for law in laws}) > 1:
-        raise SpecError("noise on the integers and continuous noise are mixed", needed="one kind")
+        raise SpecError(
+            "some parts have noise in whole numbers and others continuous noise",
+            needed="one kind of noise for all parts",
+        )
     variances = [law.variance for law in laws]
     if not variances[i] > 0:
-        raise SpecError(f"part {i} has no noise, so it has no error", needed="a noisy part")
+        raise SpecError(f"part {i} has no noise, so it has no error", needed="a part with noise")
     rest = Counter(law for j, law in enumerate(laws) if j != i and variances[j] > 0)
     return MarginalError(laws[i], tuple(rest.items()), variances[i] / sum(variances))
 

@@ -55,14 +55,19 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
     0.2136
     """
     if len(problem.laws) != 2 or problem.trials == 0:
-        raise SpecError("an exact table was asked for", needed="two parts with a positive total")
+        raise SpecError(
+            "the exact posterior is requested for a release that it cannot describe",
+            needed="two parts with a positive total",
+        )
     if problem.redrawn:
         raise SpecError(
-            "an exact table was asked for", needed="a total that was not drawn given the noisy parts' sum"
+            "the exact posterior is requested, but the total was drawn given the sum of the noisy parts",
+            needed="a total that was drawn independently of the noisy parts",
         )
     if problem.listed:
         raise SpecError(
-            "an exact table of a summed total was asked for", needed="noise of the law 'discrete-laplace'"
+            "the exact posterior is requested for a total that is a sum of noisy counts",
+            needed="noise of the law 'discrete-laplace'",
         )
     radius = problem.radius()
     total = problem.likelihood(np.zeros(1), radius)
@@ -88,12 +93,12 @@ def two_parts(problem: ReleasedSum, *, drawn: bool = False) -> tuple[Integers, I
 
 
 def _noisy_window(k: int, reach: int) -> Integers:
-    """Return noisy counts near a released one, and all that are released as zero."""
+    """Return the noisy counts near a released one, and all that would be released as zero."""
     return np.arange(-reach if k <= reach else k - reach, k + reach + 1)
 
 
 def _given(problem: ReleasedSum, law, true: Integers, noisy: Integers) -> Reals:
-    """Return the mass of each noisy count (Algorithm 1: of each draw from its posterior) given each true one."""
+    """Return the probability of each noisy count (in Algorithm 1, of each posterior draw) given each true count."""
     if problem.algorithm == 1:
         return redrawn(law, true, noisy)
     return given_true(true, noisy, law.pmf(np.arange(half_width(law) + 1)))
@@ -130,7 +135,7 @@ TIE = 1e-9
 
 
 def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the parts, and the likelihood of the released total given the true one and the noisy parts' sum.
+    """Tabulate the parts' laws, and the likelihood of the released total given the true total and the noisy parts' sum.
 
     Examples
     --------
@@ -157,12 +162,12 @@ def summed_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
 
 
 def estimates(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
-    """Return the estimate of the total for every noisy total and every sum of noisy parts, `(own, sums)`."""
+    """Return the estimated total for every noisy total and every sum of noisy parts, `(own, sums)`."""
     return modes(problem.total_law, tuple(Counter(problem.laws).items()), own, sums)
 
 
 def modes(law: Law, parts: Parts, own: Integers, sums: Integers) -> Integers:
-    """Return the mode of a total given its own noisy count and the sum of noisy parts, `(own, sums)`."""
+    """Return the mode of a total given its noisy count and the sum of noisy parts, `(own, sums)`."""
     widest = 1 << int(max(abs(own[0] - sums[-1]), abs(own[-1] - sums[0]), 1)).bit_length()
     low, high = np.moveaxis(_plateaus(law, parts, widest)[own[:, None] - sums + widest], -1, 0) + sums
     low = np.maximum(low, 0)
@@ -171,13 +176,13 @@ def modes(law: Law, parts: Parts, own: Integers, sums: Integers) -> Integers:
 
 @lru_cache(maxsize=32)
 def _plateaus(law: Law, parts: Parts, widest: int) -> Integers:
-    """Return first and last mode, less n*, where n is -widest, ..., widest above n*, `(gaps, 2)`."""
+    """Return the first and last mode minus n*, for n from -widest to widest above n*, `(gaps, 2)`."""
     eta = noise_of_sum(parts, widest)
     return np.array([_plateau(law, eta, gap) for gap in range(-widest, widest + 1)])
 
 
 def noise_of_sum(parts: Parts, distance: int) -> MassTable:
-    """Return log masses of the sum of the parts' noise, out to `distance` (counts) at least; kept."""
+    """Return log masses of the sum of the parts' noise, out to at least `distance` counts."""
     return _kept_noise_of_sum(parts, 1 << max(int(distance).bit_length(), 6))
 
 
@@ -187,7 +192,7 @@ def _kept_noise_of_sum(parts: Parts, distance: int) -> MassTable:
 
 
 def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
-    """Return first and last mode, less n*, if n is so far above n*."""
+    """Return the first and last mode minus n*, for n at the given distance above n*."""
     between = np.arange(min(gap, 0), max(gap, 0) + 1)
     log = law.logpmf(gap - between) + eta.at(between)
     highest = np.flatnonzero(log >= log.max() - TIE)
@@ -195,7 +200,7 @@ def _plateau(law: Law, eta: MassTable, gap: int) -> tuple[int, int]:
 
 
 def own_decides(own, below, parts: int) -> bool:
-    """Return True if the mode is n itself, but for gaps between n and n* of probability `LEFT_OUT`.
+    """Return True if the mode is n itself except for gaps between n and n* of total probability `LEFT_OUT`.
 
     By log-concavity it is if the log mass of the sum of the parts' noise is less steep at the largest gap than that of the
     total's noise at zero. Two-sided geometric sums of two parts or more are so at every gap, if no rate is above the total's.
@@ -218,7 +223,7 @@ def own_decides(own, below, parts: int) -> bool:
 
 
 def largest_released_as_zero(problem: ReleasedSum, own: Integers, sums: Integers) -> Integers:
-    """Return for every sum of noisy parts the largest noisy total estimated as zero; below all if there is none."""
+    """Return, for every sum of noisy parts, the largest noisy total whose estimate is zero."""
     refuse_wide(own.size * sums.size)
     return own[0] - 1 + (estimates(problem, own, sums) == 0).sum(axis=0)
 
@@ -227,7 +232,8 @@ def refuse_wide(entries: int) -> None:
     """Refuse tables that are too large."""
     if entries > MOST_ENTRIES:
         raise SpecError(
-            f"a table of {entries:.2g} pairs of a total and a sum of noisy parts is too large",
-            needed="a total and parts whose noise fits a table of 2^23 pairs",
+            f"the exact posterior needs a table of {entries:.2g} pairs of a total and a sum of noisy parts, which is "
+            "too large",
+            needed="a total and parts with less noise: at most 2^23 pairs",
             remedy="use the measurements with 'tree-exact', where they are public",
         )

@@ -1,4 +1,4 @@
-"""Draws of true counts behind a multinomial release: independent behind a mode, chains behind a draw.
+"""Draws of true counts given a multinomial release: independent for a mode, by chains for a random draw.
 
 Algorithm 1 with a total drawn given the noisy parts' sum: the likelihood of the true counts.
 The total m was drawn from `p(n - M) eta(n* - M)`, M >= 0, eta being the law of the summed noise and
@@ -29,7 +29,7 @@ _LEANS, _COARSE = 9, 8
 
 
 def redrawn_tables(problem: ReleasedSum) -> tuple[Tables, Total]:
-    """Tabulate the parts and the total, tilted to where most proposals are accepted.
+    """Tabulate the laws of the parts and the total, tilted so that most proposals are accepted.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def joint_likelihood(problem: ReleasedSum) -> tuple[Reals, int, int]:
 
 
 def _follows_sum(problem: ReleasedSum) -> bool:
-    """Return True if the released total follows the sum of the noisy parts rather than its own noisy count."""
+    """Return True if the released total follows the noisy parts' sum rather than its own noisy count."""
     law = problem.total_law
     return law is None or law.variance > sum(part.variance for part in problem.laws)
 
@@ -90,7 +90,7 @@ def _given_sum(problem: ReleasedSum, noisy: Integers) -> Reals:
 
 
 def _given_noisy_total(problem: ReleasedSum, true: Integers, noisy: Integers) -> Reals:
-    """Return the log of `sum_n p(n - N) p(n - m) eta(n* - m) / Z(n, n*)`, with Z the mass of all totals M >= 0."""
+    """Return the log of `sum_n p(n - N) p(n - m) eta(n* - m) / Z(n, n*)`, with Z the sum over all totals M >= 0."""
     m, law = problem.trials, problem.total_law
     own = np.arange(m - half_width(law), m + half_width(law) + 1)
     every = np.arange(max(m - 2 * half_width(law), 0), m + 2 * half_width(law) + 1)
@@ -107,7 +107,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ModePosterior:
-    """Independent draws of the true counts behind a multinomial mode.
+    """Independent draws of the true counts given a release by multinomial mode.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class ModePosterior:
 def draw_posterior(
     problem: ReleasedSum, chains: int, draws: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw true counts `(chains, d, n)` behind a multinomial draw; nearly independent.
+    """Draw nearly independent true counts `(chains, d, n)` given a release by multinomial draw.
 
     Raises
     ------

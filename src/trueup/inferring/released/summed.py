@@ -1,4 +1,4 @@
-"""Released counts of a tree whose totals were estimated from the noisy parts below them as well.
+"""Released counts of a tree whose totals were also estimated from the noisy parts below them.
 
 Node v has a true count N, a noisy one n, and a weight a: the estimate f(n, n*) from its own noisy count and the sum n* of its
 children's (Algorithm 1: a draw given both); at the finest level max(n, 0). A count is its share of a split of its parent's
@@ -49,7 +49,7 @@ NOTHING = SplitEvents([], np.zeros(1), np.full(1, -1), np.zeros((1, 0), np.int64
 
 
 class SummedTreeChain:
-    """One chain: true and noisy counts of all nodes, and behind a draw the u of each split.
+    """One Markov chain: true and noisy counts of all nodes, and for a random draw the u of each split.
 
     `log_likelihood` is exact: that of an enumeration of all noise.
     """
@@ -72,7 +72,7 @@ class SummedTreeChain:
         self.true = self._draw_true()
 
     def step(self) -> Integers:
-        """Draw noisy counts given true ones, then true ones given noisy ones; return all nodes' counts."""
+        """Draw noisy counts given true ones, then true counts given noisy ones; return all nodes' counts."""
         if self.log_likelihood(self.true) == -np.inf:
             raise far_apart()
         self._draw_noisy()
@@ -84,7 +84,7 @@ class SummedTreeChain:
     # --- from the finest level up ---------------------------------------------------------------
 
     def log_likelihood(self, true: Integers) -> float:
-        """Return the log probability of the release (behind a draw, given each u) given true counts of all nodes."""
+        """Return the log probability of the release given the true counts of all nodes (and each u, for a random draw)."""
         self.true, log = true, 0.0
         self.below: dict[int, tuple[int, Reals]] = {}
         self.splits: dict[int, ReleasedSplit] = {}
@@ -113,7 +113,7 @@ class SummedTreeChain:
         return table[:, at] if 0 <= at < table.shape[1] else np.zeros(len(table))
 
     def _read(self, node: int) -> NoisyReading:
-        """Return the likelihood of a node's noisy count from its weight and the splits below it."""
+        """Return the likelihood of a node's noisy count, from its weight and the splits below it."""
         true, law = int(self.true[node]), self.law.get(node)
         width = 0 if law is None else half_width(law)
         low, own = true - width, true + np.arange(-width, width + 1)
@@ -134,7 +134,7 @@ class SummedTreeChain:
         return NoisyReading(low, noise, least, table.reshape(-1, size))
 
     def _drawn_weights(self, node: int, law: Law, own: Integers, width: int) -> Reals:
-        """Return masses of weights that were drawn from posteriors (Algorithm 1) given each noisy count."""
+        """Return the probability of each posterior draw of a weight (Algorithm 1) given each noisy count."""
         drawn = np.arange(max(own[0] - width, 0), max(own[-1], 0) + width + 1)
         given = np.exp(law.logpmf(own[:, None] - drawn))
         if node not in self.below:
@@ -146,7 +146,7 @@ class SummedTreeChain:
         return given * small_product(np.divide(h, whole, out=np.zeros_like(whole), where=whole > 0), eta)
 
     def _parts(self, node: int) -> tuple[tuple[Law, int], ...]:
-        """Return the laws of the noise of a node's children, and how many have each."""
+        """Return the distinct laws of the noise of a node's children, with the number of children of each."""
         laws = [self.law[c] for c in self._children(node).tolist() if c in self.law]
         return tuple((law, laws.count(law)) for law in dict.fromkeys(laws))
 
@@ -189,7 +189,7 @@ class SummedTreeChain:
         self.sums[node] = start + self._choose(h)
 
     def _given_both(self, node: int, sums: Integers) -> Reals:
-        """Return the probability of a node's weight given its noisy count and each sum of its noisy children."""
+        """Return the probability of a node's weight given its noisy count and the sum of its noisy children."""
         law, own, a = self.law[node], self.noisy[node : node + 1], int(self.weight[node])
         if self.tree.algorithm == 2:
             return (modes(law, self._parts(node), own, sums)[0] == a).astype(float)
@@ -199,7 +199,7 @@ class SummedTreeChain:
         return np.divide(every[:, a - weights[0]], whole, out=np.zeros_like(whole), where=whole > 0)
 
     def _draw_children(self, split: ReleasedSplit, total: int) -> None:
-        """Draw an event of a split, the noisy counts of its children given their sum, and their weights and sums."""
+        """Draw the noisy counts of a split's children given their sum, with their weights and sums."""
         masses, at = split.at(total), total - int(split.low.sum())
         while masses.any():
             event = self._choose(masses)
@@ -212,7 +212,7 @@ class SummedTreeChain:
         raise far_apart()
 
     def _draw_event(self, split: ReleasedSplit, event: int, tails: list[Reals], at: int) -> bool:
-        """Draw noisy counts and weights in an event, until their ties are its own; False if they never are."""
+        """Draw noisy counts and weights in an event, repeated until their ties match; return False if they never do."""
         for _ in range(TRIES):
             left, total, tied = at, 0, False
             for c, node in enumerate(split.children.tolist()):
@@ -231,14 +231,14 @@ class SummedTreeChain:
         return False
 
     def _choose(self, masses: Reals) -> int:
-        """Draw the place of one of some masses."""
+        """Draw a position with probability in proportion to masses."""
         running = np.cumsum(masses)
         if not running[-1] > 0:
             raise far_apart()
         return int(np.searchsorted(running, self.rng.random() * running[-1], side="right"))
 
     def _settle(self, node: int) -> None:
-        """Draw the u of a split behind a draw, or the order of its parts behind a mode whose ties were shuffled."""
+        """Draw the u of a split for a random draw, or the order of its parts for a mode with shuffled ties."""
         member = self.member[node]
         k, a = self.tree.counts[member], self.weight[member]
         if self.tree.release == DRAWN:

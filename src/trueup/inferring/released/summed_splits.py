@@ -1,4 +1,4 @@
-"""Laws of the noisy counts of the parts of one released split, for parts that influence other splits too.
+"""Laws of the noisy counts of one released split's parts, where the parts influence other splits too.
 
 Events as in `trueup.kernel.released.exact`, of which each is one product over the parts: those without ties, those with ties in
 the order of the phase of Finucan's algorithm that settled them, and that of weights that are all zero. The phase depends on the
@@ -30,7 +30,7 @@ ROUNDING = 1e-15
 
 
 class NoisyReading(NamedTuple):
-    """Masses `table[n - low, a - least]` of a node's weight and the release below it, given its noisy count.
+    """Probabilities `table[n - low, a - least]` of a node's weight and of the release below it, given its noisy count.
 
     `noise` holds the masses of its noisy count; weights that are not part of any split are one.
     """
@@ -47,7 +47,7 @@ class NoisyReading(NamedTuple):
 
 
 class SplitEvents(NamedTuple):
-    """Events of a split.
+    """The events, in terms of noisy counts, that lead to one released split.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class SplitEvents(NamedTuple):
         return SplitEvents(worth, self.log[kept], self.order[kept], self.tie[kept], self.enter[kept])
 
     def has(self, event: int, tied: bool, total: int, trials: int) -> bool:
-        """Return True if the event holds weights of this sum, tied or not."""
+        """Return True for each event that allows weights with this sum."""
         if self.order[event] < 0:
             return True
         k, a = self.enter[event].tolist()
@@ -103,7 +103,7 @@ def mode_events(k: Integers, readings: list[NoisyReading], even: float) -> Split
 
 
 def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool) -> SplitEvents:
-    """Return the events behind a multinomial draw given its u (`trueup.kernel.released.draw`): weights of any size, and zeros."""
+    """Return the events behind a multinomial draw given its u: weights of any size, and zeros."""
     worth, log = [], np.array([0.0, -np.inf])
     for count, w in zip(k.tolist(), (one.weights for one in readings)):
         with np.errstate(divide="ignore"):
@@ -116,7 +116,7 @@ def draw_events(k: Integers, readings: list[NoisyReading], u: float, even: bool)
 
 
 class ReleasedSplit(NamedTuple):
-    """The events behind one released split given true counts, with the laws of its noisy counts and of their sum.
+    """The events behind one released split given true counts, with the laws of its noisy counts and their sum.
 
     Attributes
     ----------
@@ -145,11 +145,11 @@ class ReleasedSplit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return the length of a transform of the sum of the noisy counts."""
+        """Return the length of the Fourier transform of the noisy counts' sum."""
         return transform_size(self.noisy)
 
     def summed(self) -> tuple[int, Reals, float]:
-        """Return masses of the sum of the noisy counts, where they start, and the log of their unit."""
+        """Return masses of the noisy counts' sum, its first value, and the log of their common factor."""
         top = self.log.max()
         spectrum = np.einsum("e,ef->f", np.exp(self.log - top), self.spectrum)
         masses = np.fft.irfft(spectrum, self.size)
@@ -176,7 +176,7 @@ class ReleasedSplit(NamedTuple):
 def join_split(
     children: Integers, member: Integers, readings: list[NoisyReading], events: SplitEvents, trials: int
 ) -> ReleasedSplit | None:
-    """Join a split's events with its children's readings; None if no event is possible."""
+    """Combine a split's events with the readings of its children; return None if no event is possible."""
     noisy, log = [], events.log
     for part, one in zip(member.tolist(), readings):
         worth = np.ones((1, one.table.shape[1])) if part < 0 else events.worth[part]
@@ -249,12 +249,12 @@ def _tied(
 
 
 def transform_size(noisy: list[Reals]) -> int:
-    """Return the length of a fast transform of a sum of noisy counts."""
+    """Return the length of a fast Fourier transform for the sum of noisy counts."""
     return 1 << max(sum(one.shape[-1] - 1 for one in noisy).bit_length(), 1)
 
 
 def compatible_order(k: Integers, weights: Integers, rng: np.random.Generator) -> Integers:
-    """Return a random order of the parts of a split, of those in which the mode of its weights is k.
+    """Draw an order of a split's parts, among those in which the mode of its weights is k.
 
     Of parts that tie, those that got a unit come first where Finucan's algorithm adds, and last where it removes.
 
@@ -279,7 +279,7 @@ def refuse_large_splits(entries: int) -> None:
     """Refuse splits whose events do not fit tables."""
     if entries > MOST_ENTRIES:
         raise SpecError(
-            f"{entries:.2g} masses of noisy parts of one sum do not fit tables",
-            needed="summed totals of fewer parts, or less noise",
+            f"the exact posterior needs tables of {entries:.2g} probabilities of noisy parts, which are too large",
+            needed="totals of fewer parts, or less noise",
             remedy="use the measurements with 'tree-exact', where they are public",
         )

@@ -1,4 +1,4 @@
-"""Released counts of a tree of several sums: chains that alternate noisy and true counts.
+"""Released counts of a tree with several sums: Markov chains that alternate between noisy and true counts.
 
 One file: the chain of a tree, and how many run for how long.
 """
@@ -51,7 +51,7 @@ NEAR_EDGE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class ReleasedTree:
-    """A release of every count of a tree.
+    """A release of the counts of all nodes of a tree.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class ReleasedTree:
         refuse_laws([h.law for h in self.problem.headers if not h.exact], self.algorithm)
 
     def settled(self) -> NDArray[np.bool_]:
-        """Return a mask of counts released as they are: invariants, structural zeros, and sums of these."""
+        """Return a mask of counts that were released unchanged: invariants, structural zeros, and sums of these."""
         settled, child_ptr = self.problem.variance == 0, self.problem.child_ptr
         for v in range(settled.size - 1, -1, -1):
             children = settled[child_ptr[v] : child_ptr[v + 1]]
@@ -93,7 +93,7 @@ class ReleasedTree:
         return settled
 
     def edges(self) -> Reals:
-        """Return, for each node (nodes,), the noise (counts) beyond which its table may be too narrow; else infinite."""
+        """Return, for each node, the noise (counts) beyond which its table may be too narrow; infinite if it never is."""
         edges = np.full(self.counts.size, np.inf)
         for header, at in zip(self.problem.headers, self.problem.nodes):
             if not header.exact and header.law.open_ended:
@@ -101,7 +101,7 @@ class ReleasedTree:
         return edges
 
     def weights(self) -> Weights:
-        """Return the laws of the weights; settled nodes have an unused one."""
+        """Return the laws of the weights; nodes released unchanged have an unused one."""
         headers = self.problem.headers
         laws = [h.law for h in headers if not h.exact]
         kind = np.zeros(self.counts.size, np.int64)
@@ -110,7 +110,7 @@ class ReleasedTree:
         return weights_of(laws, kind, self.algorithm)
 
     def splits(self, settled: NDArray[np.bool_]) -> ReleasedSplits:
-        """Return the splits of a positive count among parts that are not settled."""
+        """Return the splits of a positive count among parts that were not released unchanged."""
         child_ptr, groups, even = self.problem.child_ptr, [], []
         for v in np.flatnonzero(np.diff(child_ptr) > 0):
             children = np.arange(child_ptr[v], child_ptr[v + 1])
@@ -125,7 +125,7 @@ class ReleasedTree:
         )
 
     def _even(self, k: Integers) -> float:
-        """Return the probability of the release if all noisy parts were zero (for a draw: whether there is one)."""
+        """Return the probability of the release if all noisy parts are zero (for a random draw, whether it is possible)."""
         if not self.uniform:
             return 0.0
         if self.release == DRAWN:
@@ -133,7 +133,7 @@ class ReleasedTree:
         return float(np.exp(log_even(k, self.release == SHUFFLED)))
 
     def known(self, settled: NDArray[np.bool_], depth: float) -> Factors:
-        """Return priors, down to `depth` nats below their peaks, and settled counts."""
+        """Return the priors, down to `depth` nats below their peaks, and the counts that were released unchanged."""
         lower = np.where(settled, self.counts, 0)
         upper = np.where(settled, self.counts, np.int64(1) << 60)
         table = FactorTable(lower, upper)
@@ -142,7 +142,7 @@ class ReleasedTree:
 
 
 def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
-    """Tabulate the laws of weights: of max(n, 0), or of a draw from the posterior given n (Algorithm 1).
+    """Tabulate the laws of weights: max(n, 0), or a draw from the posterior given n (Algorithm 1).
 
     Examples
     --------
@@ -163,7 +163,7 @@ def weights_of(laws: list, kind: Integers, algorithm: int) -> Weights:
 
 
 def first_rate(k: Integers, rng: np.random.Generator) -> float:
-    """Return a u for a chain behind a draw of k to start from, at most two standard deviations of its posterior from 1.
+    """Return a starting value of u for a chain behind a random draw of k.
 
     From further off, the noise that suits it would lie beyond its tables.
     """
@@ -171,7 +171,7 @@ def first_rate(k: Integers, rng: np.random.Generator) -> float:
 
 
 class ReleasedTreeChain:
-    """One chain: true counts of all nodes, and the noisy counts of the last step."""
+    """One Markov chain: true counts of all nodes, and the noisy counts of the last step."""
 
     def __init__(self, tree: ReleasedTree, rng: np.random.Generator) -> None:
         self.tree, self.rng = tree, rng
@@ -250,7 +250,7 @@ TIMED_STEPS = 3
 
 @dataclass(eq=False)
 class _TreeChains:
-    """The chain engine of released trees, for the driver: a run is made longer with draws twice as far apart.
+    """The chain engine of released trees, for the driver; a longer run doubles the steps between draws.
 
     Attributes
     ----------
@@ -275,7 +275,7 @@ class _TreeChains:
         return len(self.steps)
 
     def run(self, tell: Progress, thin: int = 1) -> Integers:
-        """Return `(chains, kept, nodes)` counts, so many steps apart."""
+        """Return counts `(chains, kept, nodes)`, the given number of steps apart."""
         began, runs = time.monotonic(), []
         for step in self.steps:
             runs.append(_run(step, self.kept, thin, self.limit))
@@ -291,7 +291,7 @@ class _TreeChains:
         return {"r_hat": r_hat, "ess": ess, "passed": worst <= allowed and least >= ESS, "record": record}
 
     def longer(self, run: NDArray, found: Mapping[str, Any]) -> Longer | None:
-        """Return a run of twice the steps, if that many may be made; chains take turns."""
+        """Return a run with twice the steps, or None if the limit is reached."""
         twice = 2 * self.thin
         if twice * self.kept > self.sweeps:
             return None
@@ -308,7 +308,7 @@ def draw_tree(
     deadline: Deadline,
     chain_of: Callable[[ReleasedTree, np.random.Generator], Any],
 ) -> Drawn:
-    """Run chains, doubled until every count of the tree has mixed, or `sweeps` or the time is spent.
+    """Run chains, doubling their length until every count has mixed, or a limit of sweeps or time is reached.
 
     Raises
     ------
@@ -350,7 +350,7 @@ def draw_tree(
 
 
 def _refuse_slow(step: Callable[[], Integers], steps: int, deadline: Deadline) -> None:
-    """Refuse so many steps of a chain if those that are timed are too slow for the time left."""
+    """Refuse a number of chain steps that would take longer than the time left."""
     seconds = np.inf
     for _ in range(TIMED_STEPS):
         began = time.monotonic()
@@ -363,7 +363,7 @@ def _refuse_slow(step: Callable[[], Integers], steps: int, deadline: Deadline) -
 
 
 def _connected(tree: ReleasedTree) -> bool:
-    """Return True if one step may lead from any true counts to any others.
+    """Return True if a single step can lead from any true counts to any others.
 
     Behind a draw the auxiliary numbers, of full support, are all that a step remembers. Behind a mode, or where totals were
     summed, it is the noisy counts, and noise without bounds makes any of them possible given any true ones.
@@ -373,12 +373,12 @@ def _connected(tree: ReleasedTree) -> bool:
 
 
 def spent(deadline: Deadline, done: str) -> ConvergenceError:
-    """Return the error for chains whose time was spent."""
+    """Return the error for chains that ran out of time."""
     return deadline.spent("released-multinomial", done, "allow more `minutes`, or ask for fewer draws")
 
 
 def _run(step: Callable[[], Integers], count: int, thin: int, limit: ChainLimit) -> Integers:
-    """Return `(count, nodes)` counts, `thin` steps apart."""
+    """Return counts `(count, nodes)` that lie `thin` steps apart."""
     out = []
     for _ in range(count):
         if limit.passed:

@@ -1,4 +1,4 @@
-"""A released total of zero: the posterior of the true counts.
+"""The posterior of the true counts of a total that was released as zero.
 
 Whatever the noisy parts were, they split nothing into nothings. So the posterior is the prior times
 the likelihood of the true total alone,
@@ -141,7 +141,7 @@ def _log_prior(problem: ReleasedSum, last: int) -> Reals:
 
 
 def _widest(problem: ReleasedSum) -> float:
-    """Return a total beyond which none is released as zero, or none has prior mass."""
+    """Return a total above which nothing is released as zero, or the prior has no mass."""
     window = problem.prior_total.window()
     reach = [half_width(law) for law in problem.every_law()]
     return max(sum(reach) * len(problem.laws), 0 if window is None else window[1])
@@ -155,7 +155,7 @@ def _impossible() -> InfeasibleError:
 
 
 def log_likelihood(problem: ReleasedSum, last: int) -> Reals:
-    """Return the log likelihood of totals 0..last, accurate in relative terms however small.
+    """Return the log likelihood of the totals 0..last, with small relative error even if it is tiny.
 
     With independent totals n <= 0 is released as zero (Algorithm 1: a draw that is zero); with
     summed ones, where m is n clipped to n* - K .. n* + K, both n <= 0 and n* <= K, or n* <= -K.
@@ -202,7 +202,7 @@ def _log_of_sum(problem: ReleasedSum, last: int) -> Reals:
 
 
 def log_at_most(log: Reals, noise: Integers) -> Reals:
-    """Return the log probability of noise of at most `noise`, from log masses at 0, 1, ... of a symmetric law."""
+    """Return the log probability of noise of at most `noise`, from the log masses at 0, 1, ... of a symmetric law."""
     tail = np.logaddexp.accumulate(log[::-1])[::-1]  # of at least 0, 1, ...
     small = tail[np.maximum(-noise, 0)]
     return np.where(noise <= 0, small, _log_complement(tail[np.maximum(noise, 0) + 1]))
@@ -215,7 +215,7 @@ def _log_complement(log: Reals) -> Reals:
 
 
 def _log_drawn_zero(log: Reals, totals: Integers) -> Reals:
-    """Return the log of `sum_n p(n - N) p(0 - n) / P(noise <= n)`: a draw from the posterior given n is zero."""
+    """Return the log of `sum_n p(n - N) p(0 - n) / P(noise <= n)`, for a posterior draw given n that is zero."""
     width = log.size - totals.size
     noisy = np.arange(-width // 2, totals[-1] + width // 2)
     zero = log[np.abs(noisy)] - log_at_most(log, noisy)

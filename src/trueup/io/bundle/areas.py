@@ -36,8 +36,8 @@ def refuse_taken_area_name(column: str, taken: list[str]) -> None:
     """Refuse a column of areas that is called as one of the release."""
     if column.casefold() in [name.casefold() for name in taken]:
         raise DataError(
-            f"the release has a column '{column}' itself",
-            remedy="call the mapping's column of areas otherwise, and say how (--areas NAME=FILE)",
+            f"the areas are named '{column}', but the released tables have a column of that name",
+            remedy="give the areas another name: --areas NAME=FILE",
         )
 
 
@@ -87,10 +87,11 @@ def _refuse_bad_rows(connection: Any, name: str, keys: list[str], level: str) ->
         known = (connection.execute(f"SELECT DISTINCT {quoted(k)} FROM places").fetchall() for k in keys)
         read = map(lost_zeros, keys, key, ([each for (each,) in found] for found in known))
         raise DataError(
-            f"area '{area}' lists '{'/'.join(key)}', which is no place of level '{level}' of the release",
+            f"area '{area}' lists '{'/'.join(key)}', which is not a place of level '{level}' of the release",
             remedy=next(
                 filter(None, read), "correct the mapping, or map from the places that the release has"
             ),
+            needed="keys of places of that level",
         )
     twice = f"SELECT {THE_AREA}, {same} FROM areas GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1"
     if found := connection.execute(twice).fetchall():
@@ -181,7 +182,9 @@ def write_areas(
     """
     folder, out = Path(folder), Path(out)
     if out.suffix not in _ENDINGS:
-        raise BundleError(f"'{out.name}' has an unknown ending", needed=f"one of {', '.join(_ENDINGS)}")
+        raise BundleError(
+            f"'{out.name}' has an unknown file extension", needed=f"one of {', '.join(_ENDINGS)}"
+        )
     refuse_file(out)
     manifest = read_manifest(folder)
     spec = read_spec(folder)[1]
@@ -221,7 +224,8 @@ def _kept(cells: Cells, attributes: Sequence[str] | None) -> list[tuple[Attribut
     seen = list(zip(cells.attributes, cells.recodes(names)))
     if lost := [a.name for a, recode in seen if not recode.name and not a.partition]:
         raise SpecError(
-            f"the values of '{lost[0]}' overlap, so they cannot be summed", remedy="keep it as an attribute"
+            f"the values of '{lost[0]}' overlap, so a sum over them counts some units twice",
+            remedy="keep it as an attribute",
         )
     return [(a, recode) for a, recode in seen if recode.name]
 
@@ -268,7 +272,10 @@ def _register_places(connection: Any, folder: Path, spec: Spec) -> list[str]:
     places = open_table(folder / "public" / "places.parquet", connection)
     keys = [name.removeprefix(prefix) for name in places.columns() if name.startswith(prefix)]
     if not keys:
-        raise BundleError(f"'{folder}' has one place alone, so that there are no areas to sum")
+        raise BundleError(
+            f"'{folder}' has only one place, so there are no areas to sum",
+            needed="a release with several places",
+        )
     columns = ", ".join(f"{quoted(prefix + key)} AS {quoted(key)}" for key in keys)
     file = parquet([folder / "public" / "places.parquet"])
     connection.execute(f"CREATE TABLE places AS SELECT {columns} FROM {file}")

@@ -86,7 +86,10 @@ def open_posterior(folder: str | Path, *, memory: int | None = None) -> Posterio
         refuse_needed(f"'{folder}'", PROCESS + 8 * prod(shape), memory)
     cells = _cells(folder, manifest)
     if cells.n != shape[2] or (by_parts and (shape[0] != 1 or cells.is_family)):
-        raise BundleError(f"the places of '{folder}' are not those of its draws", remedy=_RESTORE)
+        raise BundleError(
+            f"the places in '{folder}' differ from those of its draws",
+            remedy="restore the folder, or infer again",
+        )
     files = {name: manifest["files"][name] for name in _names_of_draws(folder, manifest)}
     drawn = manifest["drawn"]
     conflicts = manifest["conflicts"]
@@ -131,7 +134,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         refuse_names(manifest["files"])
     except (OSError, ValueError, LookupError, TypeError):
         raise BundleError(
-            f"the manifest of '{folder}' is damaged or of another kind", remedy=_RESTORE
+            f"the manifest of '{folder}' is damaged, or is not one of a posterior", remedy=_RESTORE
         ) from None
     refuse_links(folder, [MANIFEST.name, *manifest["files"]])
     later = "draws/" if manifest.get("by parts") else None  # of a nation, when they are read
@@ -140,14 +143,16 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             continue
         if not (path := folder / name).is_file() or digest(path) != written:
             raise BundleError(
-                f"'{name}' of '{folder}' is missing or not the file that was written", remedy=_RESTORE
+                f"'{name}' of '{folder}' is missing or was changed after it was written", remedy=_RESTORE
             )
     return manifest
 
 
 def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
     if PLACES not in manifest["files"]:
-        raise BundleError(f"'{folder}' holds no keys of places, so that none can be named", remedy=_RESTORE)
+        raise BundleError(
+            f"'{folder}' holds no keys of places, so that its places have no names", remedy=_RESTORE
+        )
     levels = manifest["levels"]
     attributes = tuple(_attribute(entry) for entry in manifest["attributes"])
     try:
@@ -155,7 +160,9 @@ def _cells(folder: Path, manifest: Mapping[str, Any]) -> Cells:
             folder / PLACES, [each["level"] for each in levels], most=levels[-1]["places"]
         )
         if tree.sizes != tuple(each["places"] for each in levels):
-            raise BundleError(f"'{PLACES}' of '{folder}' holds other places than its manifest says")
+            raise BundleError(
+                f"'{PLACES}' of '{folder}' holds other numbers of places than its manifest states"
+            )
     except BundleError:
         raise
     except TrueupError:
@@ -197,7 +204,7 @@ def _draws(folder: Path, names: Iterable[str], shape: tuple[int, int, int]) -> N
         counts[done : done + part.size] = part
         done += part.size
     if done != counts.size:
-        raise BundleError(f"'{folder}' holds fewer draws than its manifest says", remedy=_RESTORE)
+        raise BundleError(f"'{folder}' holds fewer draws than its manifest states", remedy=_RESTORE)
     return counts.reshape(shape)
 
 
@@ -206,14 +213,14 @@ def _counts(path: Path, most: int) -> NDArray:
     table = _table_name(path)
     with connect(files=[path], threads=1) as connection, quiet_duckdb(f"'{path.name}'"):
         if path.suffix == ".parquet" and columns_of(connection, [path]).get("count") not in KINDS["whole"]:
-            raise BundleError(f"'{path.name}' has no column 'count' of whole numbers", remedy=_RESTORE)
+            raise BundleError(f"'{path.name}' has no column of whole numbers called 'count'", remedy=_RESTORE)
         if connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0] > most:
-            raise BundleError(f"'{path.name}' holds more rows than its manifest says", remedy=_RESTORE)
+            raise BundleError(f"'{path.name}' holds more rows than its manifest states", remedy=_RESTORE)
         found = connection.execute(f'SELECT "count"::BIGINT AS n FROM {table}').fetchnumpy()["n"]
     if np.ma.is_masked(found):
         raise BundleError(f"'{path.name}' holds a row without a count", remedy=_RESTORE)
     if found.size and not -LARGEST_COUNT < found.min() <= found.max() < LARGEST_COUNT:
-        raise BundleError(f"'{path.name}' holds a count beyond 2^53", remedy=_RESTORE)
+        raise BundleError(f"'{path.name}' holds a count above 2^53", remedy=_RESTORE)
     return np.asarray(found)
 
 

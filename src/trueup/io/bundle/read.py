@@ -200,7 +200,7 @@ def _measurements(folder: Path, manifest: Mapping[str, Any]) -> Measurements:
     record = unverified_measurements(folder, manifest)
     if record.digest != manifest["measurements"]:
         raise BundleError(
-            f"the measurements in '{folder}' were altered: their digest differs from the manifest's"
+            f"the measurements in '{folder}' were changed: their digest differs from the one in the manifest"
         )
     return record
 

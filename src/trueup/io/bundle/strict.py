@@ -82,7 +82,7 @@ def amount(text: Any) -> Fraction:
     if isinstance(text, int) and not isinstance(text, bool) and 0 <= text < 10**_DIGITS:
         return Fraction(text)
     if not isinstance(text, str) or not _AMOUNT.fullmatch(text):
-        raise ValueError("no amount")
+        raise ValueError("an amount is missing or is not a text")
     above, _, below = text.partition("/")
     if below and not int(below):
         raise ValueError("no amount")
@@ -103,7 +103,7 @@ def refuse_names(names: Iterable[Any], *, pattern: bool = False) -> None:
     for name in names:
         parts = name.split("/") if isinstance(name, str) and len(name) < 1000 else []
         if not 1 <= len(parts) <= 3 or not all(grammar.fullmatch(part) for part in parts):
-            raise ValueError("no name of a file of a bundle")
+            raise ValueError("a file of a bundle has a name that is not allowed")
 
 
 def refuse_links(folder: Path, names: Iterable[str]) -> None:

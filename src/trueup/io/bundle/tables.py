@@ -111,7 +111,10 @@ def read_measured(
             raise BundleError(f"'{path.name}' cannot be read: it is truncated or damaged") from None
     sizes = [cells.size(h.margin) if h.groups is None else len(h.groups) for h in headers]
     if flat.size != sum(sizes):
-        raise BundleError(f"'{path.name}' does not hold the measurements of its places")
+        raise BundleError(
+            f"'{path.name}' holds {flat.size} values, but its tables have {sum(sizes)} groups",
+            remedy="restore the bundle",
+        )
     return tuple(np.split(flat, np.cumsum(sizes)[:-1]))
 
 
@@ -194,7 +197,7 @@ def read_left_out(connection: Any, files: str) -> int:
     """Read the noisy number of records that were left out."""
     rows = connection.execute(f"SELECT value[1]::BIGINT FROM {files} WHERE level = ''").fetchall()
     if len(rows) != 1:
-        raise BundleError("the measurements do not say once how many records were left out")
+        raise BundleError("the measurements must state exactly once how many records were left out")
     return int(rows[0][0])
 
 
@@ -321,7 +324,7 @@ def read_published(
         values = np.asarray(rows["value"][here], np.float64)
         if not (np.abs(values) <= LARGEST).all() or (header.law.discrete and (values % 1).any()):
             raise BundleError(
-                f"'{PUBLISHED}' holds a value of '{header.query}' that its noise cannot give",
+                f"'{PUBLISHED}' holds a value of '{header.query}' that its noise cannot produce",
                 remedy="restore the bundle",
             )
         headers.append(

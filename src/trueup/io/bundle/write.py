@@ -51,7 +51,8 @@ def write_measurements(folder: Path, spec_text: str, measurements: Measurements)
     """Begin a bundle of in-memory measurements; return their manifest entries."""
     if measurements.simulation:
         raise PrivacyError(
-            "simulated measurements are never published", needed="measurements by `trueup.measure`"
+            "the measurements are simulated, and only measurements of real data are published",
+            needed="measurements by `trueup.measure`",
         )
     public, cells = begin_bundle(folder, spec_text), measurements.cells
     file = public / measured_file(WHOLE_PART)

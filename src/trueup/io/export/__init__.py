@@ -114,7 +114,7 @@ def _write_records(folder: Path, record: Record, held: Exported) -> None:
 
     if not isinstance(record, Release):
         raise SpecError(
-            "records add up to released counts, and none are given",
+            "records are requested, but no released counts are given to which they could add up",
             needed="a release",
             remedy="run `trueup reconcile` on the measurements",
         )
@@ -128,7 +128,8 @@ def _refuse_target(out: Path, to: str) -> None:
         return refuse_occupied(out)
     if out.suffix != ENDINGS[to]:
         raise SpecError(
-            f"'{out.name}' is given for a file of format '{to}'", needed=f"a name that ends in {ENDINGS[to]}"
+            f"the name '{out.name}' does not fit the format '{to}'",
+            needed=f"a name that ends in {ENDINGS[to]}",
         )
     return refuse_file(out)
 
@@ -137,7 +138,8 @@ def _refuse_idle(tables: str | Sequence[str], wide: str | None) -> None:
     """Refuse a choice of tables for metadata, which are of the whole release."""
     if tables or wide:
         raise SpecError(
-            "metadata are of the whole release, and tables are chosen", remedy="leave the choice out"
+            "tables are chosen, but the metadata describe the whole release",
+            remedy="leave out the choice of tables",
         )
 
 

@@ -171,13 +171,14 @@ def deployment(record: Release | Measurements | Posterior, curator: str | None =
     """Describe a release as registries of deployments list it; amounts are exact fractions, with a number rounded up beside."""
     if isinstance(record, Posterior):
         raise SpecError(
-            "a posterior has no mechanism of its own",
+            "a posterior is given, which has no mechanism of its own",
             needed="the release or the measurements that it was drawn from",
         )
     measured = record.measurements if isinstance(record, Release) else record
     if measured.simulation:
         raise SpecError(
-            "the noise is simulated, and nothing is deployed", needed="a release by `trueup release`"
+            "the noise of this release is simulated, so that it protects no data",
+            needed="a release of real data by `trueup release`",
         )
     guarantee = measured.guarantee
     spec: Any = measured.spec

@@ -112,8 +112,8 @@ def refuse_long(table: ExportedTable) -> None:
         rows //= kept[position_of(table.cells, table.margin, table.wide)].size
     if rows > ROWS:
         raise TrueupError(
-            f"the table '{table.margin}' has {rows:,} rows, and a sheet of Excel holds {ROWS:,}",
-            remedy="name coarser tables with --table, or export to csv or parquet",
+            f"the table '{table.margin}' has {rows:,} rows, but a sheet of Excel holds at most {ROWS:,}",
+            remedy="choose coarser tables with --table, or export to csv or parquet",
         )
 
 
@@ -148,15 +148,16 @@ def record_columns(release: Release) -> dict[str, NDArray]:
     cells, counts = release.cells, np.asarray(release.counts)
     if counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
         raise SpecError(
-            "the released counts are not numbers of records",
-            needed="whole counts of 0 and more",
-            remedy="reconcile with a method of whole nonnegative counts",
+            "the released counts include negative numbers or fractions, so they are not numbers of records",
+            needed="whole counts of 0 or more",
+            remedy="reconcile with a method that gives such counts, such as 'tree-topdown'",
         )
     refuse_overlapping_records(cells)
     total = int(release.sums(cells.coarsest).sum())
     if total > MOST_RECORDS:
         raise SpecError(
-            f"the release counts {total:,} records", needed=f"at most {MOST_RECORDS:,} to be written"
+            f"the release counts {total:,} records, too many to write",
+            needed=f"at most {MOST_RECORDS:,} records",
         )
     rng = np.random.default_rng([int(release.digest, 16), 2])
     if not isinstance(cells, FamilyCells):
@@ -164,7 +165,7 @@ def record_columns(release: Release) -> dict[str, NDArray]:
         return {name: column[at] for name, column in named_columns(cells, cells.finest).items()}
     if cells.joint is not None:
         raise SpecError(
-            "tables in a ring are released without the joint table that closes them, so that records cannot be drawn from them",
+            "the released tables form a ring without their joint table, so that records cannot be drawn from them",
             needed="tables without a ring",
             remedy=f"measure '{cells.joint}' too, however noisily",
         )
@@ -198,8 +199,8 @@ def refuse_overlapping_records(cells: Cells) -> None:
     """Refuse attributes whose values overlap: a count is then no number of records."""
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
-            f"the values of '{overlapping[0]}' overlap, so that counts are not numbers of records",
-            needed="attributes of which each record has one value",
+            f"the values of '{overlapping[0]}' overlap, so that the counts are not numbers of records",
+            needed="attributes with exactly one value for each record",
         )
 
 

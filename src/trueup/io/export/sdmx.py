@@ -44,11 +44,13 @@ def write_sdmx_folder(folder: Path, exported: Exported, *, agency: str) -> None:
     """Write an SDMX-CSV file for each table, and `structure.xml`."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_\-]*(\.[A-Za-z][A-Za-z0-9_\-]*)*", agency):
         raise SpecError(
-            f"'{agency}' is not an SDMX agency", needed="letters, digits, dots, such as XX or ABC.STATS"
+            f"'{agency}' is not the identifier of an SDMX agency",
+            needed="letters, digits and dots, such as XX or ABC.STATS",
         )
     if wide := next((table for table in exported.tables if table.wide), None):
         raise SpecError(
-            f"the table '{wide.margin}' is asked for wide", needed="the long table: SDMX has no other"
+            f"the table '{wide.margin}' is requested in wide form",
+            needed="the long form, because SDMX has no other",
         )
     flows = [_Flow.of(table, agency) for table in exported.tables]
     for flow in flows:
@@ -123,7 +125,10 @@ def codes(labels: Sequence[str]) -> list[str]:
     found = [re.sub(r"[^A-Za-z0-9_@$\-]", lambda c: f"_x{ord(c[0]):x}", text) or "_" for text in texts]
     if len(set(found)) < len(found):
         twice = next(label for label, code in zip(labels, found) if found.count(code) > 1)
-        raise SpecError(f"'{twice}' has the SDMX code of another label", remedy="export to csv")
+        raise SpecError(
+            f"the label '{twice}' and another one have the same SDMX code",
+            remedy="export to csv, which keeps the labels",
+        )
     return found
 
 

@@ -87,7 +87,7 @@ class SparseCounts:
         """
         if not self.part(part).is_file():
             raise DataError(
-                f"'{self.folder}' lacks the file of part {part}", remedy="tabulate the data again"
+                f"the file of part {part} is missing in '{self.folder}'", remedy="tabulate the data again"
             )
         rows = select(open_table(self.part(part), connection), Occupied._fields)
         return Occupied(**{name: np.asarray(rows[name]) for name in Occupied._fields})
@@ -220,7 +220,8 @@ class _Tabulation:
         places = self.cells.shape[0]
         if part_of_place.shape != (places,):
             raise DataError(
-                f"{len(part_of_place):,} places have a part", needed=f"one for each of {places:,}"
+                f"{len(part_of_place):,} places are assigned to parts",
+                needed=f"a part for each of {places:,} places",
             )
         keys = {f"k{i}": column for i, column in enumerate(plain_keys(self.spec, self.cells).values())}
         rows = {**keys, "place": np.arange(places), "part": part_of_place.astype(np.int64)}
@@ -318,7 +319,10 @@ class _Tabulation:
         if self.limit:
             unit = np.array([named_unit(value) for value in held[self.limit.column].tolist()], dtype=object)
             refuse_missing(unit, self.limit.column, lambda at: self._said(table, held[ROW][at]), IDS)
-        raise DataError(f"{table.name} holds a row of no cell", needed="a place and values of the domain")
+        raise DataError(
+            f"a row of {table.name} does not belong to any cell",
+            needed="in every row a listed place and values that the attributes may have",
+        )
 
     def _said(self, table: Relation, row: int) -> str:
         """Return where a row stands; rows counted elsewhere have lost their numbers."""
@@ -351,7 +355,7 @@ class _Tabulation:
         row, value = Relation(table.name, bad).select(["row", "value"]).values()
         where = table.row(int(row[0]))
         whole_counts(value, column, lambda at: where)
-        raise DataError(f"column '{column}' in {where} holds something other than a whole number")
+        raise DataError(f"column '{column}' in {where} holds something that is not a whole number")
 
     def _first(self, query: str) -> Any:
         return next(iter(self.connection.execute(query).fetchall()), None)

@@ -81,9 +81,10 @@ def linked_records(
         return
     if not isinstance(source, JoinedTables):
         raise DataError(
-            "the spec links two tables, and one is given",
-            needed=f"the {spec.table.counts}s and the {spec.table.join.counts}s",
-            remedy="add the second by another --data FILE, or give trueup.JoinedTables(persons, households) as data",
+            "the spec links two tables, but only one is given",
+            needed=f"two tables, one of {spec.table.counts}s and one of {spec.table.join.counts}s",
+            remedy="give the second table by another --data FILE, or both in Python as trueup.JoinedTables(persons, "
+            "households)",
         )
     settings = {"memory_limit": memory and f"{parse_memory(memory)}B", "threads": threads}
     settings = {name: value for name, value in settings.items() if value}

@@ -76,9 +76,9 @@ def refuse_twins(index: NDArray[np.int64], where: Where) -> None:
     if (same := np.flatnonzero(np.diff(index[order]) == 0)).size:
         first, second = order[same[0] : same[0] + 2]
         raise DataError(
-            f"{where(int(first))} and {where(int(second))} name the same cell",
+            f"{where(int(first))} and {where(int(second))} are about the same cell",
             needed="one row for each cell of a table of counts",
-            remedy="leave out what stands twice; if another column tells them apart, add them up or make it an attribute",
+            remedy="remove repeated rows; if another column distinguishes them, sum over it or make it an attribute",
             about=TABLE,
         )
 
@@ -87,15 +87,15 @@ def refuse_rows(found: int, expected: int | None, table: Source) -> None:
     """Refuse a table that is empty or has another number of rows than required; the number is never stated."""
     if expected is None and not found:
         raise DataError(
-            f"{table.name} is empty: it has a header and no row",
+            f"{table.name} has a header but no rows",
             needed="at least one row",
-            remedy="check the file; if it is to be empty, give --expect-rows 0",
+            remedy="check the file; if it should be empty, give --expect-rows 0",
             about=ROWS,
         )
     if expected not in (None, found):
         raise DataError(
-            f"{table.name} does not hold the {expected:,} rows that are expected",
-            remedy="check that the file is whole, and the number given as --expect-rows",
+            f"{table.name} does not hold {expected:,} rows, as it should",
+            remedy="check that the file is complete, and that --expect-rows gives the right number",
             about=ROWS,
         )
 
@@ -176,8 +176,9 @@ def plain_keys(spec: Reading, cells: Cells) -> Columns:
     if not keys or len(set(_row_contents(keys))) < len(next(iter(keys.values()))):
         columns = " and ".join(f"'{name}'" for name in spec.table.place)
         raise SpecError(
-            f"`place` in [table] names {columns}, which several places of level '{cells.tree.levels[-1]}' share",
-            needed="columns that no two places share",
+            f"`place` in [table] names {columns}, in which several places of level '{cells.tree.levels[-1]}' have the "
+            "same key",
+            needed="columns whose keys identify each place",
         )
     return _plain(keys, cells)
 
@@ -188,8 +189,8 @@ def _plain(keys: Columns, cells: Cells) -> Columns:
     plain = {name: np.array(plain_texts(column), dtype=object) for name, column in keys.items()}
     if len(set(_row_contents(plain))) < len(set(_row_contents(keys))):
         raise DataError(
-            f"two places of level '{cells.tree.levels[-1]}' differ by '.0' alone",
-            needed="keys that are no floating-point numbers",
+            f"the keys of two places of level '{cells.tree.levels[-1]}' differ only by an ending '.0'",
+            needed="keys as text, not as floating-point numbers",
         )
     return plain
 

@@ -121,7 +121,7 @@ def text_sql(table: Relation, column: str) -> str:
     if kind not in ("varchar", "enum", "null", "decimal"):
         raise DataError(
             f"column '{column}' of {table.name} is of the type {kind.upper()}",
-            needed="text or whole numbers for keys and attribute values",
+            needed="text or whole numbers for keys and values of attributes",
         )
     return f"nullif({_plain_sql(f'CAST({name} AS VARCHAR)')}, '')"
 

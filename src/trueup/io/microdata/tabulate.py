@@ -190,7 +190,7 @@ def _wide(spec: Reading, cells: Cells, table: Source, expected: int | None) -> N
 
 def _whole_terms(terms: dict[str, Fraction], text: str) -> dict[str, int]:
     if any(c.denominator != 1 for c in terms.values()):
-        raise SpecError(f"expression '{text}' holds a fraction", needed="whole multiples of columns")
+        raise SpecError(f"expression '{text}' holds a fraction", needed="whole-number multiples of columns")
     return {name: int(c) for name, c in terms.items()}
 
 

@@ -78,8 +78,8 @@ def refuse_unlimited(spec: Spec | Reading, limit: Limit | None) -> None:
     """Refuse to tabulate without the limit that the spec's sensitivity depends on."""
     if (spec.privacy.id is None) != (limit is None):
         raise PrivacyError(
-            "records are tabulated without the limit that the spec sets",
-            needed=f"a limit on the records of each unit, by the column '{spec.privacy.id}'",
+            "records would be counted without the limit on each unit that the spec sets",
+            needed=f"records of which each unit has at most that many, known by the column '{spec.privacy.id}'",
         )
 
 

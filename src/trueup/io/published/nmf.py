@@ -110,12 +110,16 @@ def _level_rows(root: Path, level: str, kind: str) -> list[Row]:
         if kind == "Constraint":
             return []
         raise DataError(
-            f"'{root}' has no files for level '{level}'", needed=f"{level}.parquet/{kind}/.../*.parquet"
+            f"'{root}' has no files for level '{level}'",
+            needed=f"files with paths of the form {level}.parquet/{kind}/.../*.parquet",
         )
     with connect(files=files) as connection, quiet_duckdb(f"a file of level '{level}'"):
         relation = connection.sql(f"FROM {parquet(files, 'hive_partitioning = false, union_by_name = true')}")
         if missing := [name for name in _COLUMNS[kind] if name not in relation.columns]:
-            raise DataError(f"the files of level '{level}' lack the column '{missing[0]}'")
+            raise DataError(
+                f"the files of level '{level}' do not have the column '{missing[0]}'",
+                remedy="check the files",
+            )
         if len(relation) > sum(Path(file).stat().st_size for file in files):
             raise DataError(
                 f"the files of level '{level}' have more rows than bytes", remedy="check the files"
@@ -154,7 +158,10 @@ def _measured(
     _refuse_other_sizes(cells, margin, mine)
     place = _place_of(cells, level, mine)
     if sorted(row.geocode for row in mine) != sorted(place) or not mine:
-        raise DataError(f"query '{query.name}' is not listed once for every place of level '{level}'")
+        raise DataError(
+            f"query '{query.name}' is missing or repeated for some place of level '{level}'",
+            needed="one row for each place",
+        )
     result = []
     for variance in sorted({row.given for row in mine}):
         groups, part = _join([row for row in mine if row.given == variance], place)
@@ -215,7 +222,8 @@ def _constraints(
     place = _place_of(cells, level, rows)
     if stray := [row for row in rows if row.geocode not in place]:
         raise DataError(
-            f"constraint '{stray[0].query}' names the place '{stray[0].geocode}', which has no query"
+            f"constraint '{stray[0].query}' is about the place '{stray[0].geocode}', for which no query is given",
+            needed="constraints on places that have queries",
         )
     views = [name for attribute in spec.attributes for name in attribute.views]
     found = []

@@ -124,13 +124,13 @@ def _by_level(spec: Spec, rows: Columns) -> dict[str, Columns]:
     types = np.array([str(name).lower() for name in rows["REGION_TYPE"]])
     if unknown := sorted(set(types.tolist()) - set(names)):
         raise DataError(
-            f"REGION_TYPE '{unknown[0].upper()}' is no level of the spec",
+            f"REGION_TYPE '{unknown[0].upper()}' is not a level of the spec",
             needed=f"one of: {', '.join(n.upper() for n in names)}",
         )
     if last not in types:
         raise DataError(
-            f"no row has the REGION_TYPE '{last.upper()}', the last level of the spec",
-            needed="its rows, or a spec without that level",
+            f"the last level of the spec is '{last.upper()}', but no row has this REGION_TYPE",
+            needed="rows of the last level, or a spec without that level",
         )
     return {
         name: {key: column[types == name] for key, column in rows.items()} for name in names if name in types
@@ -143,7 +143,8 @@ def _read_part(spec: Spec, source) -> Columns:
     named = [match for column in table.columns() if (match := _CELL.fullmatch(column))]
     if len(named) != 1:
         raise DataError(
-            f"{table.name} has {len(named)} columns of data cells", needed="one, such as PH5_NUM_DATA_CELL"
+            f"{table.name} has {len(named)} columns of data cells",
+            needed="one such column, such as PH5_NUM_DATA_CELL",
         )
     keys = list(dict.fromkeys(level.column for level in spec.levels if level.column))
     rows = select(table, list(dict.fromkeys([*keys, *_FIXED, named[0].group()])))
@@ -197,7 +198,7 @@ def _positions(spec: Spec, cells: Cells, rows: Columns, level: str) -> NDArray[n
         what = "is missing" if times[wrong[0]] == 0 else "is listed more than once"
         raise DataError(
             f"the count of '{cells.margin_label(margin, int(wrong[0]))}' {what}",
-            needed="each data cell of each place once",
+            needed="one row for each data cell of each place",
         )
     return at
 
@@ -244,9 +245,13 @@ def _numbers(column: NDArray, law: Law) -> NDArray:
     try:
         found = [read(str(value)) for value in column]
     except ValueError:
-        raise DataError("column 'COUNT' holds something other than whole numbers") from None
+        raise DataError(
+            "column 'COUNT' holds something that is not a whole number", needed="whole numbers"
+        ) from None
     if not all(abs(value) <= MAX_COUNT for value in found):
-        raise DataError("column 'COUNT' holds something other than numbers up to 2^62")
+        raise DataError(
+            "column 'COUNT' holds something that is not a number up to 2^62", needed="numbers up to 2^62"
+        )
     return np.array(found)
 
 

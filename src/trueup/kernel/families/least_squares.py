@@ -268,7 +268,7 @@ class FamilyLeastSquares:
         dense = tuple(sorted({i for view in views for i in view.kept} - set(contrast)))
         if (unknowns := int(np.prod([self.axes[i].atoms for i in dense], dtype=np.int64))) > MOST_UNKNOWNS:
             raise SpecError(
-                f"recodes of several attributes are crossed, which takes matrices of {unknowns:,} rows",
+                f"recodes of several attributes are crossed, which needs matrices of {unknowns:,} rows",
                 needed=f"at most {MOST_UNKNOWNS:,}",
                 remedy="measure fewer recodes of the same attributes",
             )

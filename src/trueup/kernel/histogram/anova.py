@@ -289,7 +289,7 @@ def leaf_filter(precision: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np
     reduced = free.T @ precision @ free
     if free.size and np.linalg.eigvalsh(reduced)[0] <= RANK * max(np.trace(precision), 1e-300):
         raise SpecError(
-            "a lowest level whose measurements do not determine every cell",
+            "at some place of the lowest level the measurements do not determine every cell",
             needed="the detailed histogram (or marginals that determine it) measured on every lowest level",
             remedy="measure the detailed histogram there, however noisily",
         )

@@ -40,14 +40,18 @@ def integer_matrix(invariants: ArrayLike) -> Matrix:
         given = np.array(None)
     if given.ndim != 2 or given.dtype.kind not in "biuf" or not ((given > -(2**53)) & (given < 2**53)).all():
         raise SpecError(
-            "the invariants are not a matrix of integers", needed="one row per invariant, numbers below 2^53"
+            "the invariants are not a matrix of integers",
+            needed="one row for each invariant, with whole numbers below 2^53",
         )
     matrix = np.asarray(given, dtype=np.int64)
     if not np.array_equal(matrix, given):
-        raise SpecError("an invariant has non-integer coefficients", remedy="multiply it by its denominator")
+        raise SpecError(
+            "an invariant has coefficients that are not whole numbers",
+            remedy="multiply it by the common denominator",
+        )
     empty = np.flatnonzero(~matrix.any(axis=1))
     if len(empty):
-        raise SpecError(f"invariant {empty[0]} is over an empty set of cells", remedy="drop it")
+        raise SpecError(f"invariant {empty[0]} counts no cell", remedy="leave it out")
     return matrix
 
 

@@ -143,17 +143,20 @@ def _invariant_rows(n: int, invariants: Any) -> Any:
         invariants = algebra.integer_matrix(invariants) if np.size(invariants) else np.zeros((0, n), np.int64)
     rows: Any = scipy.sparse.csr_array(invariants)
     if rows.shape[1] != n:
-        raise SpecError(f"invariants over {rows.shape[1]} cells", needed=f"{n} cells")
+        raise SpecError(
+            f"the invariants have coefficients for {rows.shape[1]} cells",
+            needed=f"a coefficient for each of {n} cells",
+        )
     if not np.array_equal(rows.data, np.rint(rows.data)) or (np.abs(rows.data) >= 2**53).any():
         raise SpecError(
-            "an invariant has coefficients that are not integers below 2^53",
-            remedy="multiply it by its denominator",
+            "an invariant has coefficients that are not whole numbers below 2^53",
+            remedy="multiply it by the common denominator",
         )
     rows = rows.astype(np.int64)
     rows.eliminate_zeros()
     if np.any(np.diff(rows.indptr) == 0):
         empty = int(np.flatnonzero(np.diff(rows.indptr) == 0)[0])
-        raise SpecError(f"invariant {empty} is over an empty set of cells", remedy="drop it")
+        raise SpecError(f"invariant {empty} counts no cell", remedy="leave it out")
     return rows
 
 

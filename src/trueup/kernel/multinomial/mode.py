@@ -142,9 +142,9 @@ def as_counts(values: ArrayLike, what: str) -> Integers:
     """Return whole nonnegative numbers as int64, or raise an error."""
     array = np.asarray(values)
     if array.size and array.dtype.kind not in "iu":
-        raise DataError(f"{what} of type {array.dtype}", needed="whole numbers")
+        raise DataError(f"{what} are of type {array.dtype}", needed="whole numbers")
     if array.size and (array.min() < 0 or array.max() > LARGEST_COUNT):
-        raise DataError(f"{what} out of range", needed="counts from 0 to 2^62")
+        raise DataError(f"{what} are out of range", needed="counts from 0 to 2^62")
     return np.asarray(array, np.int64, order="C")
 
 
@@ -156,7 +156,7 @@ def as_trials(trials: int) -> int:
 def _sum(weights: Integers) -> int:
     """Return the exact sum of the weights, which must stay below 2^62."""
     if float(weights.sum(dtype=np.float64)) > LARGEST_COUNT:
-        raise DataError("weights that sum to more than 2^62", needed="smaller weights")
+        raise DataError("the weights sum to more than 2^62", needed="weights whose sum is at most 2^62")
     return int(weights.sum())
 
 
@@ -184,13 +184,13 @@ def refuse_groups(status: int, where: str) -> None:
     """Turn a kernel's status into an error."""
     if status == EMPTY:
         raise InfeasibleError(
-            f"{where} has a positive total and no positive weight among its parts",
-            needed="a rule for splitting such totals",
-            remedy="set empty = 'uniform' to split them evenly",
+            f"{where} has a positive total, but no part has a positive weight",
+            needed="a rule for splitting such totals, or a positive weight",
+            remedy="set empty = 'uniform' to split such totals evenly",
         )
     if status == INFEASIBLE:
         raise InfeasibleError(
-            f"{where} cannot be the sum of its parts: exact counts contradict each other",
+            f"{where} cannot be the sum of its parts, because exact counts contradict each other",
             remedy="correct the invariants",
         )
 
@@ -248,9 +248,9 @@ def multinomial_draw_tree(
     refuse_contradictory_totals(propagate_exact(child_ptr, known, least, fixed), label)
     if (least[~fixed] > 0).any():
         raise SpecError(
-            "an exact count lies below a count that is drawn, and a multinomial draw could fall under it",
-            needed="exact counts for all parts of a total, or none below it",
-            remedy="use multinomial-mode, which keeps such bounds",
+            "an exact count is one part of a total whose parts are drawn, and the draw could fall below it",
+            needed="exact counts for all parts of a total, or for none of them",
+            remedy="use the method multinomial-mode, which keeps exact counts",
         )
     counts = np.empty_like(weights)
     counts[0] = least[0] if fixed[0] else as_trials(total)

@@ -235,8 +235,8 @@ def log_even(k: Integers, shuffled: bool) -> float:
 
 def _impossible() -> InfeasibleError:
     return InfeasibleError(
-        "no noisy counts have these released counts as their multinomial mode",
-        needed="counts as multinomial-mode released them, and a prior that allows them",
+        "multinomial-mode cannot have released these counts under the given prior",
+        needed="counts that multinomial-mode released, and a prior that allows them",
         remedy="check the method, the laws and the prior",
     )
 

@@ -72,7 +72,8 @@ def draw_near_mode(
         tries += tried
         if tries > 1e6 * (done + 1):
             raise ConvergenceError(
-                "fewer than one proposal in a million is accepted for these released counts"
+                "fewer than one proposal in a million is accepted for these released counts",
+                remedy="check the released counts, the laws and the prior",
             )
     return out, done / tries
 

@@ -51,7 +51,7 @@ def fieller(
     num, den, var_num, var_den = np.broadcast_arrays(numerator, denominator, *variances)
     if not (np.isfinite(num) & np.isfinite(den) & (var_num >= 0) & (var_den >= 0)).all() or not quantile > 0:
         raise SpecError(
-            "a count, a variance or the quantile is no such number",
+            "a count, a variance or the quantile is out of range",
             needed="finite counts, variances of 0 or more, a quantile above 0",
         )
     # a r^2 - 2 b r + c <= 0

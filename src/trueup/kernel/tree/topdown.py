@@ -141,7 +141,7 @@ def topdown(
         raise SpecError(
             f"a tree of {len(variance)} nodes is given {len(lower)} lower and {len(upper)} upper bounds, and values of shape "
             f"{np.shape(values)}",
-            needed="one of each for every node",
+            needed="one value, one lower and one upper bound for each node",
         )
     gain, spread = weights or messages(child_ptr, variance)
     x = np.array(values, dtype=float, order="C")

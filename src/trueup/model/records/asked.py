@@ -73,8 +73,9 @@ class AskedDraws:
         """Combine with another answer draw by draw; a single quantity is combined with each place of the other."""
         if self.names is not None and other.names is not None and self.names != other.names:
             raise SpecError(
-                f"'{self.level}' and '{other.level}' are combined place by place, and have different places",
-                needed="places of one level, or one place on one side",
+                f"'{self.level}' and '{other.level}' hold different places, so that they cannot be combined place by "
+                "place",
+                needed="the same places on both sides, or one place on one side",
             )
         about = self if self.names is not None else other
         left, right = np.broadcast_arrays(self.draws, other.draws)

@@ -194,7 +194,7 @@ class Assessment(ThreeLines):
             If a column is unknown.
         """
         if unknown := set(wanted) - set(FIELDS):
-            raise SpecError(f"there is no column '{min(unknown)}'", needed=f"among: {', '.join(FIELDS)}")
+            raise SpecError(f"there is no column '{min(unknown)}'", needed=f"one of: {', '.join(FIELDS)}")
         held = np.ones(len(self.summary["value"]), dtype=bool)
         for name, value in wanted.items():
             held &= self.summary[name] == value
@@ -255,8 +255,8 @@ class Assessment(ThreeLines):
         found = self._known_rows({"by": "level", **wanted, "statistic": statistic, "level": level})
         if len(found["value"]) != 1:
             raise SpecError(
-                f"{len(found['value'])} figures '{statistic}' of '{level}' are meant",
-                needed="conditions that single one out, such as method, budget, about or unit",
+                f"the conditions fit {len(found['value'])} figures '{statistic}' of '{level}'",
+                needed="conditions that fit one figure, such as on method, budget, about or unit",
             )
         return float(found["value"][0]), float(found["mc_error"][0])
 
@@ -265,7 +265,7 @@ def refuse_confidential(public: bool) -> None:
     """Refuse to publish figures of a confidential truth."""
     if not public:
         raise PrivacyError(
-            "an assessment on confidential counts is a function of them, and no noise protects it",
-            needed="an assessment whose truth was declared public",
-            remedy="keep it internal; or assess public counts, an earlier release or a synthetic table",
+            "the assessment was computed from confidential counts, and no noise protects it",
+            needed="an assessment whose true counts were declared public",
+            remedy="keep it internal, or assess public counts, an earlier release or a synthetic table instead",
         )

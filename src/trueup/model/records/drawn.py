@@ -159,7 +159,9 @@ class Marginals:
     def pmf(self, group: int) -> tuple[NDArray[np.int64], Reals]:
         """Return the counts of a group's window and their masses."""
         if isinstance(group, bool) or group not in range(self.offset.size):
-            raise SpecError(f"there is no count {group}", needed=f"one of 0 to {self.offset.size - 1}")
+            raise SpecError(
+                f"there is no count number {group}", needed=f"a number from 0 to {self.offset.size - 1}"
+            )
         masses = self.masses[self.start[group] : self.start[group + 1]]
         return self.offset[group] + np.arange(len(masses)), masses
 

@@ -254,7 +254,7 @@ def read_confidence(level: str | float) -> int:
     if (nearest := round(percent)) in CONFIDENCES and abs(percent - nearest) < 1e-9:
         return nearest
     raise SpecError(
-        f"margins of error are not kept at the level {level}",
+        f"margins of error are not kept at the probability {level}",
         needed=f"one of: {', '.join(f'{percent}%' for percent in CONFIDENCES)}",
     )
 

@@ -96,7 +96,7 @@ class Measurements(Tabled):
     def __post_init__(self) -> None:
         if len(self.headers) != len(self.values):
             raise DataError(
-                f"{len(self.headers)} headers come with the values of {len(self.values)}",
+                f"{len(self.headers)} headers and {len(self.values)} arrays of values are given",
                 needed="one array of values for each header",
             )
         for header, values in zip(self.headers, self.values):
@@ -224,7 +224,7 @@ class Measurements(Tabled):
         if spec is not None and (own is None or spec is not own.spec):
             return Problem(spec, self.cells)
         if own is None:
-            raise SpecError("the measurements were read without their spec", remedy="give it: spec=...")
+            raise SpecError("the measurements were read without their spec", remedy="give the spec: spec=...")
         return own
 
     def rng(self) -> np.random.Generator:
@@ -248,9 +248,9 @@ def _refuse_unusable(cells: Cells, header: Measured, values: NDArray) -> None:
         )
         many = f", as are {bad.size - 1:,} more" if bad.size > 1 else ""
         raise DataError(
-            f"{where} are no finite number at '{label}'{many}",
-            needed="a number for each group",
-            remedy="leave out groups without a value: give the header the `groups` that were measured",
+            f"{where} are not finite at '{label}'{many}",
+            needed="a finite number for each group",
+            remedy="leave out the groups without a value: give the header the `groups` that were measured",
         )
 
 

@@ -184,9 +184,7 @@ class Names:
         names = [name for name, _ in pairs]
         self.cells.recodes(names)  # refuses two views of one attribute
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise SpecError(
-                f"'{twice}' is given two values", needed="one; counts of several are added with +"
-            )
+            raise SpecError(f"'{twice}' is given two values", needed="one value; add several counts by +")
         return dict(pairs)
 
     def _places(self, text: str) -> tuple[PlacesAsked, PlacesAsked, bool] | None:

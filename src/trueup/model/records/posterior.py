@@ -325,7 +325,8 @@ class Posterior(Tabled):
             count = Names(self.cells).find(name)
             if not count.single:
                 raise SpecError(
-                    f"'{name}' stands for every place of a level", needed="one place, or `trueup.ask`"
+                    f"'{name}' stands for every place of a level",
+                    needed="one place; `trueup.ask` answers for every place",
                 )
             return count.draws(self.cells, self.draws)[..., 0]
         margin, group = self._labels.found[name]

@@ -177,7 +177,10 @@ class Labels:
         """Return the group of a place of one level."""
         found = self.found.get(label)
         if found is None or found[0] != margin:
-            raise SpecError(f"level '{margin.level}' has no place '{label}'", needed="a label of its summary")
+            raise SpecError(
+                f"level '{margin.level}' has no place '{label}'",
+                needed="a label that the summary of this level lists",
+            )
         return found[1]
 
 
@@ -204,11 +207,11 @@ def places_of_area(cells: Cells, places: Area) -> NDArray[np.bool_]:
         )
     if overlapping := [a.name for a in cells.attributes if not a.partition]:
         raise SpecError(
-            f"the values of '{overlapping[0]}' overlap, so that places have no single count",
-            needed="a sum of labelled counts: `posterior.quantity`",
+            f"the values of '{overlapping[0]}' overlap, so that a sum over them counts some units twice",
+            needed="a sum of labelled counts, as `posterior.quantity` takes it",
         )
     if not (listed := listed_places(places)):
-        raise SpecError("the area holds no place", needed="at least one")
+        raise SpecError("the area holds no place", needed="at least one place")
     tree, last = cells.tree, len(cells.tree.levels) - 1
     times = np.zeros(tree.sizes[-1], np.int64)
     for name, place in listed:

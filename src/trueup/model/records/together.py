@@ -38,7 +38,7 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
     """
     if wrong := next((each for each in several if not isinstance(each, Measurements)), None):
         raise SpecError(
-            f"a {type(wrong).__name__} stands among several measurements",
+            f"a {type(wrong).__name__} is given among the measurements",
             needed="records that `trueup.measure` or `trueup.read_measurements` returned",
         )
     if not several:
@@ -48,12 +48,12 @@ def read_together(several: Sequence[Measurements]) -> Measurements:
         return first
     if any(cells_of(each) != cells_of(first) for each in others):
         raise SpecError(
-            "the measurements are not of the same cells",
+            "the measurements are not about the same cells",
             needed="the same places, and the same attributes with the same values",
             remedy="infer from each of them alone",
         )
     if len({each.digest for each in several}) < len(several):
-        raise SpecError("the same measurements are given twice", needed="each of them once")
+        raise SpecError("the same measurements are given twice", needed="each record of measurements once")
     return replace(
         first,
         headers=tuple(header for each in several for header in each.headers),
@@ -141,7 +141,8 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
     each = [held.measurements if isinstance(held, Release) else held for held in source.values()]
     if len(names) < 2 or not all(names) or not all(isinstance(held, Measurements) for held in each):
         raise SpecError(
-            "periods are given as a mapping", needed="two names or more, and the measurements of each period"
+            "the mapping of periods has fewer than two names, or holds something else than measurements",
+            needed="two or more names, each with the measurements of a period",
         )
     first, *others = each
     for name, held in zip(names[1:], others):
@@ -149,7 +150,8 @@ def link_periods(source: Mapping[str, Measurements | Release]) -> tuple[Measurem
     rules = [held.by(None).constraints.within(*held.bounds) for held in each]
     if reason := _refuses(first.cells, rules[0], first.headers):
         raise SpecError(
-            f"periods cannot be linked here: {reason}", remedy="infer each period alone, and compare"
+            f"periods cannot be linked here: {reason}",
+            remedy="infer each period alone, and compare the posteriors",
         )
     cells = Cells(first.cells.tree, (*first.cells.attributes, Attribute(PERIOD, names, partition=False)))
     both = replace(
@@ -176,14 +178,14 @@ def two_periods(record: Any, periods: Sequence[str] | None = None) -> tuple[Post
     at = _axis_of_periods(record) if isinstance(record, Posterior) and not record.cells.is_family else None
     if at is None:
         raise SpecError(
-            "one record without several periods is given",
+            "one record without several periods is given, so that nothing can be compared",
             needed=f"two records to compare, or a posterior with the attribute '{PERIOD}'",
         )
     names = record.cells.attributes[at].values
     wanted = tuple(periods) if periods is not None else names[-2:]
     if len(wanted) != 2 or wanted[0] == wanted[1] or not set(wanted) <= set(names):
         raise SpecError(
-            f"the periods {', '.join(map(repr, wanted))} are asked for", needed=f"two of {', '.join(names)}"
+            f"the periods {', '.join(map(repr, wanted))} are requested", needed=f"two of {', '.join(names)}"
         )
     first, second = (_of_period(record, at, names.index(name)) for name in wanted)
     return first, second
@@ -208,13 +210,13 @@ def _refuse_different(which: str, one: Measurements, other: Measurements) -> Non
     if cells_of(one) != cells_of(other):
         raise SpecError(
             f"{which} differ in places or attributes",
-            needed="the same of both",
-            remedy="infer each alone; `trueup change` takes a crosswalk",
+            needed="the same places and attributes in both",
+            remedy="infer each alone, and compare them by `trueup change`, which takes a crosswalk of places",
         )
     if _laws(one.headers) != _laws(other.headers):
         raise SpecError(f"{which} differ in their tables or laws of noise", needed="two releases by one spec")
     if one.digest == other.digest:
-        raise SpecError(f"{which} are the same measurements", needed="two releases, each measured by itself")
+        raise SpecError(f"{which} are the same measurements", needed="two different releases")
 
 
 def _laws(headers: Sequence[Measured]) -> list[Any]:

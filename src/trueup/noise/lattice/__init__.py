@@ -66,7 +66,9 @@ class OnLattice:
             )
         slowest = options.get("slowest", 0)
         if not isinstance(slowest, int | float) or isinstance(slowest, bool) or not slowest >= 0:
-            raise SpecError("the option 'slowest' is not a number of seconds", needed="a number such as 300")
+            raise SpecError(
+                "the option 'slowest' is not a number of seconds", needed="a number above zero, such as 300"
+            )
         return self.on(lattice, **options)
 
     def scaled(self, factor: Fraction) -> Self:
@@ -124,9 +126,9 @@ class OnLattice:
         if self.bound is None or size != self.bound.n:
             given = "no lattice" if self.bound is None else f"a lattice of {self.bound.n} cells"
             raise SpecError(
-                f"the law is bound to {given}",
-                needed=f"a lattice of {size} cells",
-                remedy="bind it to one by law.on(lattice)",
+                f"the law keeps the sums of {given}",
+                needed=f"a law for a lattice of {size} cells",
+                remedy="give it the lattice by law.on(lattice)",
             )
         return self.bound.draw(1, words).vectors[0]
 
@@ -299,9 +301,9 @@ def _delta(epsilon: Fraction, apart: float) -> Fraction:
 
 def _joint(what: str) -> SpecError:
     return SpecError(
-        f"law 'lattice-l2-laplace' has no {what} of one cell by itself",
-        needed="a law that is a product over cells",
-        remedy="use 'lattice-laplace' or 'lattice-gaussian' where single counts are analysed",
+        f"law 'lattice-l2-laplace' draws the noise of all cells together, so that one cell has no {what} by itself",
+        needed="a law with independent noise in each cell",
+        remedy="use 'lattice-laplace' or 'lattice-gaussian' to analyse single counts",
     )
 
 

@@ -206,4 +206,6 @@ def _seconds(choice: Choice) -> float:
 
 def nothing_drawn(*_) -> Any:
     """Refuse to draw by a sampler that was refused."""
-    raise PrivacyError("a sampler that was refused is asked to draw", remedy="report this")
+    raise PrivacyError(
+        "a sampler that was refused is asked to draw", remedy="report this as an error in trueup"
+    )

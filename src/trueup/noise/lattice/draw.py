@@ -74,7 +74,8 @@ def whole_noise(law: Any, lattice: Lattice, weights: Any) -> BoundSampler:
 
     if weights is not None:
         raise SpecError(
-            "weights are given with the L2 norm", remedy="use 'lattice-laplace' or 'lattice-gaussian'"
+            "weights are given, which the L2 norm does not take",
+            remedy="use 'lattice-laplace' or 'lattice-gaussian', which take weights",
         )
     if beyond := unwalkable(lattice.pieces):
         given = f"the L2 norm on {lattice.n} cells would need {beyond}"
@@ -187,11 +188,14 @@ def choose_sampler(
     """
     if not law.factors:
         if sampler not in ("auto", "mixture"):
-            raise SpecError(f"sampler '{sampler}' for the L2 norm", needed="'mixture', the only one")
+            raise SpecError(
+                f"sampler '{sampler}' is given for the L2 norm",
+                needed="the sampler 'mixture', the only one for this norm",
+            )
         bound = whole_noise(law, lattice, weights)
         if not (choice := bound.pieces[0][1]).seconds <= slowest:
             raise SpecError(
-                f"noise '{law.name}' on this lattice takes more than {slowest:g} s: {choice.sentence()}",
+                f"drawing noise '{law.name}' for this table would take more than {slowest:g} s: {choice.sentence()}",
                 needed="a smaller epsilon, fewer cells, or more time",
                 remedy="use 'lattice-laplace'",
             )
@@ -205,7 +209,9 @@ def choose_sampler(
 def _weighed(law, n: int, weights: Sequence[Fraction]) -> list[Fraction]:
     scales = [Fraction(weight) for weight in weights]
     if len(scales) != n or min(scales) <= 0:
-        raise SpecError("weights do not fit the lattice", needed=f"{n} positive rational numbers")
+        raise SpecError(
+            "the weights do not match the lattice", needed=f"{n} positive rational numbers, one for each cell"
+        )
     return [law.of_cell(scale) for scale in scales]
 
 
@@ -225,9 +231,9 @@ def _too_slow(piece: Piece, options: list[Choice], sampler: str, slowest: float)
     shape = " x ".join(map(str, piece.cells.shape))
     costs = "; ".join(option.sentence() for option in options) or f"none is called '{sampler}'"
     return SpecError(
-        f"no exact sampler draws a piece of kind '{piece.kind}' with {shape} cells within {slowest:g} s: {costs}",
-        needed="a smaller piece, more time, or another law",
-        remedy="use 'lattice-gaussian', or plain noise and keep the invariants by reconciliation",
+        f"no exact sampler can draw noise for {shape} cells of kind '{piece.kind}' within {slowest:g} s: {costs}",
+        needed="fewer cells, more time, or another law",
+        remedy="use 'lattice-gaussian', or use plain noise and let reconciliation keep the invariants",
     )
 
 

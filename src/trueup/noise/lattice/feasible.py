@@ -124,8 +124,8 @@ class WithinLaplace(OnLattice, DiscreteLaplace):
         """Return the log of a factor, up to a constant; refuse where the mass is no product."""
         if not self.factors:
             raise SpecError(
-                "the mass of noise within a set depends on all counts together",
-                needed="counts of two values each, alone or with one sum",
+                "noise that stays within a set of tables is not independent between counts",
+                needed="counts of two possible values each, alone or with one fixed sum",
             )
         return super().logpmf(noise)
 

@@ -61,7 +61,8 @@ class BaseLaw:
     def scaled(self, factor: Fraction) -> Self:
         """Return the same noise at `factor` times its cost."""
         raise SpecError(
-            f"the noise '{self.name}' cannot be planned", needed="discrete-laplace or discrete-gaussian"
+            f"the budget of the noise '{self.name}' cannot be planned",
+            needed="noise 'discrete-laplace' or 'discrete-gaussian'",
         )
 
     def characteristic(self, t: Reals) -> Reals:
@@ -72,7 +73,10 @@ class BaseLaw:
         SpecError
             Where it is not known.
         """
-        raise SpecError(f"no characteristic function is known for the noise '{self.name}'")
+        raise SpecError(
+            f"the characteristic function of the noise '{self.name}' is not known",
+            needed="noise for which it is known, such as 'discrete-laplace' or 'discrete-gaussian'",
+        )
 
     def losses(self, change: int, cut: float) -> Losses:
         """Return the distribution of the privacy loss of one count that changes by at most so much.
@@ -84,7 +88,10 @@ class BaseLaw:
         cut
             Probability of large losses that may count as infinite.
         """
-        raise SpecError(f"no distribution of privacy losses is known for the noise '{self.name}'")
+        raise SpecError(
+            f"the distribution of privacy losses of the noise '{self.name}' is not known",
+            needed="noise for which it is known, such as 'discrete-laplace' or 'discrete-gaussian'",
+        )
 
     def pmf(self, noise: ArrayLike) -> Reals:
         """Return the mass (density for a continuous law) at `noise`."""
@@ -150,8 +157,8 @@ class BaseLaw:
             reach *= 2
             if reach > MAX_TABLE_ENTRIES:
                 raise DataError(
-                    f"the noise of law '{self.name}' is wider than {MAX_TABLE_ENTRIES:,} counts",
-                    needed="a larger budget",
+                    f"the noise of law '{self.name}' is spread over more than {MAX_TABLE_ENTRIES:,} counts",
+                    needed="noise with a larger budget",
                 )
         low = reach // 2
         while reach - low > 1:
@@ -234,10 +241,10 @@ class ContinuousLaw(BaseLaw):
             Always: the gaps between floating-point numbers would depend on the true count.
         """
         raise PrivacyError(
-            f"law {self.name!r} is continuous, so its draws would be rounded to floating-point numbers, and which "
-            "numbers can occur would reveal the true count (Mironov 2012)",
-            needed="a law on the integers",
-            remedy=f"use 'discrete-{self.name}'; '{self.name}' is for the analysis of data published with it",
+            f"law {self.name} is continuous; its draws would be rounded to floating-point numbers, and the possible "
+            "roundings reveal the true count (Mironov 2012)",
+            needed="a law of whole numbers",
+            remedy=f"use 'discrete-{self.name}'; '{self.name}' is only for analysing data that were published with it",
         )
 
 
@@ -357,7 +364,7 @@ class SquaredScale:
 def draws(size: int) -> int:
     """Check a number of draws."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
-        raise SpecError(f"size is a {type(size).__name__}", needed="a whole number of draws")
+        raise SpecError(f"a {type(size).__name__} is given as size", needed="a whole number of draws")
     if size < 0:
         raise SpecError(f"size is {size}", needed="a whole number of draws, 0 or more")
     return int(size)

@@ -45,7 +45,7 @@ class Exact(IntegerLaw):
         if amount != 0:
             raise SpecError(
                 f"an invariant is given the budget {amount}",
-                needed="no budget where the law is 'exact'",
+                needed="no budget with the law 'exact'",
                 remedy="remove the budget, or choose a law that adds noise",
             )
         return cls()

@@ -133,10 +133,11 @@ class Perturbation(BaseLaw):
     @classmethod
     def _refuse(cls) -> NoReturn:
         raise PrivacyError(
-            f"law '{cls.name}' bounds no privacy loss: some values exclude true counts with certainty",
-            needed="a law of noise, such as 'discrete-laplace' or 'discrete-gaussian'",
-            remedy=f"'{cls.name}' is for reading tables that others published (`trueup infer --perturbed`) and for "
-            "`trueup assess`; choose another noise to measure with",
+            f"law '{cls.name}' limits no privacy loss, because some published values exclude some true counts with "
+            "certainty",
+            needed="a law that adds noise, such as 'discrete-laplace' or 'discrete-gaussian'",
+            remedy=f"choose another noise to measure with; '{cls.name}' is for reading tables that others published (`trueup "
+            "infer --perturbed`) and for `trueup assess`",
         )
 
 

@@ -63,15 +63,15 @@ class AfterNoise(LawOfShown):
         least = None if self.shown_from in (None, "None") else whole_number(self.shown_from, "a threshold", 1)
         object.__setattr__(self, "shown_from", least)
         if not self.law.additive or self.law.exact:
-            raise SpecError(f"law '{self.law.name}' is no noise", needed="a law of noise")
+            raise SpecError(f"the law '{self.law.name}' does not add noise", needed="a law that adds noise")
         if self.ties not in (*TIES, AT_RANDOM):
             raise SpecError(
                 f"a rounding is given ties = {str(self.ties)[:30]!r}", needed=f"one of {', '.join(TIES)}"
             )
         if self.ties == AT_RANDOM and not self.law.discrete:
             raise SpecError(
-                f"law '{self.law.name}' gives fractions, which are not rounded at random here",
-                needed="'rounded', or a law of whole noise",
+                f"random rounding is given after the law '{self.law.name}', whose values are fractions",
+                needed="the law 'rounded', or a law of whole-number noise before the random rounding",
             )
 
     def parameters(self) -> dict[str, str]:

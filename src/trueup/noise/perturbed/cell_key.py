@@ -194,13 +194,13 @@ class CellKey(ByChange):
     def __post_init__(self) -> None:
         given = {name: WORDS.get(str(value), value) for name, value in vars(self).items()}
         if not isinstance(given["monotone"], bool):
-            raise SpecError(f"`monotone` is {str(self.monotone)[:30]!r}", needed="true or false")
+            raise SpecError(f"`monotone` is given as {str(self.monotone)[:30]!r}", needed="true or false")
         declared = given["maximum"] is not None and given["change_variance"] is not None
         if declared == (given["transitions"] is not None):
             raise SpecError(
-                f"law '{self.name}' is given {'both' if declared else 'neither'} a table of transitions and "
-                f"{'' if declared else 'nor '}a largest change with its variance",
-                needed="`transitions`, or `maximum` and `change_variance`",
+                f"law '{self.name}' is given {('both' if declared else 'neither')} a table of transitions "
+                f"{'and' if declared else 'nor'} a largest change with its variance",
+                needed="either `transitions`, or `maximum` with `change_variance`",
             )
         if declared:
             given["maximum"] = whole_number(given["maximum"], "the largest change", 1, LARGEST_CHANGE)
@@ -274,7 +274,8 @@ def _read_transitions(given: Any) -> str:
             given = json.loads(given)
         except ValueError:
             raise SpecError(
-                "the transitions are not JSON", needed="a list of rows {change: probability}"
+                "the text of the transitions is not JSON",
+                needed="a JSON list of rows, each {change: probability}",
             ) from None
     if (
         not isinstance(given, Sequence)
@@ -291,11 +292,13 @@ def _read_transitions(given: Any) -> str:
     for x, row in enumerate(rows):
         if abs(sum(row.values()) - 1) > SUM_SLACK:
             raise SpecError(
-                f"the transition probabilities of the count {x} sum to {sum(row.values()):.6g}", needed="1"
+                f"the transition probabilities of the count {x} sum to {sum(row.values()):.6g}",
+                needed="probabilities that sum to 1",
             )
         if below := [change for change, p in row.items() if p > 0 and x + change < 0]:
             raise SpecError(
-                f"the transitions of the count {x} lead to {x + below[0]}", needed="counts from 0"
+                f"the transitions of the count {x} lead to the negative count {x + below[0]}",
+                needed="transitions to counts of 0 or more",
             )
     return json.dumps([{str(change): row[change] for change in sorted(row)} for row in rows])
 

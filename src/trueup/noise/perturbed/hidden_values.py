@@ -56,7 +56,7 @@ class HiddenValues(OneValue, LawOfShown):
         object.__setattr__(self, "counts", read_ranges(self.counts))
         if any(np.isinf(high) for _, high in (*self.published, *self.counts)):
             raise SpecError(
-                "a code stands for published values without an upper end",
+                "a code stands for published values that have no upper end",
                 needed="an upper end, or a range of the true count such as '10+'",
             )
 
@@ -161,7 +161,8 @@ def _between(law: Any, x: Integers, low: float, high: float) -> Reals:
         return ((x >= low) & (x <= high)).astype(np.float64)
     if not law.additive:
         raise SpecError(
-            f"values of law '{law.name}' are not hidden by what is published", needed="another law"
+            f"values of law '{law.name}' cannot be combined with a rule that hides small published values",
+            needed="another law",
         )
     step = 1 if law.discrete else 0  # of a continuous law both ends have no mass
     below, above = low - step - x, high - x

@@ -98,7 +98,10 @@ class CountInterval(OneValue, Perturbation):
         high = None if self.high in (None, "None") else whole_number(self.high, "its upper end", 0, 2**53)
         object.__setattr__(self, "high", high)
         if high is not None and high < self.low:
-            raise SpecError(f"an interval is given from {self.low} to {high}", needed="the lower end first")
+            raise SpecError(
+                f"an interval is given from {self.low} to {high}",
+                needed="an interval whose lower end comes first",
+            )
 
     @property
     def centre(self) -> int:
@@ -180,8 +183,8 @@ class Suppressed(Perturbation):
         object.__setattr__(self, "least", whole_number(self.least, "the smallest count not shown", 0))
         if self.least > at - 1:
             raise SpecError(
-                f"counts from {self.least} and below {at} are not shown",
-                needed="a threshold above that count",
+                f"the threshold {at} hides no count, because counts begin at {self.least}",
+                needed=f"a threshold above {self.least}",
             )
 
     def _hides(self, x: Integers):

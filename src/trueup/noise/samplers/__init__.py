@@ -153,7 +153,7 @@ def fetch(words: Words, count: int) -> bytes:
     """Fetch words; raise an error for fewer than asked for, which would silently bias a draw."""
     fetched = words(count)
     if len(fetched) != count:
-        raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count}")
+        raise PrivacyError(f"the source of randomness gave {len(fetched)} bytes", needed=f"{count} bytes")
     return fetched
 
 
@@ -251,7 +251,7 @@ class Inversion:
             if value is not None:
                 return value
         raise PrivacyError(
-            f"{bits} random bits left a draw undecided, which no working source of randomness does",
+            f"{bits} random bits did not decide a draw; with a working source of randomness that does not happen",
             needed="independent random bytes",
         )
 

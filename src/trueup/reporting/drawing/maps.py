@@ -85,8 +85,8 @@ def read_shapes(path: str | Path) -> list[Mapping[str, Any]]:
         features = []
     if not features:
         raise DataError(
-            f"'{Path(path).name}' holds no shapes",
-            needed="GeoJSON, a FeatureCollection of Polygons or MultiPolygons",
+            f"'{Path(path).name}' holds no shapes of places",
+            needed="GeoJSON: a FeatureCollection of Polygons or MultiPolygons",
         )
     return features
 
@@ -111,7 +111,7 @@ def matched(
                     best = (level, name, found)
     if not best[2]:
         raise DataError(
-            "no shape has a property with the key of a place",
+            "no property of the shapes holds the key of a place",
             needed="a property with the keys of a level, such as the code of the county",
         )
     return best
@@ -159,7 +159,9 @@ def _rings(geometry: Mapping[str, Any]) -> Iterator[Ring]:
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         whole, rings = False, []
     if not whole:
-        raise DataError("the coordinates of a shape cannot be read", needed="rings of pairs of numbers")
+        raise DataError(
+            "the coordinates of a shape cannot be read", needed="rings of coordinates, each a pair of numbers"
+        )
     yield from rings
 
 
@@ -244,7 +246,8 @@ def draw_map(
     level, paths = drawing.level, drawing.paths
     if level not in margins:
         raise DataError(
-            f"the shapes are those of level '{level}', which was not released with margins of error"
+            f"the shapes show the places of level '{level}', for which no margins of error were released",
+            needed="shapes of a level that was released with margins of error",
         )
     share = margins[level] / np.maximum(np.abs(counts[level]), 1)
     shade = np.searchsorted(SHADES, share, side="right")

@@ -82,7 +82,10 @@ def release_page(
 def refuse_map(shapes: object) -> None:
     """Refuse shapes for a page that shows no single counts."""
     if shapes is not None:
-        raise SpecError("shapes are given", needed="a release in one part, whose page shows single counts")
+        raise SpecError(
+            "shapes of places are given for a release in several parts",
+            needed="a release in one part, whose page shows single counts",
+        )
 
 
 def _map(places: Map | None) -> tuple[Section, ...]:

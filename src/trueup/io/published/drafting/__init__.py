@@ -89,10 +89,10 @@ def draft_published(
     seen = [table for each in tables.values() for table in each]
     if not seen:
         raise DataError(
-            "no table is found in the files",
+            "no table was found in the files",
             needed="rows of numbers below a header",
-            remedy="where numbers stand among words, write them into cells of their own; or write the spec by hand, as "
-            "docs/perturbed.md shows: `skip`, `header` and `below` say where the table stands",
+            remedy="if numbers stand in the middle of text, write them into cells of their own; or write the spec by hand as "
+            "docs/perturbed.md shows, with `skip`, `header` and `below` for the place of the table",
         )
     seen, variances, noise = listed_variances(files, seen)
     geography, pointers = _places_of(files, geography)
@@ -185,7 +185,9 @@ def _lists_sheets(table: SeenTable, sheets: Sequence[str | None]) -> bool:
 def _tables_of(source: str | Path) -> list[SeenTable]:
     path = Path(source)
     if not (is_workbook(path) or is_csv(path) or is_parquet(path)):
-        raise DataError(f"'{path.name}' has an unknown ending", needed="a CSV, Parquet, xlsx or ods file")
+        raise DataError(
+            f"'{path.name}' has an unknown file extension", needed="a CSV, Parquet, xlsx or ods file"
+        )
     if not path.is_file():
         raise DataError(f"there is no file '{path}'", remedy="check the path")
     sheets = sheets_of(path) if is_workbook(path) else [None]

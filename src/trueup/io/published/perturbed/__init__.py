@@ -98,9 +98,9 @@ def read_perturbed(
     once = counted_once(cells, build_constraints(as_spec, cells).zero_cells, found)
     if faint := [v for v in once if v.law.additive and not v.law.exact and v.law.variance < VANISHING]:
         raise DataError(
-            f"the law of table '{faint[0].part.name}' has noise too small to change a count",
-            needed="a law of noise that values carry, or none",
-            remedy='where values are exact, write law = { name = "exact" }',
+            f"the law of table '{faint[0].part.name}' has so little noise that it never changes a count",
+            needed="a law with noise that changes counts, or the law 'exact'",
+            remedy='if the values are exact, write law = { name = "exact" }',
         )
     headers = tuple(
         Measured(v.part.name, v.margin, v.law, None if covers_margin(cells, v) else v.groups) for v in once
@@ -126,9 +126,10 @@ def _rows_of(
     found = rows.among(own if part is not finest else ~np.isin(rows.level, others))._replace(part=part)
     if not len(found.level):
         raise DataError(
-            f"'{part.file}' has no row of level '{part.level}', which table '{part.name}' reads beside '{finest.name}'",
-            needed="an entry for each level that rows of the file are of",
-            remedy=f"leave '{part.name}' out",
+            f"'{part.file}' has no rows of level '{part.level}', which table '{part.name}' reads, although it has rows "
+            f"of '{finest.name}'",
+            needed="entries only for levels that have rows in the file",
+            remedy=f"leave '{part.name}' out of the spec",
         )
     return found
 

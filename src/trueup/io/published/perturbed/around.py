@@ -225,7 +225,7 @@ def _body(
     over = next((number for number in long if keep[number]), None)
     if over is not None:
         raise DataError(
-            f"row {found.at + found.height + over + 1} of the file of table '{part.name}' has more cells than its header",
-            needed="as many cells in every row, and quotation marks around numbers that hold the delimiter",
+            f"row {found.at + found.height + over + 1} of the file of table '{part.name}' has more cells than the header",
+            needed="as many cells in every row as in the header; numbers that contain the delimiter need quotation marks",
         )
     return kept_rows(part, columns, values, keep)

@@ -51,7 +51,7 @@ def read_columns(spec: PerturbedSpec, part: PublishedTable, source: Any) -> Colu
     size = len(next(iter(rows.values())))
     rows |= {name: np.full(size, value, object) for name, value in part.constant.items()}
     if not len(next(iter(rows.values()))):
-        raise DataError(f"table '{part.name}' has no row", needed="a row for each place or cell")
+        raise DataError(f"table '{part.name}' has no rows", needed="a row for each place or cell")
     return rows
 
 
@@ -128,14 +128,14 @@ def _read_file_columns(
     path = Path(source) if isinstance(source, str | Path | Encoded) else None
     if part.sheet and not (path and is_workbook(path)):
         raise DataError(
-            f"table '{part.name}' has a sheet, and what is given for it is no workbook",
+            f"`sheet` is given for table '{part.name}', but its file is not a workbook",
             needed="an xlsx or ods file, or an entry without `sheet`",
         )
     around = path is not None and path.is_file() and (is_workbook(path) or is_csv(path))
     if not around:
         if part.skip or part.header != 1:
             raise DataError(
-                f"table '{part.name}' has rows to skip or a header of its own, and no CSV file or workbook is given for it",
+                f"`skip` or `header` is given for table '{part.name}', but its file is not a CSV file or workbook",
                 needed="an entry without `skip` and `header`",
             )
         table = open_table(source)

@@ -49,8 +49,9 @@ def rows_of(
         seen += len(row)
         if number >= MOST_ROWS or seen > MOST_CELLS or len(row) > WIDEST:
             raise DataError(
-                f"'{path.name}' is larger than {MOST_ROWS:,} rows of at most {WIDEST:,} cells, {MOST_CELLS:,} in all",
-                needed="one table",
+                f"'{path.name}' is too large: more than {MOST_ROWS:,} rows, {WIDEST:,} cells in a row or {MOST_CELLS:,} "
+                "cells in all",
+                needed="a file that holds one table",
             )
         yield row
 
@@ -102,7 +103,9 @@ def delimiters_of(source: Any) -> list[str | None]:
 
 def _csv_rows(path: Path, source: Any, delimiter: str, *, stripped: bool) -> Iterator[Row]:
     if is_zst(path):
-        raise DataError(f"'{path.name}' does not begin with the header of its table", remedy="unpack it")
+        raise DataError(
+            f"'{path.name}' is compressed, and does not begin with the header of a table", remedy="unpack it"
+        )
     encoding = source.encoding if isinstance(source, Encoded) else _unicode(path)
     try:
         with opened_csv(path) as file, TextIOWrapper(file, encoding, newline="") as text:

@@ -116,8 +116,9 @@ def _refuse_overlapping(spec: PerturbedSpec, part: PublishedTable, attributes: t
     for attribute in spec.attributes:
         if not attribute.partition and not any(name in attribute.views for name in attributes):
             raise DataError(
-                f"table '{part.name}' has rows that sum over '{attribute.name}', whose values overlap",
-                needed="a value of it in every row",
+                f"table '{part.name}' has rows that sum over '{attribute.name}', whose values overlap, so that some "
+                "units are counted twice",
+                needed=f"a value of '{attribute.name}' in every row",
             )
 
 

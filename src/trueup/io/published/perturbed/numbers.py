@@ -149,9 +149,9 @@ def numbers_of(
     if differ := next((text for text in likely if one.read(text) != other.read(text)), None):
         signs = {way.by.decimal: way.read(differ) for way in able}
         raise DataError(
-            f"table '{part.name}' has '{differ}', which is {signs['.']} where the point is the decimal sign, and "
-            f"{signs[',']} where the comma is",
-            needed="the decimal sign",
-            remedy=f'say which it is in the entry of \'{part.name}\': decimal = "." or decimal = ","',
+            f"table '{part.name}' has the number '{differ}', which is {signs['.']} if a point is the decimal sign, and "
+            f"{signs[',']} if a comma is",
+            needed="the decimal sign of the table",
+            remedy=f'write the decimal sign in the entry of \'{part.name}\': decimal = "." or decimal = ","',
         )
     return one

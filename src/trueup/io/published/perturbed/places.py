@@ -67,11 +67,11 @@ def rows_by_level(
         if (lost := np.flatnonzero(here & ~open_)).size:
             above = levels[at - 1]
             raise DataError(
-                f"row {lost[0] + 1} of table '{part.name}' names '{codes[str(level.column)][lost[0]]}' of level "
-                f"'{level.name}' and none of level '{above.name}'",
-                needed="the places above in every row",
-                remedy=f"where a blank repeats the one above, say so in the entry of '{part.name}': fill = true; where the "
-                "place is in none of them: ragged = true",
+                f"row {lost[0] + 1} of table '{part.name}' gives '{codes[str(level.column)][lost[0]]}' of level "
+                f"'{level.name}', but no place of level '{above.name}' above it",
+                needed="in every row the places above it",
+                remedy=f"write fill = true in the entry of '{part.name}' if a blank repeats the place above it; or ragged = "
+                "true if the place lies in none",
             )
         open_ &= here
         depth += open_
@@ -96,24 +96,27 @@ def _depths(spec: PerturbedSpec, part: PublishedTable, ids: Texts, tree: Tree | 
     """Return the level of each row's place: the finest up to the table's own, since childless places also stand below."""
     if tree is None:
         raise DataError(
-            "the spec gives places by their parents, and no list of places is given",
-            remedy="give the list that has these columns: --geography FILE",
+            "`parents` in the spec says that a list gives the places, but no list is given",
+            remedy="give the list with the columns that `parents` names: --geography FILE",
         )
     last = [level.name for level in spec.levels].index(part.level)
     depth = {id_: at for at in range(last + 1) for id_ in tree.keys[at]["id"].tolist()}
     totals = part.total_of(str(spec.parents and spec.parents.id))
     if both := [label for label in totals if depth.get(label)]:
         raise DataError(
-            f"'{both[0]}' is the total of table '{part.name}', and the list of places has it below '{tree.keys[0]['id'][0]}'",
-            needed="one of them",
-            remedy=f"leave '{both[0]}' out of the list of places, or its `total` out of the entry if it is a place beside others",
+            f"'{both[0]}' is a total in table '{part.name}', but the list of places has it as a place below "
+            f"'{tree.keys[0]['id'][0]}'",
+            needed="only one of the two",
+            remedy=f"leave '{both[0]}' out of the list of places; or leave its `total` out of the entry, if it is a place like "
+            "the others",
         )
     depth |= dict.fromkeys(totals, 0)
     for row, id_ in enumerate(ids.tolist()):
         if id_ not in depth:
             raise DataError(
-                f"row {row + 1} of table '{part.name}' names the place '{ids[row]}', which no level down to '{part.level}' has",
-                needed="places that the list of places has, and the finest level of the table's rows in its entry",
+                f"row {row + 1} of table '{part.name}' names the place '{ids[row]}', which does not occur down to level "
+                f"'{part.level}'",
+                needed="places of the list of places, and in the entry the finest level of the table's rows",
             )
     return np.array([depth[id_] for id_ in ids.tolist()], np.int64)
 
@@ -137,7 +140,7 @@ def _rows_of_level(
                 f"column '{column}' of table '{part.name}' holds '{short[0]}', shorter than the {level.prefix} characters of "
                 f"level '{level.name}', and no other code begins with it",
                 needed="full codes with their leading zeros",
-                remedy="or, where such a place has no parts, say so in the entry: ragged = true",
+                remedy="if such a place has no parts, write in the entry: ragged = true",
             )
     else:
         above = [each.prefix for each in shared if each.prefix]
@@ -148,10 +151,10 @@ def _rows_of_level(
         and (other := [c for c in codes.tolist() if not c.startswith(root[0])])
     ):
         raise DataError(
-            f"column '{column}' of table '{part.name}' holds '{root[0]}', shorter than the codes of level '{level.name}', and "
-            f"'{other[0]}' does not begin with it",
-            needed="one code that all others begin with, or full codes",
-            remedy=f"give them a level of their own, of the first {len(root[0])} characters of '{column}'",
+            f"column '{column}' of table '{part.name}' holds '{root[0]}', shorter than the codes of level "
+            f"'{level.name}', but the code '{other[0]}' does not begin with it",
+            needed="one short code with which all others begin, or only full codes",
+            remedy=f"declare a level for the short codes, of the first {len(root[0])} characters of '{column}'",
         )
     return present & np.isin(texts, codes[enough])
 
@@ -162,8 +165,8 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
     finest = [t for t in tables if spec.levels[last].name == t.part.level]
     if not finest:
         raise DataError(
-            f"no table is of the last level '{spec.levels[-1].name}', so its places are not known",
-            remedy="drop the level, or give the list of its places: --geography FILE",
+            f"no table has rows of the last level '{spec.levels[-1].name}', so that its places are not known",
+            remedy="leave the level out of the spec, or give the list of its places: --geography FILE",
         )
     names = [level.name for level in spec.levels]
     columns = list(dict.fromkeys(str(level.column) for level in spec.levels[1:]))
@@ -180,7 +183,7 @@ def tree_of_rows(spec: PerturbedSpec, tables: Sequence[TableRows]) -> Tree:
         shown = finest[0].part.name
         raise DataError(
             f"no row of table '{shown}' names a place of level '{spec.levels[-1].name}'",
-            needed=f"a key in the columns {', '.join(columns)}",
+            needed=f"keys of such places in the columns {', '.join(columns)}",
         )
     held = dict(zip(columns, places))
     return Tree.from_columns(

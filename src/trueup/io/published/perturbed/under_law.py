@@ -139,8 +139,8 @@ def _refuse_different(
         label = cells.margin_label(v.margin, int(v.groups[one]))
         named = cells.margin_label(earlier.margin, int(earlier.groups[other]))
         raise DataError(
-            f"'{label}' is {v.values[one]} in table '{v.part.name}', and '{named}', which has the same records, "
-            f"{earlier.values[other]} in table '{earlier.part.name}', under one key",
-            needed="equal values where the perturbation is the same",
-            remedy="give the tables keys of their own if they were perturbed apart",
+            f"'{label}' is {v.values[one]} in table '{v.part.name}', but '{named}', which counts the same records under "
+            f"the same key, is {earlier.values[other]} in table '{earlier.part.name}'",
+            needed="the same value, because equal records under one key are perturbed equally",
+            remedy="if the tables were perturbed separately, give each a key of its own",
         )

@@ -104,11 +104,11 @@ def _agreeing(part: PublishedTable, rule: PublishingRule, code: str, said: CodeM
     if said.of == "count" and said.every and own.hidden and not hidden:
         some = f"some {said.low:g}" + ("+" if np.isinf(said.high) else f"-{said.high:g}")
         raise DataError(
-            f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, and its law hides "
-            f"counts {range_text(own.hidden)}",
-            needed="a code for counts that the law hides",
-            remedy="correct the law; or, where the code is for whatever the law hides, write "
-            f"{codes_with(part, code, 'hidden')}; where for some of its counts only, {codes_with(part, code, some)}",
+            f"code '{code}' of table '{part.name}' says a count {range_text([(said.low, said.high)])}, but its law "
+            f"hides counts {range_text(own.hidden)}",
+            needed="a code that agrees with the law",
+            remedy=f"correct the law; write {codes_with(part, code, 'hidden')} if the code is for all that the law hides; "
+            f"write {codes_with(part, code, some)} if it is for some of it only",
         )
     return rule.with_code(said)
 
@@ -179,10 +179,10 @@ def _of_margin(
 def _refuse_code_of_nothing(part: PublishedTable, law: Any, text: str) -> None:
     if isinstance(law, HiddenValues) and (law.bounds(0)[0] > law.bounds(0)[1]).any():
         raise DataError(
-            f"code '{text}' of table '{part.name}' stands for published values {range_text(law.published)}, which its law "
-            "gives for no count that is not hidden",
-            needed="the range of the published numbers that are not shown",
-            remedy=f"correct it, or write that nothing is known of it: {codes_with(part, text, 'unknown')}",
+            f"code '{text}' of table '{part.name}' stands for published values {range_text(law.published)}, none of "
+            "which its law can produce",
+            needed="the range of the published numbers that are hidden",
+            remedy=f"correct the range, or write {codes_with(part, text, 'unknown')} if nothing is known of it",
         )
 
 
